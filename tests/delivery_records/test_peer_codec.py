@@ -1,0 +1,197 @@
+"""Frames between routers keep what they carry, split without decoding, and refuse what is not theirs."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delivery_records import peer_codec
+from delivery_records.outcomes import Outcome
+from delivery_records.peer_codec import PeerCodecError, Target
+from delivery_records.peer_messages import (
+    Ack,
+    Applied,
+    Barrier,
+    Credit,
+    Datagram,
+    Hello,
+    Msg,
+    MsgPart,
+    Nack,
+    PeerMessage,
+    Settle,
+    Sync,
+)
+
+U64 = st.integers(0, 2**64 - 1)
+U32 = st.integers(0, 2**32 - 1)
+TAGS = st.binary(max_size=32)
+RUNS = st.lists(st.tuples(U64, U32), max_size=20).map(tuple)
+EPOCHS = st.lists(U64, max_size=10).map(tuple)
+TARGETS = st.lists(st.tuples(U64, U32, U64), min_size=1, max_size=12).map(tuple)
+
+MSGS = st.builds(
+    Msg,
+    publisher_epoch=U64,
+    number=U64,
+    tag=TAGS,
+    message=st.binary(max_size=200),
+    to=st.none() | EPOCHS,
+    redelivered=st.booleans(),
+    settled=st.booleans(),
+    attempt=st.integers(0, 65535),
+)
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> MsgPart:
+    head = draw(MSGS)
+    head.message = b""
+    data = draw(st.binary(max_size=100))
+    offset = draw(st.integers(0, 2**40))
+    return MsgPart(head, offset, offset + len(data) + draw(st.integers(0, 1000)), data)
+
+
+@st.composite
+def syncs(draw: st.DrawFn) -> Sync:
+    pairs = draw(st.lists(st.tuples(U64, TAGS), max_size=30))
+    return Sync(
+        draw(U64), draw(EPOCHS), draw(U64), tuple(number for number, _ in pairs), tuple(tag for _, tag in pairs)
+    )
+
+
+MESSAGES = st.one_of(
+    syncs(),
+    MSGS,
+    parts(),
+    st.builds(Settle, U64, RUNS),
+    st.builds(Ack, U64, U64, st.sampled_from(Outcome), RUNS),
+    st.builds(Nack, U64, U64, U64, st.booleans()),
+    st.builds(Credit, U64),
+)
+DATAGRAMS = st.one_of(
+    st.builds(Hello, U32, st.booleans(), U64, U64, U64), st.builds(Barrier, U64), st.builds(Applied, U64)
+)
+
+
+def fields(value: object) -> object:
+    """The fields of a message, nested plain classes included, for comparison."""
+    if isinstance(value, Msg):
+        return {name: getattr(value, name) for name in Msg.__slots__}
+    if isinstance(value, MsgPart):
+        return (fields(value.head), value.offset, value.total, value.data)
+    return value
+
+
+@given(U64, TARGETS, MESSAGES)
+def test_every_message_comes_back_as_it_was_sent(
+    origin: int, targets: tuple[Target, ...], message: PeerMessage
+) -> None:
+    frame = peer_codec.encode_frame(origin, targets, message)
+    header = peer_codec.read_header(frame)
+    assert (header.origin, header.targets, header.hop_limit) == (origin, targets, peer_codec.HOP_LIMIT)
+    assert header.carries_body == isinstance(message, Msg | MsgPart)
+    assert not header.is_datagram
+    decoded = peer_codec.decode_message(frame, header)
+    assert type(decoded) is type(message)
+    assert fields(decoded) == fields(message)
+
+
+@given(U64, U64, DATAGRAMS)
+def test_every_datagram_comes_back_as_it_was_sent(origin: int, rid: int, message: Datagram) -> None:
+    frame = peer_codec.encode_datagram(origin, rid, message)
+    header = peer_codec.read_header(frame)
+    assert header.is_datagram
+    assert header.targets == ((rid, 0, 0),)
+    assert peer_codec.decode_datagram(frame, header) == message
+
+
+@given(TARGETS, MESSAGES, st.dictionaries(U64, st.none() | st.integers(1, 3)))
+def test_splitting_gives_each_target_to_its_next_hop_once_with_the_same_payload(
+    targets: tuple[Target, ...], message: PeerMessage, hops: dict[int, int | None]
+) -> None:
+    def next_hop(rid: int) -> int | None:
+        return hops.get(rid, rid % 4 or None)
+
+    frame = peer_codec.encode_frame(7, targets, message)
+    copies = peer_codec.split(frame, peer_codec.read_header(frame), next_hop)
+    assert len({hop for hop, _ in copies}) == len(copies)
+    reached: list[Target] = []
+    for hop, copy in copies:
+        header = peer_codec.read_header(copy)
+        assert all(next_hop(rid) == hop for rid, _, _ in header.targets)
+        assert header.hop_limit == peer_codec.HOP_LIMIT - 1
+        assert fields(peer_codec.decode_message(copy, header)) == fields(message)
+        reached += header.targets
+    assert sorted(reached) == sorted(target for target in targets if next_hop(target[0]) is not None)
+
+
+def test_a_frame_that_goes_in_circles_ends() -> None:
+    frame = peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
+    for hops in range(peer_codec.HOP_LIMIT):
+        copies = peer_codec.split(frame, peer_codec.read_header(frame), lambda rid: rid)
+        if not copies:
+            break
+        ((_, frame),) = copies
+    assert hops == peer_codec.HOP_LIMIT - 1
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_frame_or_a_typed_error(data: bytes) -> None:
+    decode_anything(data)
+
+
+@given(TARGETS, MESSAGES | DATAGRAMS, st.data())
+def test_a_damaged_frame_is_a_frame_or_a_typed_error(
+    targets: tuple[Target, ...], message: PeerMessage | Datagram, data: st.DataObject
+) -> None:
+    if isinstance(message, Hello | Barrier | Applied):
+        frame = bytearray(peer_codec.encode_datagram(1, targets[0][0], message))
+    else:
+        frame = bytearray(peer_codec.encode_frame(1, targets, message))
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    decode_anything(bytes(frame[: data.draw(st.integers(0, len(frame)))]))
+
+
+def decode_anything(data: bytes) -> None:
+    try:
+        header = peer_codec.read_header(data)
+        if header.is_datagram:
+            peer_codec.decode_datagram(data, header)
+        else:
+            peer_codec.decode_message(data, header)
+    except PeerCodecError as fault:
+        assert str(fault)
+
+
+def test_another_protocol_version_is_refused_by_name() -> None:
+    frame = bytearray(peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5)))
+    frame[0] = 9
+    with pytest.raises(PeerCodecError, match="version 9; this router speaks 1"):
+        peer_codec.read_header(bytes(frame))
+
+
+def test_a_sync_that_claims_more_tags_than_it_has_bytes_is_refused_before_any_is_read() -> None:
+    frame = bytearray(peer_codec.encode_frame(1, [(2, 1, 1)], Sync(1, (), 0, (), ())))
+    frame[-4:] = struct.pack(">I", 2**32 - 1)
+    with pytest.raises(PeerCodecError, match="claims"):
+        peer_codec.decode_message(bytes(frame), peer_codec.read_header(bytes(frame)))
+
+
+def test_a_sequenced_frame_is_not_read_as_a_datagram_nor_the_other_way_round() -> None:
+    frame = peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
+    with pytest.raises(PeerCodecError, match="not a datagram"):
+        peer_codec.decode_datagram(frame, peer_codec.read_header(frame))
+    datagram = peer_codec.encode_datagram(1, 2, Barrier(5))
+    with pytest.raises(PeerCodecError, match="not a sequenced frame"):
+        peer_codec.decode_message(datagram, peer_codec.read_header(datagram))
+
+
+def test_trailing_bytes_are_refused() -> None:
+    frame = peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5)) + b"x"
+    with pytest.raises(PeerCodecError, match="too many"):
+        peer_codec.decode_message(frame, peer_codec.read_header(frame))
