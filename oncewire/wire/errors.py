@@ -53,6 +53,18 @@ class LocalProtocolError(WireError):
     """Our own caller asked for something that AMQP or the present state forbids; nothing was sent."""
 
 
+class StateError(LocalProtocolError):
+    """The connection, session or link is not in a state for this command: not yet there, ending, or gone."""
+
+
+class CreditError(LocalProtocolError):
+    """The peer has granted no credit for one more delivery: keep it until the next ``LinkFlow``."""
+
+
+class LimitError(LocalProtocolError):
+    """A number, frame or message is over a limit that the peer has set or AMQP sets."""
+
+
 class RemoteProtocolError(WireError):
     """The peer broke the protocol.
 
