@@ -392,6 +392,11 @@ def encode_composite(value: object) -> bytes:
     composite = _BY_CLASS.get(type(value))
     if composite is None:
         raise LocalProtocolError(f"a {type(value).__name__} is no AMQP composite type")
+    return encode_fields(composite, value)
+
+
+def encode_fields(composite: Composite, value: object) -> bytes:
+    """Encode an object by the table of its composite type; errors as for ``encode_composite``."""
     parts: list[bytes] = []
     used = 0
     for index, field in enumerate(composite.fields):

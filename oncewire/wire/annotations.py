@@ -1,0 +1,274 @@
+"""Changes to the sections before the bare message, made on the bytes (AMQP 1.0 part 3.2, rule I-1b).
+
+A router adds its annotations to every message, so this is done without decoding: the sections in front are found by
+their descriptors, the entries to keep are copied as bytes, and everything from the first section of the bare message
+to the end goes through byte for byte. All functions raise ``DecodeError`` if what is in front of the bare message is
+malformed; a delivery with such a message is rejected with ``amqp:decode-error``. The message-format must be 0.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from oncewire.wire.decoding import DecodeBudget, check_end, read_compound_header, read_value, skip, truncated
+from oncewire.wire.encoding import compound, encode, encode_binary, encode_string, encode_symbol, encode_uint
+from oncewire.wire.errors import DecodeError
+from oncewire.wire.types import Symbol, ULong
+
+TOPIC_PREFIX = b"x-opt-topic-"
+PUBLISHER = Symbol("x-opt-topic-publisher")
+TAG = Symbol("x-opt-topic-tag")
+SESSION = Symbol("x-opt-topic-session")
+REDELIVERED = Symbol("x-opt-topic-redelivered")
+IN_DOUBT = Symbol("x-opt-topic-in-doubt")
+
+# 3.2: the codes of the sections' descriptors
+HEADER_CODE = 0x70
+DELIVERY_ANNOTATIONS_CODE = 0x71
+MESSAGE_ANNOTATIONS_CODE = 0x72
+PROPERTIES_CODE = 0x73
+APPLICATION_PROPERTIES_CODE = 0x74
+DATA_CODE = 0x75
+SEQUENCE_CODE = 0x76
+VALUE_CODE = 0x77
+FOOTER_CODE = 0x78
+
+SECTION_SYMBOLS = {
+    b"amqp:header:list": HEADER_CODE,
+    b"amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS_CODE,
+    b"amqp:message-annotations:map": MESSAGE_ANNOTATIONS_CODE,
+    b"amqp:properties:list": PROPERTIES_CODE,
+    b"amqp:application-properties:map": APPLICATION_PROPERTIES_CODE,
+    b"amqp:data:binary": DATA_CODE,
+    b"amqp:amqp-sequence:list": SEQUENCE_CODE,
+    b"amqp:amqp-value:*": VALUE_CODE,
+    b"amqp:footer:map": FOOTER_CODE,
+}
+
+_ANNOTATIONS_HEAD = b"\x00\x53\x72"
+_HEADER_HEAD = b"\x00\x53\x70"
+# delivery-count is the fifth field of header (3.2.1)
+_DELIVERY_COUNT_INDEX = 4
+
+
+def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
+    """Read the descriptor of the section at ``pos`` in any of its three forms.
+
+    Returns:
+        The section's code, and where its value starts.
+
+    Raises:
+        DecodeError: no described value, or no section of a message.
+    """
+    if pos + 3 > len(message):
+        truncated()
+    form = message[pos + 1]
+    if message[pos] != 0:
+        raise DecodeError("a section of the message does not start with a descriptor")
+    if form == 0x53:
+        code = message[pos + 2]
+        pos += 3
+    elif form == 0x80:
+        code = int.from_bytes(message[pos + 2 : pos + 10], "big")
+        pos += 10
+    elif form == 0xA3 or form == 0xB3:
+        stop = skip(message, pos + 1, len(message))
+        code = SECTION_SYMBOLS.get(message[pos + (3 if form == 0xA3 else 6) : stop], 0)
+        pos = stop
+    else:
+        raise DecodeError("the descriptor of a section is neither a ulong nor a symbol")
+    if not HEADER_CODE <= code <= FOOTER_CODE:
+        raise DecodeError(f"the message has a section with the unknown descriptor 0x{code:x}")
+    if pos >= len(message):
+        truncated()
+    return code, pos
+
+
+class _Prefix:
+    """Where the sections in front of the bare message are; a start of -1 means that there is none."""
+
+    __slots__ = ("annotations_start", "bare_start", "header_end", "header_start", "header_value")
+
+    def __init__(self, message: bytes) -> None:
+        self.header_start = -1
+        self.header_value = -1
+        self.header_end = -1
+        self.annotations_start = -1
+        pos = 0
+        last = HEADER_CODE - 1
+        while True:
+            code, value = read_section_code(message, pos)
+            if code <= last:
+                raise DecodeError("the sections of the message are out of order, or one of them is there twice")
+            if code >= PROPERTIES_CODE:
+                break
+            last = code
+            end = skip(message, value, len(message))
+            if code == HEADER_CODE:
+                self.header_start = pos
+                self.header_value = value
+                self.header_end = end
+            elif code == MESSAGE_ANNOTATIONS_CODE:
+                self.annotations_start = value
+            pos = end
+        if code == FOOTER_CODE:
+            raise DecodeError("the message has no body")
+        self.bare_start = pos
+
+    def header(self, message: bytes) -> bytes:
+        """The header section as it is, empty if there is none."""
+        return message[self.header_start : self.header_end] if self.header_end > 0 else b""
+
+
+def splice_annotations(message: bytes, added: bytes, count: int, keep: tuple[bytes, ...] = ()) -> bytes:
+    """Return the message with our annotations in place of those that only routers may set (I-1b).
+
+    The header is kept, delivery-annotations are dropped, message annotations whose key starts with ``x-opt-topic-``
+    are dropped, ``added`` is put behind the others; the bare message and the footer are copied.
+
+    Args:
+        message: an encoded message of message-format 0.
+        added: encoded keys and values, one after the other.
+        count: how many pairs ``added`` holds.
+        keep: keys with the prefix that a client may set.
+
+    Raises:
+        DecodeError: the part in front of the bare message is malformed.
+    """
+    if len(message) > 2 and message[0] == 0 and message[1] == 0x53 and PROPERTIES_CODE <= message[2] < FOOTER_CODE:
+        # the usual message of our own client: nothing in front of the bare message
+        return _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, added) + message
+    prefix = _Prefix(message)
+    return _with_annotations(message, prefix, TOPIC_PREFIX, keep, added, count)
+
+
+def mark_redelivered(message: bytes) -> bytes:
+    """Return the message with the annotation ``x-opt-topic-redelivered`` = true, other annotations unchanged.
+
+    Raises:
+        DecodeError: the part in front of the bare message is malformed.
+    """
+    return _with_annotations(message, _Prefix(message), REDELIVERED.encode(), (), _REDELIVERED_PAIR, 1)
+
+
+def _with_annotations(
+    message: bytes, prefix: _Prefix, dropped: bytes, keep: tuple[bytes, ...], added: bytes, count: int
+) -> bytes:
+    kept, kept_count = _kept_entries(message, prefix.annotations_start, dropped, keep)
+    annotations = compound(0xC1, 0xD1, kept_count + 2 * count, kept + added)  # map8 grows into map32 by itself
+    return b"".join((prefix.header(message), _ANNOTATIONS_HEAD, annotations, message[prefix.bare_start :]))
+
+
+def _map_content(message: bytes, pos: int) -> tuple[int, int, int]:
+    """Return count, start and end of the content of the map at ``pos``."""
+    code = message[pos]
+    if code != 0xC1 and code != 0xD1:
+        raise DecodeError("the annotations of the message are not a map")
+    count, start, stop = read_compound_header(message, pos + 1, len(message), 1 if code == 0xC1 else 4)
+    if count % 2 or count > stop - start:
+        raise DecodeError("the annotations of the message claim a number of entries that cannot be")
+    return count, start, stop
+
+
+def _kept_entries(message: bytes, pos: int, dropped: bytes, keep: tuple[bytes, ...]) -> tuple[bytes, int]:
+    """Return the entries of the map at ``pos`` whose keys do not start with ``dropped``, as bytes, and 2 x how many."""
+    if pos < 0:
+        return b"", 0
+    count, pos, stop = _map_content(message, pos)
+    first = pos
+    kept: list[bytes] = []
+    kept_count = 0
+    for _ in range(count // 2):
+        entry = pos
+        key_end = skip(message, pos, stop)
+        code = message[pos]
+        pos = skip(message, key_end, stop)
+        if code == 0xA3 or code == 0xA1:  # a key sent as a string would reach subscribers under our name, too
+            key = message[entry + 2 : key_end]
+        elif code == 0xB3 or code == 0xB1:
+            key = message[entry + 5 : key_end]
+        else:  # ulong keys are legal (3.2.10) and never ours
+            key = b""
+        if key.startswith(dropped) and key not in keep:
+            continue
+        kept.append(message[entry:pos])
+        kept_count += 2
+    check_end(pos, stop)
+    return (message[first:stop] if kept_count == count else b"".join(kept)), kept_count
+
+
+@lru_cache(maxsize=4096)  # one entry for each publisher of this router: only the tag changes between its messages
+def _publisher_pairs(publisher: str, session: int, in_doubt: bool) -> bytes:
+    pairs = encode_symbol(PUBLISHER) + encode_string(publisher) + encode_symbol(SESSION) + encode(ULong(session))
+    if in_doubt:
+        pairs += encode_symbol(IN_DOUBT) + b"\x41"
+    return pairs + encode_symbol(TAG)
+
+
+def topic_annotations(publisher: str, tag: bytes, session: int, in_doubt: bool = False) -> tuple[bytes, int]:
+    """Return the annotations that name a delivery, encoded for ``splice_annotations``, and how many pairs they are.
+
+    Args:
+        publisher: container id and link name of the publisher, ``container-id/link-name``.
+        tag: the publisher's own delivery tag.
+        session: the publisher's session number.
+        in_doubt: the publisher does not know whether an earlier copy was delivered.
+    """
+    return _publisher_pairs(publisher, session, in_doubt) + encode_binary(tag), 4 if in_doubt else 3
+
+
+_REDELIVERED_PAIR = encode_symbol(REDELIVERED) + b"\x41"
+
+
+def set_delivery_count(message: bytes, count: int) -> bytes:
+    """Return the message with ``count`` in header.delivery-count; the other header fields stay as they are (I-1b).
+
+    Raises:
+        DecodeError: the part in front of the bare message is malformed.
+    """
+    prefix = _Prefix(message)
+    fields: list[bytes] = []
+    if prefix.header_end > 0:
+        fields = _list_items(message, prefix.header_value)
+    rest = fields[_DELIVERY_COUNT_INDEX + 1 :]
+    fields = fields[:_DELIVERY_COUNT_INDEX]
+    fields += [b"\x40"] * (_DELIVERY_COUNT_INDEX - len(fields))
+    fields.append(encode_uint(count))
+    fields += rest
+    header = _HEADER_HEAD + compound(0xC0, 0xD0, len(fields), b"".join(fields))
+    behind = prefix.header_end if prefix.header_end > 0 else 0
+    return header + message[behind:]
+
+
+def _list_items(message: bytes, pos: int) -> list[bytes]:
+    """Return the encoded items of the list at ``pos``."""
+    code = message[pos]
+    if code == 0x45:
+        return []
+    if code != 0xC0 and code != 0xD0:
+        raise DecodeError("the header of the message is not a list")
+    count, pos, stop = read_compound_header(message, pos + 1, len(message), 1 if code == 0xC0 else 4)
+    if count > stop - pos:
+        raise DecodeError("the header of the message claims a number of fields that cannot be")
+    items: list[bytes] = []
+    for _ in range(count):
+        end = skip(message, pos, stop)
+        items.append(message[pos:end])
+        pos = end
+    check_end(pos, stop)
+    return items
+
+
+def read_annotations(message: bytes) -> dict[object, object]:
+    """Return the message annotations, decoded; empty if there are none.
+
+    Raises:
+        DecodeError: the part in front of the bare message, or an annotation, is malformed.
+    """
+    prefix = _Prefix(message)
+    if prefix.annotations_start < 0:
+        return {}
+    value, _ = read_value(message, prefix.annotations_start, len(message), DecodeBudget())
+    if not isinstance(value, dict):
+        raise DecodeError("the annotations of the message are not a map")
+    return value

@@ -1,0 +1,342 @@
+"""The SASL dialogue in front of a connection (AMQP 1.0 part 5.3), sans-IO, both sides.
+
+``SaslServer`` and ``SaslClient`` take decoded SASL frames and return the bytes to send; the connection exchanges the
+protocol headers, cuts the frames and looks at ``result`` after each step. A mechanism is an object of a few lines
+(``ServerMechanism``, ``ClientMechanism``), so that others than ANONYMOUS and PLAIN can be added from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from oncewire.wire.errors import ILLEGAL_STATE, LocalProtocolError, RemoteProtocolError
+from oncewire.wire.frames import FRAME_HEADER_SIZE, MAX_SASL_FRAME_SIZE, SASL_FRAME, encode_frame
+from oncewire.wire.performative_codec import encode_performative
+from oncewire.wire.performatives import (
+    SaslChallenge,
+    SaslCode,
+    SaslFrame,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcomeFrame,
+    SaslResponse,
+)
+from oncewire.wire.types import Symbol
+
+ANONYMOUS = "ANONYMOUS"
+PLAIN = "PLAIN"
+
+# SCRAM needs 2 challenges; a peer that wants many more keeps a socket busy without ever saying who it is.
+MAX_CHALLENGES = 8
+
+# Checks a user name and a password. It must compare in constant time (hmac.compare_digest) and take as long for an
+# unknown user as for a known one: nothing here hides how long it took.
+Verify: TypeAlias = Callable[[str, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SaslResult:
+    """How the dialogue ended.
+
+    Attributes:
+        ok: True if the server takes this client.
+        mechanism: the mechanism used; empty if none was agreed on.
+        user: the authenticated user; None for ANONYMOUS and on failure.
+        code: the outcome code on the wire.
+        description: for the log: why it failed.
+    """
+
+    ok: bool
+    mechanism: str
+    user: str | None
+    code: int
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The server wants another response."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The client is authenticated, as ``user`` or anonymously (None)."""
+
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The client is refused; ``reason`` is for our log and is not sent."""
+
+    reason: str
+
+
+Step: TypeAlias = Challenge | Success | Failure
+
+
+class ServerMechanism(Protocol):
+    """The server's side of one SASL mechanism, made anew for each connection."""
+
+    def step(self, response: bytes | None) -> Step:
+        """Judge a response of the client; None: its init frame carried no initial response."""
+
+
+class ClientMechanism(Protocol):
+    """The client's side of one SASL mechanism, made anew for each connection."""
+
+    @property
+    def name(self) -> str:
+        """The registered name of the mechanism."""
+
+    @property
+    def user(self) -> str | None:
+        """The user it authenticates; None if anonymous."""
+
+    def initial_response(self) -> bytes | None:
+        """Return what goes into the init frame."""
+
+    def respond(self, challenge: bytes) -> bytes:
+        """Answer a challenge of the server; RemoteProtocolError if the mechanism has none to expect."""
+
+
+# --- ANONYMOUS (RFC 4505) and PLAIN (RFC 4616) ------------------------------------------------------------------------
+
+
+class AnonymousServer:
+    """Takes everybody; the trace information that a client may send is ignored."""
+
+    def step(self, response: bytes | None) -> Step:
+        return Success(None)
+
+
+class PlainServer:
+    """Takes whom ``verify`` takes. Acting for somebody else (an authorization identity) is not offered."""
+
+    def __init__(self, verify: Verify) -> None:
+        self._verify = verify
+
+    def step(self, response: bytes | None) -> Step:
+        if response is None:
+            return Challenge(b"")  # RFC 4422, 3.3: the client was to speak first, so it is asked to
+        parts = response.split(b"\x00")
+        if len(parts) != 3:
+            return Failure("the PLAIN response does not have three parts")
+        try:
+            acts_for, user, password = (part.decode("utf-8") for part in parts)
+        except UnicodeDecodeError:
+            return Failure("the PLAIN response is not UTF-8")
+        if not user or not password:
+            return Failure("the PLAIN response lacks a user name or a password")
+        if acts_for and acts_for != user:
+            return Failure(f"user {user!r} asks to act for {acts_for!r}")
+        if not self._verify(user, password):
+            return Failure(f"wrong user name or password for user {user!r}")
+        return Success(user)
+
+
+class AnonymousClient:
+    """Says nothing about the client."""
+
+    name = ANONYMOUS
+    user: str | None = None
+
+    def initial_response(self) -> bytes | None:
+        return b""
+
+    def respond(self, challenge: bytes) -> bytes:
+        raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to ANONYMOUS, which has none")
+
+
+class PlainClient:
+    """Sends user name and password as they are: use it inside TLS or on loopback only."""
+
+    name = PLAIN
+
+    def __init__(self, user: str, password: str) -> None:
+        if not user or not password or "\x00" in user + password:
+            raise LocalProtocolError("PLAIN needs a user name and a password, both without NUL")
+        self.user: str | None = user
+        try:
+            self._response = b"\x00" + user.encode("utf-8") + b"\x00" + password.encode("utf-8")
+        except UnicodeEncodeError:
+            raise LocalProtocolError("user name or password cannot be written as UTF-8") from None
+
+    def initial_response(self) -> bytes | None:
+        return self._response
+
+    def respond(self, challenge: bytes) -> bytes:
+        raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to PLAIN, which has none")
+
+
+# --- the two sides ----------------------------------------------------------------------------------------------------
+
+
+def _frame(body: SaslFrame) -> bytes:
+    octets = encode_performative(body)
+    if FRAME_HEADER_SIZE + len(octets) > MAX_SASL_FRAME_SIZE:
+        raise LocalProtocolError(f"a SASL frame may not be longer than {MAX_SASL_FRAME_SIZE} bytes")
+    return encode_frame(0, octets, frame_type=SASL_FRAME)
+
+
+def _unexpected(frame: SaslFrame) -> RemoteProtocolError:
+    return RemoteProtocolError(ILLEGAL_STATE, f"{type(frame).__name__} does not belong here in the SASL dialogue")
+
+
+class SaslServer:
+    """The server's side of the dialogue.
+
+    Args:
+        mechanisms: names to offer, strongest first if ordered; ANONYMOUS and PLAIN are built in.
+        verify: checks user name and password; needed for PLAIN.
+        allow_no_sasl: the connection may accept a client that starts with the AMQP header.
+        extra: further mechanisms, name -> function that makes a ``ServerMechanism``.
+
+    Raises:
+        LocalProtocolError: a name without a mechanism, no name at all, or PLAIN without ``verify``.
+    """
+
+    def __init__(
+        self,
+        mechanisms: Iterable[str] = (ANONYMOUS,),
+        verify: Verify | None = None,
+        allow_no_sasl: bool = False,
+        extra: Mapping[str, Callable[[], ServerMechanism]] | None = None,
+    ) -> None:
+        known: dict[str, Callable[[], ServerMechanism]] = {ANONYMOUS: AnonymousServer}
+        if verify is not None:
+            check = verify
+            known[PLAIN] = lambda: PlainServer(check)
+        known.update(extra or {})
+        # a set has no order: sort it, so that the same configuration always sends the same bytes
+        names = sorted(mechanisms) if isinstance(mechanisms, (set, frozenset)) else list(mechanisms)
+        if not names:
+            raise LocalProtocolError("a SASL server needs at least one mechanism")
+        for name in names:
+            if name not in known:
+                why = "PLAIN needs a verify function" if name == PLAIN else "it is neither built in nor in extra"
+                raise LocalProtocolError(f"SASL mechanism {name!r} cannot be offered: {why}")
+        self.allow_no_sasl = allow_no_sasl
+        self.result: SaslResult | None = None
+        self._offered = {name: known[name] for name in names}
+        self._name = ""
+        self._mechanism: ServerMechanism | None = None
+        self._challenges = 0
+
+    def start(self) -> bytes:
+        """Return what to send behind our SASL header: the mechanisms frame."""
+        return _frame(SaslMechanisms(tuple(Symbol(name) for name in self._offered)))
+
+    def receive(self, frame: SaslFrame) -> bytes:
+        """Take a frame of the client and return the bytes to send. Look at ``result`` afterwards.
+
+        If ``result`` is not ok, send the bytes and close the transport (5.3.2).
+
+        Raises:
+            RemoteProtocolError: the frame does not belong here; close the transport.
+        """
+        if self.result is not None:
+            raise _unexpected(frame)
+        if isinstance(frame, SaslInit) and self._mechanism is None:
+            make = self._offered.get(frame.mechanism)
+            if make is None:  # 5.3.3.2: not a mechanism of ours: outcome auth
+                return self._refuse(f"the client chose {frame.mechanism!r}, which was not offered")
+            self._name = str(frame.mechanism)
+            self._mechanism = make()
+            return self._judge(self._mechanism, frame.initial_response)
+        if isinstance(frame, SaslResponse) and self._mechanism is not None:
+            return self._judge(self._mechanism, frame.response)
+        raise _unexpected(frame)
+
+    def _judge(self, mechanism: ServerMechanism, response: bytes | None) -> bytes:
+        step = mechanism.step(response)
+        if isinstance(step, Challenge):
+            self._challenges += 1
+            if self._challenges > MAX_CHALLENGES:
+                return self._refuse(f"no result after {MAX_CHALLENGES} challenges")
+            return _frame(SaslChallenge(step.data))
+        if isinstance(step, Failure):
+            return self._refuse(step.reason)
+        self.result = SaslResult(True, self._name, step.user, SaslCode.OK)
+        return _frame(SaslOutcomeFrame(SaslCode.OK))
+
+    def _refuse(self, reason: str) -> bytes:
+        self.result = SaslResult(False, self._name, None, SaslCode.AUTH, reason)
+        return _frame(SaslOutcomeFrame(SaslCode.AUTH))
+
+
+class SaslClient:
+    """The client's side of the dialogue.
+
+    Args:
+        mechanism: ``"ANONYMOUS"``, ``"PLAIN"``, or the client's side of another one.
+        user, password: for PLAIN.
+        hostname: the virtual host for the init frame; the same as in open.
+
+    Raises:
+        LocalProtocolError: an unknown mechanism, or no user name or password for PLAIN.
+    """
+
+    def __init__(
+        self,
+        mechanism: str | ClientMechanism = ANONYMOUS,
+        user: str | None = None,
+        password: str | None = None,
+        hostname: str | None = None,
+    ) -> None:
+        self._mechanism: ClientMechanism
+        if not isinstance(mechanism, str):
+            self._mechanism = mechanism
+        elif mechanism == ANONYMOUS:
+            self._mechanism = AnonymousClient()
+        elif mechanism == PLAIN:
+            self._mechanism = PlainClient(user or "", password or "")
+        else:
+            raise LocalProtocolError(f"SASL mechanism {mechanism!r} is not built in: pass an object for it")
+        self.result: SaslResult | None = None
+        self._hostname = hostname
+        self._init_sent = False
+        self._challenges = 0
+
+    def start(self) -> bytes:
+        """Return what to send behind our SASL header: nothing, the server speaks first."""
+        return b""
+
+    def receive(self, frame: SaslFrame) -> bytes:
+        """Take a frame of the server and return the bytes to send. Look at ``result`` afterwards.
+
+        If ``result`` is not ok, close the transport: the server refused us or offers nothing we can use.
+
+        Raises:
+            RemoteProtocolError: the frame does not belong here; close the transport.
+        """
+        if self.result is not None:
+            raise _unexpected(frame)
+        mechanism = self._mechanism
+        if isinstance(frame, SaslMechanisms) and not self._init_sent:
+            if mechanism.name not in frame.sasl_server_mechanisms:
+                offered = ", ".join(frame.sasl_server_mechanisms) or "nothing"
+                why = f"the server does not offer {mechanism.name}, only {offered}"
+                self.result = SaslResult(False, "", None, SaslCode.AUTH, why)
+                return b""
+            self._init_sent = True
+            return _frame(SaslInit(Symbol(mechanism.name), mechanism.initial_response(), self._hostname))
+        if isinstance(frame, SaslChallenge) and self._init_sent and self._challenges < MAX_CHALLENGES:
+            self._challenges += 1
+            return _frame(SaslResponse(mechanism.respond(frame.challenge)))
+        if isinstance(frame, SaslOutcomeFrame) and self._init_sent:
+            self._finish(frame)
+            return b""
+        raise _unexpected(frame)
+
+    def _finish(self, frame: SaslOutcomeFrame) -> None:
+        name = self._mechanism.name
+        if frame.code == SaslCode.OK:
+            self.result = SaslResult(True, name, self._mechanism.user, SaslCode.OK)
+            return
+        why = "wrong user name or password" if frame.code == SaslCode.AUTH else "the server has a system error"
+        self.result = SaslResult(False, name, None, frame.code, f"{name} was refused: {why} (code {frame.code})")
