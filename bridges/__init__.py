@@ -1,0 +1,1 @@
+"""Edges to other worlds: Node, Spark, work queues, MQTT."""

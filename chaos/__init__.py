@@ -1,0 +1,1 @@
+"""The fault side: simulator, real-process experiments, and the checker of their journals."""

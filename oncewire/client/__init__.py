@@ -1,0 +1,1 @@
+"""Publishers and subscribers that resume their links at any router."""
