@@ -64,7 +64,7 @@ _HEADER = Struct(">BBBQH")
 _TARGET = Struct(">QIQ")
 _MSG = Struct(">QQBHBH")  # publisher epoch, number, flags, attempt, tag length, named subscriptions
 _PART = Struct(">QQ")  # offset, total
-_SYNC = Struct(">QQII")  # publisher epoch, first number, subscriptions, tags
+_SYNC = Struct(">QHI")
 _SYNC_TAG = Struct(">QB")  # number, tag length
 _SETTLE = Struct(">QH")
 _ACK = Struct(">QQBH")
@@ -120,7 +120,9 @@ class Header:
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
-def encode_frame(origin: int, targets: Sequence[Target], message: PeerMessage, hop_limit: int = HOP_LIMIT) -> bytes:
+def encode_frame(
+    origin: int, targets: Sequence[Target], message: PeerMessage, hop_limit: int = HOP_LIMIT
+) -> bytes:
     """One sequenced frame for all `targets`, which share a next hop."""
     kind, head, body = encode_payload(message)
     return encode_header(kind, origin, targets, hop_limit) + head + body
@@ -130,7 +132,9 @@ def encode_datagram(origin: int, rid: int, message: Datagram, hop_limit: int = H
     """One unsequenced message for router `rid`."""
     if isinstance(message, Hello):
         kind = _KIND_HELLO
-        payload = _HELLO.pack(message.generation, message.is_reply, message.sent, message.received, message.applied)
+        payload = _HELLO.pack(
+            message.generation, message.is_reply, message.sent, message.received, message.applied
+        )
     elif isinstance(message, Barrier):
         kind, payload = _KIND_BARRIER, _NUMBER.pack(message.revision)
     else:
@@ -156,9 +160,17 @@ def encode_payload(message: PeerMessage) -> tuple[int, bytes, bytes]:
         head = _ACK.pack(message.publisher_epoch, message.subscription_epoch, code, len(message.runs))
         return _KIND_ACK, head + _runs(message.runs), b""
     if isinstance(message, Settle):
-        return _KIND_SETTLE, _SETTLE.pack(message.publisher_epoch, len(message.runs)) + _runs(message.runs), b""
+        return (
+            _KIND_SETTLE,
+            _SETTLE.pack(message.publisher_epoch, len(message.runs)) + _runs(message.runs),
+            b"",
+        )
     if isinstance(message, MsgPart):
-        return _KIND_MSG_PART, _msg_head(message.head) + _PART.pack(message.offset, message.total), message.data
+        return (
+            _KIND_MSG_PART,
+            _msg_head(message.head) + _PART.pack(message.offset, message.total),
+            message.data,
+        )
     if isinstance(message, Sync):
         return _KIND_SYNC, _sync(message), b""
     if isinstance(message, Nack):
@@ -311,7 +323,9 @@ def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
     publisher, first, subscriptions, count = _SYNC.unpack_from(frame, at)
     at += _SYNC.size
     if subscriptions * _NUMBER.size + count * _SYNC_TAG.size > len(frame) - at:
-        raise PeerCodecError(f"a SYNC of {len(frame)} bytes claims {subscriptions} subscriptions and {count} tags")
+        raise PeerCodecError(
+            f"a SYNC of {len(frame)} bytes claims {subscriptions} subscriptions and {count} tags"
+        )
     epochs = unpack_from(f">{subscriptions}Q", frame, at)
     at += subscriptions * _NUMBER.size
     numbers: list[int] = []
@@ -342,7 +356,8 @@ def split(frame: bytes, header: Header, next_hop: Callable[[int], int | None]) -
     """Split a frame by next hop, its payload undecoded (T-2).
 
     Args:
-        frame: the whole frame, whose `header` has been read.
+        frame: the whole frame.
+        header: what `read_header` read from it.
         next_hop: the next hop for a target's incarnation; None where the target is not to be passed on.
 
     Returns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import pytest
@@ -59,7 +60,11 @@ def parts(draw: st.DrawFn) -> MsgPart:
 def syncs(draw: st.DrawFn) -> Sync:
     pairs = draw(st.lists(st.tuples(U64, TAGS), max_size=30))
     return Sync(
-        draw(U64), draw(EPOCHS), draw(U64), tuple(number for number, _ in pairs), tuple(tag for _, tag in pairs)
+        draw(U64),
+        draw(EPOCHS),
+        draw(U64),
+        tuple(number for number, _ in pairs),
+        tuple(tag for _, tag in pairs),
     )
 
 
@@ -131,11 +136,10 @@ def test_splitting_gives_each_target_to_its_next_hop_once_with_the_same_payload(
 
 def test_a_frame_that_goes_in_circles_ends() -> None:
     frame = peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
-    for hops in range(peer_codec.HOP_LIMIT):
-        copies = peer_codec.split(frame, peer_codec.read_header(frame), lambda rid: rid)
-        if not copies:
-            break
+    hops = 0
+    while copies := peer_codec.split(frame, peer_codec.read_header(frame), lambda rid: rid):
         ((_, frame),) = copies
+        hops += 1
     assert hops == peer_codec.HOP_LIMIT - 1
 
 
@@ -158,14 +162,12 @@ def test_a_damaged_frame_is_a_frame_or_a_typed_error(
 
 
 def decode_anything(data: bytes) -> None:
-    try:
+    with contextlib.suppress(PeerCodecError):
         header = peer_codec.read_header(data)
         if header.is_datagram:
             peer_codec.decode_datagram(data, header)
         else:
             peer_codec.decode_message(data, header)
-    except PeerCodecError as fault:
-        assert str(fault)
 
 
 def test_another_protocol_version_is_refused_by_name() -> None:

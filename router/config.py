@@ -1,0 +1,214 @@
+"""Every setting of the router, once: name, type, default, what is allowed, and why it is there."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass
+
+from delivery_records import limits
+from router.settings import (
+    Connector,
+    connectors,
+    one_of,
+    seconds,
+    setting,
+    size,
+    text,
+    urls,
+    users,
+    whole_number,
+    yes_or_no,
+)
+
+KIB = 1024
+MIB = 1024 * KIB
+MAX_FRAME_SIZE = 1 * MIB
+"""A map of 21,800 unsettled deliveries fits in one frame (C-4)."""
+MAX_MESSAGE_SIZE = 64 * MIB
+_PORT = "0 to 65535; 0 = any free port"
+_ANONYMOUS = "loopback, always or never"
+_FILE = "path of a PEM file, or empty"
+
+
+@dataclass(frozen=True, slots=True)
+class RouterConfig:
+    """The settings of one router process. Checked as a whole by `config_loading.check`."""
+
+    id: str = setting(
+        "id", text(r"[A-Za-z0-9_.-]{0,64}"), "", "up to 64 of A-Z a-z 0-9 _ . -",
+        "Name of this router in logs, metrics and etcd; empty = the host's name.",
+    )  # fmt: skip
+    standalone: bool = setting(
+        "standalone", yes_or_no, False, "true or false",
+        "One router without etcd: attachments live in this process, and die with it.",
+    )  # fmt: skip
+    listen_host: str = setting(
+        "listen.host", text(r"\S+"), "127.0.0.1", "an address or host name to listen on",
+        "Where AMQP clients connect.",
+    )  # fmt: skip
+    listen_port: int = setting(
+        "listen.port", whole_number(0, 65535), 5672, _PORT, "5672 is the port registered for AMQP."
+    )
+    listen_advertise: str = setting(
+        "listen.advertise", text(r"\S*"), "", "host:port, or empty",
+        "Address told to others in the router key; empty = the listening address.",
+    )  # fmt: skip
+    allow_anonymous: str = setting(
+        "listen.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
+        "Clients without a password: only where no other machine can connect, unless you say so.",
+    )  # fmt: skip
+    users: tuple[tuple[str, str], ...] = setting(
+        "users", users, (), 'a table name = "password"; in a text name:password,...',
+        "Clients that log in with SASL PLAIN.", secret=True,
+    )  # fmt: skip
+    idle_timeout_s: float = setting(
+        "listen.idle_timeout_s", seconds(1, 3600), 30.0, "1 to 3600 seconds",
+        "A client that sends nothing for this long counts as gone; heartbeats keep it.",
+    )  # fmt: skip
+    inter_router_host: str = setting(
+        "inter_router.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = do not listen",
+        "Where other routers connect.",
+    )  # fmt: skip
+    inter_router_port: int = setting(
+        "inter_router.port", whole_number(0, 65535), 0, _PORT,
+        "Any free port will do: others read it from the router key in etcd.",
+    )  # fmt: skip
+    inter_router_advertise: str = setting(
+        "inter_router.advertise", text(r"\S*"), "", "host:port, or empty",
+        "Address other routers connect to; empty = the listening address.",
+    )  # fmt: skip
+    inter_router_password: str = setting(
+        "inter_router.password", text(), "", "text, the same at every router; empty = none",
+        "Routers that know it trust each other.", secret=True,
+    )  # fmt: skip
+    inter_router_allow_anonymous: str = setting(
+        "inter_router.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
+        "Routers without the password: only where no other machine can connect, unless you say so.",
+    )  # fmt: skip
+    mesh: str = setting(
+        "inter_router.mesh", one_of("auto", "configured"), "auto", "auto or configured",
+        "auto = a link to every router in etcd; configured = only the connectors below.",
+    )  # fmt: skip
+    connectors: tuple[Connector, ...] = setting(
+        "inter_router.connectors", connectors, (),
+        'tables {to = "node id or host:port", cost = 1 to 65535}; in a text to=cost,...',
+        "Links this router opens with mesh = configured; lower cost is better.",
+    )  # fmt: skip
+    http_host: str = setting(
+        "http.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = no HTTP",
+        "Health, metrics and state for operators; read only and without login.",
+    )  # fmt: skip
+    http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Next to AMQP's 5672.")
+    etcd_endpoints: tuple[str, ...] = setting(
+        "etcd.endpoints", urls, ("http://127.0.0.1:2379",), "URLs http(s)://host:port",
+        "The etcd cluster all routers share; 2379 is etcd's client port.",
+    )  # fmt: skip
+    etcd_user: str = setting("etcd.user", text(), "", "text, or empty", "User of etcd, when it asks for one.")
+    etcd_password: str = setting(
+        "etcd.password", text(), "", "text, or empty", "Password of that user.", secret=True
+    )
+    etcd_ca_file: str = setting("etcd.ca_file", text(), "", _FILE, "Whom to trust as etcd, with https.")
+    etcd_cert_file: str = setting("etcd.cert_file", text(), "", _FILE, "This router's certificate for etcd.")
+    etcd_key_file: str = setting("etcd.key_file", text(), "", _FILE, "Key of that certificate.")
+    lease_ttl_s: int = setting(
+        "etcd.lease_ttl_s", whole_number(3, 300), 10, "3 to 300 seconds",
+        "After this long without etcd a router's key is gone; it stops serving at two thirds (K-3).",
+    )  # fmt: skip
+    window: int = setting(
+        "limits.window", whole_number(1, 65_536), limits.WINDOW_DELIVERIES, "1 to 65536 deliveries",
+        "Unsettled deliveries a publisher may have (W).",
+    )  # fmt: skip
+    window_bytes: int = setting(
+        "limits.window_bytes", size(1024, 4096 * MIB), limits.WINDOW_BYTES, "1 KiB to 4 GiB",
+        "Bodies this router holds for one publisher.",
+    )  # fmt: skip
+    max_message_size: int = setting(
+        "limits.max_message_size", size(1024, 1024 * MIB), MAX_MESSAGE_SIZE, "1 KiB to 1 GiB",
+        "Larger messages are refused: a router holds messages whole.",
+    )  # fmt: skip
+    max_frame_size: int = setting(
+        "limits.max_frame_size", size(4096, 16 * MIB), MAX_FRAME_SIZE, "4 KiB to 16 MiB",
+        "An unsettled map must fit in one frame, 48 bytes a delivery (C-4).",
+    )  # fmt: skip
+    max_links: int = setting(
+        "limits.max_links", whole_number(1, 65_536), 1000, "1 to 65536", "Links of one client connection."
+    )
+    max_connections: int = setting(
+        "limits.max_connections", whole_number(1, 1_000_000), 10_000, "1 to 1000000",
+        "Client connections of this router; further ones are told to go elsewhere.",
+    )  # fmt: skip
+    subscription_timeout_s: float = setting(
+        "limits.subscription_timeout_s", seconds(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_S, "0 to 604800 seconds",
+        "How long a subscription outlives its link when the client asks for nothing (T_sub).",
+    )  # fmt: skip
+    subscription_timeout_cap_s: float = setting(
+        "limits.subscription_timeout_cap_s", seconds(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_CAP_S,
+        "0 to 604800 seconds", "The most a client may ask for; `never` becomes this.",
+    )  # fmt: skip
+    publisher_timeout_s: float = setting(
+        "limits.publisher_timeout_s", seconds(0, 2_592_000), limits.PUBLISHER_TIMEOUT_S, "0 to 2592000 seconds",
+        "How long a publisher's session outlives its link (T_pub); it must outlive outages.",
+    )  # fmt: skip
+    publisher_timeout_cap_s: float = setting(
+        "limits.publisher_timeout_cap_s", seconds(0, 2_592_000), limits.PUBLISHER_TIMEOUT_CAP_S,
+        "0 to 2592000 seconds", "The most a client may ask for.",
+    )  # fmt: skip
+    max_attempts: int = setting(
+        "limits.max_attempts", whole_number(1, 1_000_000), limits.MAX_ATTEMPTS, "1 to 1000000",
+        "Failed attempts before a delivery counts as rejected.",
+    )  # fmt: skip
+    on_reject: str = setting(
+        "limits.on_reject", one_of("accept", "report"), "accept", "accept or report",
+        "What a publisher hears when a subscription rejected its message.",
+    )  # fmt: skip
+    on_empty: str = setting(
+        "limits.on_empty", one_of("accept", "release"), "release", "accept or release",
+        "What a stock publisher hears when a topic has no subscription.",
+    )  # fmt: skip
+    log_level: str = setting(
+        "log.level", one_of("debug", "info", "warning", "error"), "info", "debug, info, warning or error",
+        "How much is logged; nothing is logged per message.",
+    )  # fmt: skip
+    log_format: str = setting(
+        "log.format",
+        one_of("text", "json"),
+        "text",
+        "text or json",
+        "key=value lines for people, JSON for machines.",
+    )
+
+    @property
+    def node_id(self) -> str:
+        """The router's name: as set, or made of the host's name."""
+        return self.id or re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64] or "router"
+
+    def record_limits(self) -> limits.Limits:
+        """What the record core must know of these settings."""
+        return limits.Limits(
+            window=self.window,
+            window_bytes=self.window_bytes,
+            subscription_timeout_s=self.subscription_timeout_s,
+            subscription_timeout_cap_s=self.subscription_timeout_cap_s,
+            publisher_timeout_s=self.publisher_timeout_s,
+            publisher_timeout_cap_s=self.publisher_timeout_cap_s,
+            max_attempts=self.max_attempts,
+            report_rejections=self.on_reject == "report",
+            release_without_subscriptions=self.on_empty == "release",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """True when only this machine can connect to `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def anonymous_is_allowed(setting_value: str, host: str) -> bool:
+    """Whether a listener on `host` lets clients in without a password."""
+    return setting_value == "always" or (setting_value == "loopback" and is_loopback(host))
