@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 import click
@@ -16,7 +16,7 @@ def installed_commands() -> dict[str, EntryPoint]:
     """Returns the entry points of all installed sub-commands by name; imports none of them.
 
     Raises:
-        CliError: Two installed packages bring a command of the same name.
+        CliError: Two installed packages bring different commands of the same name.
     """
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=COMMAND_GROUP):
@@ -33,50 +33,70 @@ def installed_commands() -> dict[str, EntryPoint]:
 class CommandGroup(click.Group):
     """A click group whose commands come from entry points.
 
-    `--help` and name completion need every name, and help texts need every module, but a command that runs is
-    loaded alone: `oncewire version` must not pay for importing a router.
+    A command that runs is imported alone: `oncewire version` must not pay for importing a router. Only `--help`
+    imports them all, for their help texts.
+
+    Args:
+        sources: Returns the entry points by command name; called once, when the first name is looked up.
     """
 
-    def __init__(self, *, sources: Mapping[str, EntryPoint] | None = None, **attributes: object) -> None:
-        super().__init__(**attributes)  # type: ignore[arg-type]  # click's own keyword arguments, passed on
-        self._sources = sources
+    def __init__(
+        self,
+        name: str,
+        *,
+        help: str,  # noqa: A002  # click's own word
+        sources: Callable[[], Mapping[str, EntryPoint]] = installed_commands,
+    ) -> None:
+        super().__init__(
+            name=name,
+            help=help,
+            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+        )
+        self._find_sources = sources
+        self._sources: Mapping[str, EntryPoint] | None = None
 
-    @property
-    def sources(self) -> Mapping[str, EntryPoint]:
-        """The entry points by command name; looked up once."""
+    def _entry_points(self) -> Mapping[str, EntryPoint]:
         if self._sources is None:
-            self._sources = installed_commands()
+            self._sources = self._find_sources()
         return self._sources
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns all names in alphabetical order, importing nothing."""
-        return sorted(self.sources)
+        return sorted(self._entry_points())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports and returns one command, or None where no command has that name.
 
-        Raises:
-            CliError: The command is installed but its module cannot be imported.
+        A command that cannot be imported is answered by one that says why when it runs, so that it spoils
+        neither the help text nor the other commands.
         """
-        entry = self.sources.get(cmd_name)
+        entry = self._entry_points().get(cmd_name)
         if entry is None:
             return None
         try:
             command = entry.load()
-        except ImportError as error:
-            raise CliError(
-                what=f"the command `{cmd_name}` cannot be loaded",
-                why=f"importing {entry.value} failed: {error}",
-                fix=f"install Oncewire with the extra the command needs, or without it: pip install {_wanted(error)}",
-            ) from error
+        except (ImportError, AttributeError) as error:
+            return _unusable_command(cmd_name, f"loading {entry.value} failed: {error}")
         if not isinstance(command, click.Command):
-            raise CliError(
-                what=f"the command `{cmd_name}` cannot be loaded",
-                why=f"{entry.value} is a {type(command).__name__}, not a click command",
-                fix="report this to whoever made the package that brings the command",
-            )
+            return _unusable_command(cmd_name, f"{entry.value} is no click command")
         return command
 
 
-def _wanted(error: ImportError) -> str:
-    return (error.name or "oncewire").partition(".")[0]
+def _unusable_command(name: str, why: str) -> click.Command:
+    """Returns a command that takes any arguments and fails with the reason."""
+
+    def fail(arguments: tuple[str, ...]) -> None:
+        raise CliError(
+            what=f"the command `{name}` cannot be loaded",
+            why=why,
+            fix="install the missing package or the extra of Oncewire that brings it; if none is missing, report this",
+        )
+
+    return click.Command(
+        name,
+        callback=fail,
+        short_help=f"(cannot be loaded: {why})",
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        add_help_option=False,
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import IO, Any
+
 import click
 
 # Misuse, bad settings and missing parts. 1 is left for "the command ran, and its verdict is no".
@@ -29,10 +31,10 @@ class CliError(click.ClickException):
         """Returns the three lines as they are printed."""
         return (f"error: {self.what}", f"why: {self.why}", f"what to do: {self.fix}")
 
-    def show(self, file: object = None) -> None:
-        """Prints the three lines to stderr, wherever the command's own output goes."""
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Prints the three lines to stderr, or to `file` where one is given."""
         for line in self.lines():
-            click.echo(line, err=True)
+            click.echo(line, file=file, err=True)
 
 
 def from_usage_error(error: click.UsageError) -> CliError:
