@@ -64,7 +64,7 @@ _HEADER = Struct(">BBBQH")
 _TARGET = Struct(">QIQ")
 _MSG = Struct(">QQBHBH")  # publisher epoch, number, flags, attempt, tag length, named subscriptions
 _PART = Struct(">QQ")  # offset, total
-_SYNC = Struct(">QHI")
+_SYNC = Struct(">QII")  # publisher epoch, subscriptions, tags
 _SYNC_TAG = Struct(">QB")  # number, tag length
 _SETTLE = Struct(">QH")
 _ACK = Struct(">QQBH")
@@ -197,9 +197,7 @@ def _msg_head(message: Msg) -> bytes:
 def _sync(message: Sync) -> bytes:
     assert len(message.numbers) == len(message.tags)
     parts = [
-        _SYNC.pack(
-            message.publisher_epoch, message.first_number, len(message.subscription_epochs), len(message.tags)
-        )
+        _SYNC.pack(message.publisher_epoch, len(message.subscription_epochs), len(message.tags))
     ]
     parts += [_NUMBER.pack(epoch) for epoch in message.subscription_epochs]
     for number, tag in zip(message.numbers, message.tags, strict=True):
@@ -320,7 +318,7 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
 
 
 def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
-    publisher, first, subscriptions, count = _SYNC.unpack_from(frame, at)
+    publisher, subscriptions, count = _SYNC.unpack_from(frame, at)
     at += _SYNC.size
     if subscriptions * _NUMBER.size + count * _SYNC_TAG.size > len(frame) - at:
         raise PeerCodecError(
@@ -339,7 +337,7 @@ def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
         numbers.append(number)
         tags.append(frame[at:end])
         at = end
-    return Sync(publisher, epochs, first, tuple(numbers), tuple(tags)), at
+    return Sync(publisher, epochs, tuple(numbers), tuple(tags)), at
 
 
 def _read_runs(frame: bytes, at: int, count: int) -> tuple[tuple[Run, ...], int]:

@@ -62,7 +62,6 @@ def syncs(draw: st.DrawFn) -> Sync:
     return Sync(
         draw(U64),
         draw(EPOCHS),
-        draw(U64),
         tuple(number for number, _ in pairs),
         tuple(tag for _, tag in pairs),
     )
@@ -178,7 +177,7 @@ def test_another_protocol_version_is_refused_by_name() -> None:
 
 
 def test_a_sync_that_claims_more_tags_than_it_has_bytes_is_refused_before_any_is_read() -> None:
-    frame = bytearray(peer_codec.encode_frame(1, [(2, 1, 1)], Sync(1, (), 0, (), ())))
+    frame = bytearray(peer_codec.encode_frame(1, [(2, 1, 1)], Sync(1, (), (), ())))
     frame[-4:] = struct.pack(">I", 2**32 - 1)
     with pytest.raises(PeerCodecError, match="claims"):
         peer_codec.decode_message(bytes(frame), peer_codec.read_header(bytes(frame)))

@@ -1,0 +1,310 @@
+"""The attach procedure: read the key, compare-and-put it, act when the watch delivers that very put (A-2, A-2a, A-2b, K-2a).
+
+A put's response is used for failures only. Its nonce in the value tells our put from everybody else's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from delivery_records import effects
+from delivery_records.inputs import Failure, PublisherAttach, ReadDone, SubscriberAttach
+from delivery_records.limits import (
+    ORPHAN_NONCES,
+    PROVISIONAL_TIMEOUT_S,
+    PUT_RETRIES,
+    PUT_RETRY_BASE_S,
+    UNKNOWN_PUT_S,
+)
+from delivery_records.outcomes import Decision
+from delivery_records.tags import link_key
+from delivery_records.timers import Timer
+from delivery_records.topics import TopicError, check_pattern, check_topic
+from delivery_records.view import (
+    SESSION_IS_THIS_PUT,
+    SESSION_NONE,
+    PublisherRecord,
+    SubscriptionRecord,
+    session_of_record,
+)
+
+if TYPE_CHECKING:
+    from delivery_records.records import Records
+
+
+class Step(Enum):
+    """Where one attach is."""
+
+    QUEUED = "queued"
+    READING = "reading"
+    PUTTING = "putting"
+    DELETING = "deleting"
+    PAUSING = "pausing"
+
+
+class Attempt:
+    """One attach on its way to being in the view."""
+
+    __slots__ = ("is_lost", "link", "nonce", "path", "request", "step", "tries")
+
+    def __init__(self, request: PublisherAttach | SubscriberAttach, path: str) -> None:
+        """The request of link `request.link` for the key at `path`."""
+        self.request = request
+        self.link = request.link
+        self.path = path
+        self.step = Step.QUEUED
+        self.nonce = ""
+        self.tries = 0
+        self.is_lost = False
+        """The client has gone meanwhile; if the put is seen it counts as attached and lost (K-2a)."""
+
+
+class Attaching:
+    """All attaches in progress at this router, at most one per link identity at a time (A-2a)."""
+
+    __slots__ = ("_by_nonce", "_by_path", "_core")
+
+    def __init__(self, core: Records) -> None:
+        """No attach is in progress."""
+        self._core = core
+        self._by_path: dict[str, deque[Attempt]] = {}
+        self._by_nonce: dict[str, Attempt] = {}
+
+    def start(self, request: PublisherAttach | SubscriberAttach) -> None:
+        """A client attaches: refuse at once what can never work, else queue behind the same identity."""
+        core = self._core
+        if not core.store_available:
+            core.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))  # A-1
+            return
+        kind = "pubs" if isinstance(request, PublisherAttach) else "subs"
+        path = f"{kind}/{link_key(request.container_id, request.link_name)}"
+        refusal = self._refusal(request, path)
+        if refusal is not None:
+            self._refuse(request, *refusal)
+            return
+        attempt = Attempt(request, path)
+        core.links[request.link] = attempt
+        queue = self._by_path.setdefault(path, deque())
+        queue.append(attempt)
+        if len(queue) == 1:
+            self._read(attempt)
+
+    def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> tuple[str, str] | None:
+        if request.topic is not None:
+            try:
+                (check_topic if isinstance(request, PublisherAttach) else check_pattern)(request.topic)
+            except TopicError as error:
+                return "amqp:invalid-field", str(error)
+        if isinstance(request, PublisherAttach) and request.incomplete:
+            return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
+        if isinstance(request, SubscriberAttach) and request.incomplete and self._core.is_reduction_stuck(path):
+            return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
+        stolen = self._core.steals.refusal(path, self._core.now, request.peer)
+        if stolen is not None:
+            self._core.note(Decision.STEAL_REFUSED, key=path, why=stolen)
+            return "amqp:resource-locked", stolen
+        return None
+
+    def _refuse(self, request: PublisherAttach | SubscriberAttach, condition: str, description: str) -> None:
+        self._core.note(
+            Decision.ATTACH_REFUSED, link_name=request.link_name, container_id=request.container_id,
+            condition=condition, why=description, peer=request.peer,
+        )  # fmt: skip
+        self._core.links.pop(request.link, None)
+        self._core.out.append(effects.Detach(request.link, True, condition, description))  # A-8
+
+    # ------------------------------------------------------------------ steps
+
+    def _read(self, attempt: Attempt) -> None:
+        """A-2b: the read is linearizable, so that a late watch cannot make a live session look expired."""
+        attempt.step = Step.READING
+        self._name(attempt)
+        self._core.out.append(effects.Read(attempt.nonce, attempt.path))
+
+    def _name(self, attempt: Attempt) -> None:
+        self._by_nonce.pop(attempt.nonce, None)
+        attempt.nonce = self._core.new_nonce()
+        self._by_nonce[attempt.nonce] = attempt
+
+    def on_read(self, done: ReadDone) -> None:
+        """The key's value is known: put the new one over it."""
+        attempt = self._by_nonce.pop(done.nonce, None)
+        if attempt is None or attempt.step is not Step.READING:
+            return
+        if attempt.is_lost:
+            self._finish(attempt)
+        elif isinstance(attempt.request, PublisherAttach):
+            self._put_publisher(attempt, attempt.request, done)
+        else:
+            self._put_subscription(attempt, attempt.request, done)
+
+    def _put_publisher(self, attempt: Attempt, request: PublisherAttach, done: ReadDone) -> None:
+        record = done.record
+        old_session, moved_topic = SESSION_NONE, False
+        if record is not None:
+            if not isinstance(record, PublisherRecord) or not _same_link(record, request):
+                self._give_up(attempt, "amqp:invalid-field", "another link has this key")
+                return
+            old_session = session_of_record(record, done.mod_revision)
+            moved_topic = record.topic != request.topic
+        unsettled = any(outcome is None for outcome in (request.unsettled or {}).values())
+        if unsettled and (not old_session or moved_topic):
+            # A-5: write nothing; the client learns that the outcome of these deliveries is unknown.
+            self._core.note(Decision.PUBLISHER_EXPIRED, publisher=f"{request.container_id}/{request.link_name}")
+            self._core.links.pop(request.link, None)
+            info = {"x-opt-topic-resume": "expired"}
+            self._core.out.append(
+                effects.Detach(request.link, True, "oncewire:session-expired", _EXPIRED, info)
+            )  # fmt: skip
+            self._finish(attempt)
+            return
+        session = old_session
+        if not unsettled and not request.exactly_once:
+            session = SESSION_IS_THIS_PUT  # c.5: a stock publisher's session starts with its attach
+        elif moved_topic:
+            session = SESSION_NONE
+        assert request.topic is not None
+        self._put(
+            attempt, done.mod_revision,
+            PublisherRecord(
+                request.container_id, request.link_name, request.topic, self._core.rid, "", session,
+                self._core.publisher_timeout(request), bool(request.unsettled), request.peer,
+            ),
+        )  # fmt: skip
+
+    def _put_subscription(self, attempt: Attempt, request: SubscriberAttach, done: ReadDone) -> None:
+        record = done.record
+        if record is not None and (not isinstance(record, SubscriptionRecord) or not _same_link(record, request)):
+            self._give_up(attempt, "amqp:invalid-field", "another link has this key")
+            return
+        topic = request.topic
+        if topic is None:
+            if record is None:
+                self._give_up(attempt, "amqp:not-found", "there is no subscription of that name to look up")
+                return
+            topic = record.topic
+        if record is not None and record.topic != topic:
+            # Amendments 2.2: another topic is another subscription; end the old one first.
+            attempt.step = Step.DELETING
+            self._name(attempt)
+            self._core.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
+            return
+        timeout = self._core.subscription_timeout(request)
+        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10
+        if record is not None:
+            provisional = record.provisional
+        self._put(
+            attempt, done.mod_revision,
+            SubscriptionRecord(
+                request.container_id, request.link_name, topic, self._core.rid, "", timeout, request.expiry_policy,
+                request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
+            ),
+        )  # fmt: skip
+
+    def _put(self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
+        attempt.step = Step.PUTTING
+        self._name(attempt)
+        self._core.put(attempt.nonce, attempt.path, expect, record)
+
+    # ------------------------------------------------------------------ answers
+
+    def take(self, nonce: str) -> Attempt | None:
+        """The watch delivered a put with this nonce: the attempt that made it, now complete (A-3)."""
+        attempt = self._by_nonce.pop(nonce, None)
+        if attempt is not None:
+            self._core.timers.cancel(Timer.UNKNOWN_PUT, nonce)
+            self._finish(attempt)
+        return attempt
+
+    def on_deleted(self, path: str) -> None:
+        """The old subscription of an attach with another topic is gone: start again."""
+        queue = self._by_path.get(path)
+        if queue and queue[0].step is Step.DELETING:
+            self._read(queue[0])
+
+    def on_failed(self, nonce: str, failure: Failure) -> bool:
+        """A read or put of ours failed; True when the nonce was ours (K-2a)."""
+        attempt = self._by_nonce.get(nonce)
+        if attempt is None:
+            return False
+        if failure is Failure.CONFLICT:
+            self._retry(attempt)
+        elif failure is Failure.UNKNOWN and attempt.step is not Step.READING:
+            self._core.note(Decision.ATTACH_UNKNOWN, key=attempt.path)
+            self._core.timers.set(Timer.UNKNOWN_PUT, nonce, self._core.now + UNKNOWN_PUT_S)
+        else:
+            del self._by_nonce[nonce]
+            self._close(attempt)
+        return True
+
+    def _retry(self, attempt: Attempt) -> None:
+        del self._by_nonce[attempt.nonce]
+        attempt.tries += 1
+        if attempt.is_lost:
+            self._finish(attempt)
+        elif attempt.tries > PUT_RETRIES:
+            self._give_up(attempt, "amqp:resource-locked", "the attachment keeps changing; attach again later")
+        else:
+            self._core.note(Decision.ATTACH_RETRIED, key=attempt.path, tries=attempt.tries)
+            attempt.step = Step.PAUSING
+            delay = PUT_RETRY_BASE_S * 2.0 ** (attempt.tries - 1)
+            self._core.timers.set(Timer.ATTACH_RETRY, attempt.path, self._core.now + delay)
+
+    def on_retry_timer(self, path: str) -> None:
+        """The pause after a conflict is over."""
+        queue = self._by_path.get(path)
+        if queue and queue[0].step is Step.PAUSING:
+            if queue[0].is_lost:
+                self._finish(queue[0])
+            else:
+                self._read(queue[0])
+
+    def on_unknown_timer(self, nonce: str) -> bool:
+        """The fate of a put stayed unknown: close the connection, keep the nonce (K-2a)."""
+        attempt = self._by_nonce.get(nonce)
+        if attempt is None:
+            return False
+        self._close(attempt)
+        attempt.is_lost = True
+        while len(self._by_nonce) > ORPHAN_NONCES:
+            self._by_nonce.pop(next(iter(self._by_nonce)))
+        return True
+
+    def on_link_gone(self, attempt: Attempt) -> None:
+        """The client has gone before its attach was in the view."""
+        attempt.is_lost = True
+        if attempt.step in (Step.QUEUED, Step.PAUSING):
+            self._finish(attempt)
+
+    def _close(self, attempt: Attempt) -> None:
+        if not attempt.is_lost:
+            self._core.links.pop(attempt.link, None)
+            self._core.out.append(effects.CloseConnection(attempt.link, "amqp:connection:forced", _NO_STORE))
+        self._finish(attempt)
+
+    def _give_up(self, attempt: Attempt, condition: str, description: str) -> None:
+        self._refuse(attempt.request, condition, description)
+        self._finish(attempt)
+
+    def _finish(self, attempt: Attempt) -> None:
+        """Let the next attach of the same identity go on (A-2a)."""
+        queue = self._by_path.get(attempt.path)
+        if queue is None or attempt not in queue:
+            return
+        was_first = queue[0] is attempt
+        queue.remove(attempt)
+        if not queue:
+            del self._by_path[attempt.path]
+        elif was_first:
+            self._read(queue[0])
+
+
+def _same_link(record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach) -> bool:
+    """A key is a hash; the value says whose it is (amendments 2.2)."""
+    return (record.container_id, record.link_name) == (request.container_id, request.link_name)
+
+
+_NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
+_EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"

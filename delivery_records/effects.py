@@ -1,0 +1,238 @@
+"""What the record core asks of its shell. Effects are carried out in order, each once.
+
+The shell owns sockets, clocks and etcd; it never decides. Client links are named as in inputs.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from delivery_records.outcomes import Decision, Outcome
+from delivery_records.peer_messages import Datagram, PeerMessage
+from delivery_records.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherReply:
+    """Answer the publisher's attach (A-3a): unsettled {} when it presented a map, null when it did not."""
+
+    link: int
+    presented_map: bool
+    resumed: bool
+    exactly_once: bool
+    settles_first: bool
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberReply:
+    """Answer the subscriber's attach (A-6): the granted source and the entries that are kept, tag -> null."""
+
+    link: int
+    topic: str
+    kept: Sequence[bytes] | None
+    """None: reply with unsettled null, for the client presented null."""
+    incomplete: bool
+    resumed: bool
+    exactly_once: bool
+    mode: SubscriptionMode
+    incarnation: int
+    expiry_policy: str
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AskEcho:
+    """Send flow(link-credit=0, echo=true, properties={x-opt-topic-echo: epoch}): proof of life (A-4)."""
+
+    link: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrantCredit:
+    """Let the publisher send until `limit` deliveries in all have arrived on this attach (C-1).
+
+    The shell sends link-credit = limit - deliveries the engine has counted. `session` is told on the first grant (F24).
+    """
+
+    link: int
+    limit: int
+    session: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dispose:
+    """State the outcome of the publisher's deliveries: disposition role=receiver (I-3), ranges merged by the engine."""
+
+    link: int
+    delivery_ids: Sequence[int]
+    outcome: Outcome
+    settled: bool
+    condition: str = ""
+    """With REJECTED: the error condition and description told to the publisher."""
+    description: str = ""
+    info: Mapping[str, object] = field(default_factory=dict)
+
+
+class Deliver:
+    """Send a transfer to a subscriber (hot path: a plain class).
+
+    With `resume` and `settled` and an empty message it is the settled resume of A-7. `redelivered` adds the annotation,
+    `attempt` sets header.delivery-count, `annotations` are merged in (E-4a).
+    """
+
+    __slots__ = ("annotations", "attempt", "link", "message", "outcome", "redelivered", "resume", "settled", "tag")
+
+    def __init__(
+        self,
+        link: int,
+        tag: bytes,
+        message: bytes,
+        resume: bool = False,
+        settled: bool = False,
+        outcome: Outcome | None = None,
+        redelivered: bool = False,
+        attempt: int = 0,
+        annotations: Mapping[object, object] | None = None,
+    ) -> None:
+        """Keep the fields; `outcome` is the transfer's state on a settled resume."""
+        self.link = link
+        self.tag = tag
+        self.message = message
+        self.resume = resume
+        self.settled = settled
+        self.outcome = outcome
+        self.redelivered = redelivered
+        self.attempt = attempt
+        self.annotations = annotations
+
+    def __repr__(self) -> str:
+        """Short form for stories."""
+        flags = "".join(
+            f" {name}"
+            for name, on in (("resume", self.resume), ("settled", self.settled), ("redelivered", self.redelivered))
+            if on
+        )
+        return f"Deliver(link={self.link} tag={self.tag[11:].hex()}{flags})"
+
+
+@dataclass(frozen=True, slots=True)
+class SettleAtSubscriber:
+    """Settle these network tags at the subscriber: disposition role=sender settled=true (E-5)."""
+
+    link: int
+    tags: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The attach barrier is complete: flow(properties={x-opt-topic-confirmed: incarnation}) (A-6b)."""
+
+    link: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Answer the subscriber's drain: nothing more is here for it (C-5)."""
+
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellOwing:
+    """Answer x-opt-topic-ask: who still owes this delivery (first names, and how many in all)."""
+
+    link: int
+    tag: bytes
+    names: Sequence[str]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """Detach the link; when the attach has not been answered yet, answer it as a refusal first (A-8)."""
+
+    link: int
+    closed: bool
+    condition: str = ""
+    """Empty: no error (the answer to the client's own detach)."""
+    description: str = ""
+    info: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Close the whole client connection the link belongs to (A-1)."""
+
+    link: int
+    condition: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read an attachment key linearizably; answer with ReadDone or StoreFailed of the same nonce (A-2b)."""
+
+    nonce: str
+    key: str
+    """`subs/<h>` or `pubs/<h>`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Compare-and-put (record) or compare-and-delete (None); report failures only (K-2)."""
+
+    nonce: str
+    key: str
+    expect: int
+    """Mod revision the key must have; 0: it must not exist."""
+    record: SubscriptionRecord | PublisherRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSend:
+    """Send a sequenced frame to each target (rid, generation, sequence): one body per tree edge (T-2)."""
+
+    targets: tuple[tuple[int, int, int], ...]
+    message: PeerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSendDatagram:
+    """Send an unsequenced message to another router."""
+
+    rid: int
+    message: Datagram
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A decision worth a log line; counts of the frequent ones are in `Records.counts`."""
+
+    decision: Decision
+    fields: Mapping[str, object]
+
+
+Effect: TypeAlias = (
+    PublisherReply
+    | SubscriberReply
+    | AskEcho
+    | GrantCredit
+    | Dispose
+    | Deliver
+    | SettleAtSubscriber
+    | Confirm
+    | Drained
+    | TellOwing
+    | Detach
+    | CloseConnection
+    | Read
+    | Propose
+    | PeerSend
+    | PeerSendDatagram
+    | Note
+)

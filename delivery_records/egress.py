@@ -1,0 +1,422 @@
+"""Egress: the router a subscription is attached to. It remembers what its subscriber has, and keeps no message.
+
+Entries are the subscriber's unsettled map as this router knows it: what the client presented, what was sent since, and
+what it is done with. The ingress alone says what is settled: absence from its U (E-2) or SETTLE (E-5).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from delivery_records import effects
+from delivery_records.entries import Entry, State, SyncState
+from delivery_records.inputs import LinkFlow, SubscriberAttach
+from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
+from delivery_records.outcomes import Decision, Outcome
+from delivery_records.peer_messages import Run, Sync
+from delivery_records.tags import network_tag
+from delivery_records.timers import Timer
+from delivery_records.view import Subscription, SubscriptionMode
+
+if TYPE_CHECKING:
+    from delivery_records.records import Records
+
+
+class Egress:
+    """One subscription at its egress."""
+
+    __slots__ = (
+        "_held",
+        "_is_replied",
+        "_settle_out",
+        "_settle_queue",
+        "confirmed",
+        "core",
+        "created",
+        "drain",
+        "epoch",
+        "exactly_once",
+        "incomplete",
+        "is_closing",
+        "is_proven",
+        "key",
+        "limit",
+        "link",
+        "map_bound",
+        "mapped",
+        "mode",
+        "name",
+        "request",
+        "sent",
+        "sessions",
+        "sync_of_publisher",
+        "syncs",
+        "timeout_s",
+    )
+
+    def __init__(self, core: Records, subscription: Subscription, request: SubscriberAttach) -> None:
+        """Take over the subscription whose attachment the watch just delivered (A-6)."""
+        self.core = core
+        self.key = subscription.key
+        self.epoch = subscription.epoch
+        self.created = subscription.created
+        self.name = subscription.name
+        self.link = request.link
+        self.request = request
+        self.mode = subscription.record.mode
+        self.map_bound = subscription.record.map_bound
+        self.exactly_once = request.exactly_once
+        self.incomplete = request.incomplete
+        self.timeout_s = subscription.record.timeout_s
+        self.sessions: dict[bytes, dict[bytes, Entry]] = {}
+        """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
+        self.syncs: dict[int, SyncState] = {}
+        self.sync_of_publisher: dict[str, SyncState] = {}
+        self.mapped = 0
+        """Entries the subscriber's own map holds (C-4)."""
+        self.limit = 0
+        self.sent = 0
+        self.drain = False
+        self.confirmed = False
+        self.is_closing = False
+        self.is_proven = not subscription.record.provisional
+        self._is_replied = False
+        self._held: deque[Entry] = deque()
+        self._settle_queue: deque[Entry] = deque()
+        self._settle_out: list[bytes] = []
+        self._load(request)
+
+    # ------------------------------------------------------------------ attach
+
+    def _load(self, request: SubscriberAttach) -> None:
+        """Take the presented map; entries of sessions not in view are settled, hence left out (A-6, E-6)."""
+        for tag, outcome in (request.unsettled or {}).items():
+            if outcome is not None and not outcome.is_done:
+                continue  # E-4a: a terminal Again state is left out and comes as a new transfer
+            if not self.core.is_live_tag(tag):
+                continue
+            entry = Entry(tag, State.DONE if outcome is not None else State.KNOWN)
+            entry.outcome = outcome
+            entry.in_reply = True
+            self.sessions.setdefault(tag[1:11], {})[tag] = entry
+            self.mapped += 1
+
+    def reply(self) -> None:
+        """Answer the attach; transfers may follow at once (A-6b)."""
+        if self._is_replied:
+            return
+        self._is_replied = True
+        self.core.timers.cancel(Timer.STOCK_REPLY, self.key)
+        request = self.request
+        kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.in_reply]
+        self.core.out.append(
+            effects.SubscriberReply(
+                request.link, self.core.view.subscriptions[self.key].record.topic,
+                None if request.unsettled is None else kept, request.incomplete, bool(kept), request.exactly_once,
+                self.mode, self.created, self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
+            )
+        )  # fmt: skip
+        if self.incomplete:
+            self.core.timers.set(Timer.REDUCTION, self.key, self.core.now + REDUCTION_QUIET_S)
+        self._pump()
+
+    def confirm(self) -> None:
+        """The attach barrier is complete: from here on G1 covers this subscription (A-6)."""
+        self.confirmed = True
+        self.reply()
+        self.core.note(Decision.SUBSCRIBER_CONFIRMED, subscription=self.name, incarnation=self.created)
+        if self.exactly_once:
+            self.core.out.append(effects.Confirm(self.link, self.created))
+
+    # ------------------------------------------------------------------ from the ingress
+
+    def on_sync(self, publisher_key: str, ingress_rid: int, session: int, sync: Sync) -> None:
+        """E-2: everything of this session that is not in U is settled; repeat what S is done with."""
+        prefix = network_tag(self.core.nonce, session, b"")
+        entries = self.sessions.setdefault(prefix[1:], {})
+        old = self.sync_of_publisher.get(publisher_key)
+        if old is not None:
+            self._drop_held(old)
+            self._forget_sync(old.epoch)
+        state = SyncState(self, sync.publisher_epoch, ingress_rid, session, prefix, entries)
+        self.syncs[state.epoch] = state
+        self.core.synced.setdefault(state.epoch, {})[self.key] = self
+        self.sync_of_publisher[publisher_key] = state
+        tags = [self._network_tag(prefix, session, tag) for tag in sync.tags]
+        unsettled = set(tags)
+        for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:
+            self._settle(entry)
+            del entries[entry.tag]
+        last = max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
+        for at, (number, tag) in enumerate(zip(sync.numbers, tags, strict=True)):
+            found = entries.get(tag)
+            if found is None:
+                if at > last:
+                    break
+                # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
+                found = entries[tag] = Entry(tag, State.SKIPPED)
+                found.outcome = Outcome.ACCEPTED
+                self.core.counts[Decision.SKIPPED] += 1
+            found.sync = state
+            found.number = number
+            state.numbers[number] = found
+            if found.outcome is not None and found.state in (State.DONE, State.SKIPPED):
+                state.acknowledge(number, found.outcome)
+        self._pump()
+
+    def on_msg(
+        self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False, attempt: int = 0
+    ) -> None:
+        """E-3: hand a delivery to the subscriber, unless its map says it has it."""
+        sync = self.syncs.get(publisher_epoch)
+        if sync is None:
+            self.core.counts[Decision.FRAME_NOT_SYNCED] += 1
+            return
+        entry = sync.numbers.get(number)
+        if entry is None:
+            entry = Entry(self._network_tag(sync.prefix, sync.session, tag), State.HELD)
+            entry.sync = sync
+            entry.number = number
+            sync.numbers[number] = entry
+            sync.entries[entry.tag] = entry
+        elif not self._wants(entry, sync):
+            return
+        if redelivered and self.mode is SubscriptionMode.AT_MOST_ONCE:
+            self.core.counts[Decision.DROPPED_AT_MOST_ONCE] += 1  # c.3: forwarded once
+            self._finish(entry, Outcome.ACCEPTED)
+            return
+        entry.redelivered = redelivered
+        entry.attempt = attempt
+        if self.sent < self.limit and not self._held and not self._settle_queue and self._may_send(entry):
+            self._transfer(entry, message)
+        else:
+            self._hold(entry, message)
+
+    def _wants(self, entry: Entry, sync: SyncState) -> bool:
+        """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
+        if entry.state in (State.DONE, State.SKIPPED):
+            assert entry.outcome is not None
+            self.core.counts[Decision.ALREADY_DONE] += 1
+            sync.acknowledge(entry.number, entry.outcome)
+            return False
+        if entry.is_held or entry.state in (State.SENT, State.HELD):
+            self.core.counts[Decision.ALREADY_SENT] += 1
+            return False
+        return True
+
+    def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes) -> None:
+        """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room."""
+        sync = self.syncs.get(publisher_epoch)
+        blocked = len(self._held) > 0 or self.sent >= self.limit or not self._is_replied
+        if sync is None or (blocked and len(self._held) >= HELD_PRESETTLED) or self.sent >= self.limit:
+            self.core.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
+            return
+        entry = Entry(self._network_tag(sync.prefix, sync.session, tag), State.HELD)
+        entry.presettled = True
+        if blocked:
+            self._hold(entry, message)
+        else:
+            self._transfer(entry, message)
+
+    def on_settle(self, publisher_epoch: int, runs: Iterable[Run]) -> None:
+        """E-5: settle at S, forget the entry and any held copy."""
+        sync = self.syncs.get(publisher_epoch)
+        if sync is None:
+            return
+        for first, count in runs:
+            for number in range(first, first + count) if count < len(sync.numbers) else list(sync.numbers):
+                if not first <= number < first + count:
+                    continue
+                entry = sync.numbers.pop(number, None)
+                if entry is not None:
+                    del sync.entries[entry.tag]
+                    self._settle(entry)
+        self._pump()
+
+    def on_session_gone(self, session: int) -> None:
+        """E-6: nobody can send or settle deliveries of that session any more, so they are settled."""
+        prefix = network_tag(self.core.nonce, session, b"")
+        for entry in self.sessions.pop(prefix[1:], {}).values():
+            self._settle(entry)
+        for epoch in [epoch for epoch, sync in self.syncs.items() if sync.session == session]:
+            self._forget_sync(epoch)
+        for key in [key for key, sync in self.sync_of_publisher.items() if sync.session == session]:
+            del self.sync_of_publisher[key]
+        self._pump()
+
+    def _forget_sync(self, epoch: int) -> None:
+        self.syncs.pop(epoch, None)
+        egresses = self.core.synced.get(epoch)
+        if egresses is not None:
+            egresses.pop(self.key, None)
+            if not egresses:
+                del self.core.synced[epoch]
+
+    def forget(self) -> None:
+        """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
+        for epoch in list(self.syncs):
+            self._forget_sync(epoch)
+
+    # ------------------------------------------------------------------ from the subscriber
+
+    def on_flow(self, flow: LinkFlow) -> None:
+        """C-3, C-5: new credit, or a drain."""
+        self.limit = flow.limit
+        self.drain = flow.drain
+        if flow.delivery_count > 0:
+            self.core.prove_subscriber(self)
+        self._pump()
+
+    def on_disposition(
+        self, tags: Iterable[bytes], outcome: Outcome | None, settled: bool, annotations: Mapping[object, object] | None
+    ) -> None:
+        """E-4: the subscriber is done with these, or wants them again (E-4a)."""
+        self.core.prove_subscriber(self)
+        # E-4a: settled without an outcome counts as released.
+        verdict = outcome if outcome is not None else (Outcome.RELEASED if settled else None)
+        if verdict is None:
+            return
+        for tag in tags:
+            entries = self.sessions.get(tag[1:11])
+            entry = None if entries is None else entries.get(tag)
+            if entry is None or entry.state not in (State.SENT, State.KNOWN):
+                continue
+            entry.peer_settled = settled
+            if verdict.is_done:
+                self._finish(entry, verdict)
+            else:
+                entry.annotations = annotations
+                self._want_again(entry, verdict)
+        if self._held or self._settle_queue:
+            self._pump()
+
+    def _finish(self, entry: Entry, outcome: Outcome) -> None:
+        entry.state = State.DONE
+        entry.outcome = outcome
+        self.core.counts[Decision.OUTCOME_DONE] += 1
+        if entry.sync is not None:
+            entry.sync.acknowledge(entry.number, outcome)
+
+    def _want_again(self, entry: Entry, outcome: Outcome) -> None:
+        """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt."""
+        self.core.counts[Decision.OUTCOME_AGAIN] += 1
+        if not entry.peer_settled:
+            self.core.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
+        self.mapped -= 1
+        entry.state = State.AGAIN
+        entry.in_reply = False
+        entry.peer_settled = False
+        if entry.sync is not None:
+            self.core.send_nack(entry.sync, self, entry.number, outcome is Outcome.MODIFIED_FAILED)
+
+    # ------------------------------------------------------------------ sending
+
+    def _may_send(self, entry: Entry) -> bool:
+        """Reply first (A-6), no new delivery while a map is incomplete or full (C-4)."""
+        if not self._is_replied or self.is_closing:
+            return False
+        if entry.in_reply:
+            return not self.incomplete
+        return not self.incomplete and not (self.map_bound and self.mapped >= self.map_bound)
+
+    def _hold(self, entry: Entry, message: bytes) -> None:
+        """C-3: no credit; keep the order."""
+        self.core.counts[Decision.HELD] += 1
+        if entry.state is not State.KNOWN:
+            entry.state = State.HELD
+        entry.message = message
+        entry.is_held = True
+        self._held.append(entry)
+
+    def _transfer(self, entry: Entry, message: bytes) -> None:
+        resume = entry.in_reply  # A-7: an entry of the reply map is resumed exactly once
+        if not resume and not entry.presettled:
+            self.mapped += 1
+        entry.in_reply = False
+        entry.state = State.SENT
+        self.sent += 1
+        once = self.mode is SubscriptionMode.AT_MOST_ONCE or entry.presettled
+        self.core.counts[Decision.DELIVERED_AGAIN if entry.redelivered else Decision.DELIVERED] += 1
+        self.core.out.append(
+            effects.Deliver(
+                self.link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt, entry.annotations
+            )
+        )
+        entry.annotations = None
+        if once and not entry.presettled:
+            entry.peer_settled = True
+            self._finish(entry, Outcome.ACCEPTED)
+
+    def _settle(self, entry: Entry) -> None:
+        """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
+        state = entry.state
+        entry.state = State.GONE
+        entry.message = b""
+        if state in (State.SENT, State.DONE, State.KNOWN):
+            self.mapped -= 1
+            self.core.counts[Decision.SETTLED_AT_SUBSCRIBER] += 1
+            if entry.in_reply:
+                self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
+            elif not entry.peer_settled:
+                self._settle_out.append(entry.tag)
+                self.core.mark_egress(self)
+
+    def _drop_held(self, sync: SyncState) -> None:
+        """E-2: held copies of this publisher are repeated behind the SYNC."""
+        for entry in self._held:
+            if entry.sync is sync:
+                entry.is_held = False
+                entry.message = b""
+                if entry.state is State.HELD:
+                    entry.state = State.GONE
+                    sync.entries.pop(entry.tag, None)
+        self._held = deque(entry for entry in self._held if entry.sync is not sync)
+
+    def _pump(self) -> None:
+        """Send what credit allows: settled resumes first, then held deliveries, in order."""
+        if not self._is_replied or self.is_closing:
+            return
+        while self._settle_queue and self.sent < self.limit:
+            entry = self._settle_queue.popleft()
+            self.sent += 1
+            if self.incomplete:
+                self.core.timers.set(Timer.REDUCTION, self.key, self.core.now + REDUCTION_QUIET_S)
+                self.core.note_reduction(self.key)
+            self.core.out.append(
+                effects.Deliver(self.link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
+            )
+        while self._held and not self._settle_queue and self.sent < self.limit:
+            entry = self._held[0]
+            if entry.state in (State.HELD, State.KNOWN) and entry.is_held:
+                if not self._may_send(entry):
+                    break
+                message, entry.message = entry.message, b""
+                self._held.popleft()
+                entry.is_held = False
+                self._transfer(entry, message)
+            else:
+                self._held.popleft()
+        if self.drain and not self._held and not self._settle_queue:
+            self._answer_drain()
+
+    def _answer_drain(self) -> None:
+        """C-5: nothing more is here."""
+        self.drain = False
+        self.sent = max(self.sent, self.limit)
+        self.core.out.append(effects.Drained(self.link))
+
+    def flush(self) -> None:
+        """One disposition for everything this turn settled (2.4)."""
+        if self._settle_out:
+            tags, self._settle_out = self._settle_out, []
+            self.core.out.append(effects.SettleAtSubscriber(self.link, tags))
+
+    def _network_tag(self, prefix: bytes, session: int, tag: bytes) -> bytes:
+        return prefix + tag if len(tag) <= 21 else network_tag(self.core.nonce, session, tag)
+
+    @property
+    def held(self) -> int:
+        """Deliveries that wait for credit."""
+        return len(self._held)

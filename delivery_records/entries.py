@@ -1,0 +1,102 @@
+"""What an egress remembers of one delivery, and of one publisher's stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from delivery_records.outcomes import Outcome
+from delivery_records.window import add_run
+
+if TYPE_CHECKING:
+    from delivery_records.egress import Egress
+
+
+class State(Enum):
+    """State of one entry of a subscriber's map, as its egress knows it."""
+
+    KNOWN = "known"
+    """Presented by the client without outcome; its body was not repeated yet."""
+    HELD = "held"
+    """Waits for credit; not transferred on this link."""
+    SENT = "sent"
+    DONE = "done"
+    AGAIN = "again"
+    """The subscriber wants it again (E-4a); settled at S, no body kept."""
+    SKIPPED = "skipped"
+    """Precedes the subscription's start: acknowledged, unknown to S (E-2)."""
+    GONE = "gone"
+    """Settled and forgotten; only a queue may still name it."""
+
+
+class Entry:
+    """One delivery at an egress."""
+
+    __slots__ = (
+        "annotations",
+        "attempt",
+        "in_reply",
+        "is_held",
+        "message",
+        "number",
+        "outcome",
+        "peer_settled",
+        "presettled",
+        "redelivered",
+        "state",
+        "sync",
+        "tag",
+    )
+
+    def __init__(self, tag: bytes, state: State) -> None:
+        """An entry without a publisher: the first SYNC of its session names one."""
+        self.tag = tag
+        self.state = state
+        self.number = -1
+        self.sync: SyncState | None = None
+        self.outcome: Outcome | None = None
+        self.in_reply = False
+        """It stands in the reply map and was not resumed on this link yet (A-7)."""
+        self.peer_settled = False
+        """The subscriber settled it itself (rcv-settle-mode first): no frame is owed to it."""
+        self.presettled = False
+        self.is_held = False
+        self.redelivered = False
+        self.attempt = 0
+        self.message = b""
+        self.annotations: Mapping[object, object] | None = None
+
+
+class SyncState:
+    """One publisher's stream at one egress, from a SYNC on."""
+
+    __slots__ = ("_runs", "egress", "entries", "epoch", "ingress_rid", "numbers", "prefix", "session")
+
+    def __init__(
+        self, egress: Egress, epoch: int, ingress_rid: int, session: int, prefix: bytes, entries: dict[bytes, Entry]
+    ) -> None:
+        """Start at a SYNC of publisher epoch `epoch`; `entries` is the egress' dict of this session."""
+        self.egress = egress
+        self.epoch = epoch
+        self.ingress_rid = ingress_rid
+        self.session = session
+        self.prefix = prefix
+        self.entries = entries
+        self.numbers: dict[int, Entry] = {}
+        self._runs: dict[Outcome, list[list[int]]] = {}
+
+    def acknowledge(self, number: int, outcome: Outcome) -> None:
+        """Have an ACK sent at the end of this turn; consecutive numbers become one run (2.4)."""
+        if not self._runs:
+            self.egress.core.dirty_syncs.append(self)
+        runs = self._runs.get(outcome)
+        if runs is None:
+            self._runs[outcome] = [[number, 1]]
+        else:
+            add_run(runs, number)
+
+    def take_runs(self) -> dict[Outcome, list[list[int]]]:
+        """What is to be acknowledged; forgotten here."""
+        runs, self._runs = self._runs, {}
+        return runs

@@ -1,0 +1,175 @@
+"""An ingress' way to its subscriptions: who owes what, SYNC, MSG and SETTLE (rules I-1, I-5, I-6).
+
+Obligations are owed to subscriptions, never to routers, so nothing is handed over when an egress dies (I-3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from delivery_records.peer_messages import Msg, Run, Settle, Sync
+from delivery_records.view import Subscription
+from delivery_records.window import Cursor, Slot
+
+if TYPE_CHECKING:
+    from delivery_records.channel import Channel
+    from delivery_records.egress import Egress
+    from delivery_records.ingress import Ingress
+    from delivery_records.records import Records
+
+
+class Fanout:
+    """The subscriptions of one publisher, with a cursor each, and where to send."""
+
+    __slots__ = ("_core", "_ingress", "_last_start", "_local", "_plan_version", "_remote", "cursors", "is_active")
+
+    def __init__(self, core: Records, ingress: Ingress) -> None:
+        """No subscription has joined; nothing may be sent before activation."""
+        self._core = core
+        self._ingress = ingress
+        self.cursors: dict[str, Cursor] = {}
+        self.is_active = False
+        self._last_start = 0
+        self._plan_version = -1
+        self._local: list[Egress] = []
+        self._remote: list[Channel] = []
+
+    # ------------------------------------------------------------------ membership
+
+    def join_all(self, subscriptions: Iterable[Subscription]) -> None:
+        """At activation every subscription in view owes every entry of the map (I-3)."""
+        self.is_active = True
+        for subscription in subscriptions:
+            self.cursors[subscription.key] = Cursor(0)
+
+    def join(self, subscription: Subscription) -> None:
+        """I-6: a new subscription owes only what is received from now on."""
+        start = self._ingress.window.end
+        self.cursors[subscription.key] = Cursor(start)
+        self._last_start = max(self._last_start, start)
+
+    def leave(self, key: str) -> bool:
+        """Take a subscription out; what it owed is owed no longer. True when it had joined."""
+        cursor = self.cursors.pop(key, None)
+        if cursor is None:
+            return False
+        for slot in self._ingress.window.slots():
+            if slot.verdict is None and cursor.owes(slot.number):
+                slot.pending -= 1
+                assert slot.pending >= 0
+        self._ingress.retries.forget_subscription(key)
+        return True
+
+    def owing(self, number: int) -> list[str]:
+        """Names of the subscriptions that owe a delivery."""
+        owing = []
+        for key, cursor in self.cursors.items():
+            subscription = self._core.view.subscriptions.get(key)
+            if subscription is not None and cursor.owes(number):
+                owing.append(subscription.name)
+        return owing
+
+    # ------------------------------------------------------------------ sending
+
+    def forward(self, slot: Slot) -> None:
+        """I-1: one MSG to each egress with a subscription that owes the delivery."""
+        if slot.number < self._last_start or slot.repeated:
+            self._send_to(slot, [key for key, cursor in self.cursors.items() if cursor.owes(slot.number)])
+            return
+        self._refresh_plan()
+        ingress = self._ingress
+        for egress in self._local:
+            egress.on_msg(ingress.epoch, slot.number, slot.tag, slot.message)
+        if self._remote:
+            message = Msg(ingress.epoch, slot.number, slot.tag, slot.message)
+            self._core.peers.broadcast(self._remote, message)
+
+    def forward_presettled(self, tag: bytes, message: bytes) -> None:
+        """I-1c: forwarded once to what is synced; never repeated."""
+        self._refresh_plan()
+        for egress in self._local:
+            egress.on_presettled(self._ingress.epoch, tag, message)
+        if self._remote:
+            self._core.peers.broadcast(self._remote, Msg(self._ingress.epoch, 0, tag, message, settled=True))
+
+    def send_again(self, key: str, number: int, attempt: int) -> None:
+        """E-4a: one more attempt for one subscription."""
+        slot = self._ingress.window.at(number)
+        cursor = self.cursors.get(key)
+        if slot is not None and cursor is not None and cursor.owes(number):
+            self._send_to(slot, [key], attempt)
+
+    def settle(self, runs: tuple[Run, ...]) -> None:
+        """I-4: the SETTLE to every egress with a subscription of the topic."""
+        if not self.is_active:
+            return
+        self._refresh_plan()
+        for egress in self._local:
+            egress.on_settle(self._ingress.epoch, runs)
+        if self._remote:
+            self._core.peers.broadcast(self._remote, Settle(self._ingress.epoch, runs))
+
+    def sync_all(self) -> None:
+        """I-5 at activation: SYNC to every subscription."""
+        self.sync([self._core.view.subscriptions[key] for key in self.cursors])
+
+    def sync(self, subscriptions: Iterable[Subscription]) -> None:
+        """I-5: declare U, then repeat in order what is received and not acknowledged."""
+        by_router: dict[int, list[Subscription]] = {}
+        for subscription in subscriptions:
+            if subscription.key in self.cursors:
+                by_router.setdefault(subscription.record.rid, []).append(subscription)
+        if not by_router:
+            return
+        unsettled = [slot for slot in self._ingress.window.slots() if slot.verdict is None]
+        numbers = tuple(slot.number for slot in unsettled)
+        tags = tuple(slot.tag for slot in unsettled)
+        for rid, group in by_router.items():
+            epochs = tuple(subscription.epoch for subscription in group)
+            self._core.send_to_router(rid, Sync(self._ingress.epoch, epochs, numbers, tags))
+            for slot in unsettled:
+                if slot.received:
+                    self._repeat(slot, rid, group)
+
+    def sync_router(self, rid: int) -> None:
+        """T-4: the channel to that router restarted; repeat I-5 for its subscriptions."""
+        if self.is_active:
+            found = (self._core.view.subscriptions[key] for key in self.cursors)
+            self.sync([subscription for subscription in found if subscription.record.rid == rid])
+
+    def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
+        owing = tuple(s.epoch for s in group if self.cursors[s.key].owes(slot.number))
+        if owing:
+            message = Msg(self._ingress.epoch, slot.number, slot.tag, slot.message, owing, redelivered=True)
+            self._core.send_to_router(rid, message)
+
+    def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
+        by_router: dict[int, list[int]] = {}
+        for key in keys:
+            subscription = self._core.view.subscriptions[key]
+            by_router.setdefault(subscription.record.rid, []).append(subscription.epoch)
+        for rid, epochs in by_router.items():
+            message = Msg(
+                self._ingress.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
+                redelivered=slot.repeated, attempt=attempt,
+            )  # fmt: skip
+            self._core.send_to_router(rid, message)
+
+    def _refresh_plan(self) -> None:
+        """Where all subscriptions are; recomputed only when a subscription or an egress changed."""
+        if self._plan_version == self._core.plan_version:
+            return
+        self._plan_version = self._core.plan_version
+        core = self._core
+        self._local = []
+        remote: dict[int, Channel] = {}
+        for key in self.cursors:
+            rid = core.view.subscriptions[key].record.rid
+            if rid == core.rid:
+                egress = core.egresses.get(key)
+                if egress is not None:
+                    self._local.append(egress)
+            elif rid not in remote and rid in core.view.routers:
+                remote[rid] = core.peers.channel(rid)
+        self._remote = list(remote.values())

@@ -1,0 +1,434 @@
+"""Ingress: the router a publisher is attached to, the only authority on which of its deliveries are unsettled.
+
+Phases: an attach whose put was seen in the watch is PROVING (it must answer the echo, A-4) or, for a client that does not
+answer echoes, WAITING for the first frame that needs our credit (c.5); a publisher without a session is STARTING one; then
+it is ACTIVE. SUSPENDED keeps collecting acceptances after the link was lost (A-9).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from delivery_records import credit, effects
+from delivery_records.fanout import Fanout
+from delivery_records.inputs import LinkFlow, PublisherAttach, Transfer
+from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
+from delivery_records.outcomes import Decision, Outcome
+from delivery_records.retries import Retries
+from delivery_records.timers import Timer
+from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
+from delivery_records.window import Slot, Window, add_run, frozen_runs
+
+if TYPE_CHECKING:
+    from delivery_records.records import Records
+
+
+class Phase(Enum):
+    """Where a publisher's link is in its life."""
+
+    PROVING = "proving"
+    WAITING = "waiting"
+    STARTING = "starting"
+    ACTIVE = "active"
+    CLOSING = "closing"
+    SUSPENDED = "suspended"
+
+
+class Ingress:
+    """One publisher at its ingress: phase, window, and who owes what."""
+
+    __slots__ = (
+        "_resume_flags",
+        "core",
+        "credit",
+        "epoch",
+        "exactly_once",
+        "fanout",
+        "is_dirty",
+        "key",
+        "last_progress",
+        "link",
+        "name",
+        "peer",
+        "phase",
+        "resend_since",
+        "retries",
+        "session",
+        "settled_runs",
+        "settles_first",
+        "timeout_s",
+        "told",
+        "topic",
+        "window",
+    )
+
+    def __init__(self, core: Records, publisher: Publisher, request: PublisherAttach) -> None:
+        """Take over the publisher whose attachment the watch just delivered (A-3)."""
+        self.core = core
+        self.key = publisher.key
+        self.epoch = publisher.epoch
+        self.session = publisher.session
+        self.name = publisher.name
+        self.topic = publisher.record.topic
+        self.timeout_s = publisher.record.timeout_s
+        self.peer = request.peer
+        self.link: int | None = request.link
+        self.exactly_once = request.exactly_once
+        self.settles_first = request.settles_first
+        # A terminal entry is settled by the publisher itself; what is left is U (A-4).
+        unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
+        self.window = Window(unsettled)
+        self.fanout = Fanout(core, self)
+        self.retries = Retries(core, self)
+        self.credit = credit.PublisherCredit(core.limits, request.map_bound)
+        self.settled_runs: list[list[int]] = []
+        self.told: dict[tuple[Outcome, bool, str], list[int]] = {}
+        self.is_dirty = False
+        self.last_progress = core.now
+        self.resend_since = core.now
+        self._resume_flags = 0
+        self.phase = Phase.PROVING if self.exactly_once else Phase.WAITING
+
+    # ------------------------------------------------------------------ attach
+
+    def open(self, request: PublisherAttach) -> None:
+        """Answer the attach, and ask for proof of life or start at once (A-3, A-3a, A-4)."""
+        core = self.core
+        resumed = len(self.window) > 0
+        core.note(
+            Decision.PUBLISHER_RESUMED if resumed else Decision.PUBLISHER_ATTACHED,
+            publisher=self.name, topic=self.topic, epoch=self.epoch, unsettled=len(self.window), peer=request.peer,
+        )  # fmt: skip
+        core.out.append(
+            effects.PublisherReply(
+                request.link, request.unsettled is not None, resumed, self.exactly_once, self.settles_first,
+                self.timeout_s,
+            )
+        )  # fmt: skip
+        if self.phase is Phase.PROVING:
+            core.out.append(effects.AskEcho(request.link, self.epoch))
+            core.timers.set(Timer.PROOF, self.key, core.now + core.limits.proof_timeout_s)
+        elif not resumed:
+            self._activate()  # c.5: the session started with the attach itself
+        else:
+            self._grant()  # A-4 (ii): the first frame that needs this credit proves life
+
+    def on_flow(self, flow: LinkFlow) -> None:
+        """A flow of the publisher: proof of life, or the question who still owes a delivery."""
+        if flow.asked_tag is not None:
+            self._tell_owing(flow.asked_tag)
+        if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:
+            self.core.timers.cancel(Timer.PROOF, self.key)
+            if len(self.window):
+                self._activate()
+            else:
+                self._start_session()
+
+    def _start_session(self) -> None:
+        """A-4: a session exists only after proof of life; its number is the revision of this put."""
+        record = self.core.view.publishers[self.key].record
+        self.phase = Phase.STARTING
+        nonce = self.core.propose_record(f"pubs/{self.key}", self.epoch, record, session=SESSION_IS_THIS_PUT)
+        self.core.reputs[nonce] = self
+        self.core.timers.set(Timer.UNKNOWN_PUT, nonce, self.core.now + UNKNOWN_PUT_S)
+
+    def on_reput(self, publisher: Publisher) -> None:
+        """The watch delivered the put that starts the session: its revision is the new epoch (A-4)."""
+        assert self.phase in (Phase.STARTING, Phase.SUSPENDED, Phase.CLOSING)
+        self.core.ingress_by_epoch.pop(self.epoch, None)
+        self.epoch = publisher.epoch
+        self.session = publisher.session
+        self.core.ingress_by_epoch[self.epoch] = self
+        if self.phase is Phase.STARTING:
+            self.core.note(Decision.SESSION_STARTED, publisher=self.name, session=self.session)
+            self._activate()
+
+    def _activate(self) -> None:
+        """Declare U to every subscription, then let the publisher send (A-4, I-5)."""
+        self.phase = Phase.ACTIVE
+        self.resend_since = self.core.now
+        self.fanout.join_all(self.core.view.matching(self.topic))
+        for slot in self.window.slots():
+            slot.pending = len(self.fanout.cursors)
+        self.fanout.sync_all()
+        if self.window.unreceived:
+            self.core.timers.set(Timer.RESEND, self.key, self.core.now + self.core.limits.resend_timeout_s)
+        self.core.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
+        self._grant()
+        self.mark_dirty()
+
+    # ------------------------------------------------------------------ transfers
+
+    def on_transfer(self, transfer: Transfer) -> None:
+        """I-1: store the delivery whole, then forward it to every subscription that owes it."""
+        if not self._may_transfer(transfer):
+            return
+        core = self.core
+        slot = self.window.find(transfer.tag)
+        if slot is None:
+            if self.window.unreceived:
+                self._abandon_unreceived()
+            slot = self.window.append(transfer.tag)
+            slot.pending = len(self.fanout.cursors)
+        elif slot.received:
+            core.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
+            self._detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
+            return
+        message = transfer.message
+        if transfer.message_format == 0:
+            try:
+                message = core.annotate(message, self.name, transfer.tag, self.session)  # I-1b
+            except ValueError as error:
+                self._store_malformed(slot, transfer, str(error))
+                return
+        self.window.fill(slot, message, transfer.delivery_id)
+        core.counts[Decision.TRANSFER_REPEATED if slot.repeated else Decision.TRANSFER_STORED] += 1
+        if not slot.pending and not self.fanout.cursors and self._releases_when_empty():
+            slot.verdict = Outcome.RELEASED
+        self.fanout.forward(slot)
+        self.mark_dirty()
+
+    def _may_transfer(self, transfer: Transfer) -> bool:
+        """The checks in front of the window; each refusal is a decision with a name."""
+        core = self.core
+        if self.phase is Phase.WAITING:
+            self._activate()
+        if self.phase is not Phase.ACTIVE:
+            core.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
+            return False
+        self.credit.received += 1
+        self.mark_dirty()
+        if transfer.aborted:
+            self._on_aborted(transfer.tag)
+            return False
+        if transfer.resume:
+            # A-3a: our map is empty, so a resumed delivery is ignored (AMQP 1.0 section 2.6.13).
+            core.counts[Decision.TRANSFER_RESUME_IGNORED] += 1
+            self._resume_flags += 1
+            if self._resume_flags >= RESUME_FLAGS_IGNORED:
+                self._detach("amqp:not-allowed", "resend without resume: the reply's unsettled map is empty")
+            return False
+        if transfer.settled and self.window.find(transfer.tag) is None:
+            self._forward_presettled(transfer)
+            return False
+        return True
+
+    def _forward_presettled(self, transfer: Transfer) -> None:
+        """I-1c: a place in the stream, but neither window entry nor tag in U."""
+        message = transfer.message
+        if transfer.message_format == 0:
+            try:
+                message = self.core.annotate(message, self.name, transfer.tag, self.session)
+            except ValueError:
+                self.core.counts[Decision.TRANSFER_MALFORMED] += 1
+                return
+        self.core.counts[Decision.TRANSFER_PRESETTLED] += 1
+        self.fanout.forward_presettled(transfer.tag, message)
+
+    def _store_malformed(self, slot: Slot, transfer: Transfer, reason: str) -> None:
+        """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
+        self.core.counts[Decision.TRANSFER_MALFORMED] += 1
+        self.window.fill(slot, b"", transfer.delivery_id)
+        slot.pending = 0
+        slot.verdict = Outcome.REJECTED
+        slot.failure = reason
+
+    def _on_aborted(self, tag: bytes) -> None:
+        """I-1a: an aborted delivery leaves no trace; an unreceived entry may still be repeated."""
+        self.core.counts[Decision.TRANSFER_ABORTED] += 1
+
+    def _abandon_unreceived(self) -> None:
+        """I-9: resends come first and in order, so the entries that are left will not come any more."""
+        left = [slot for slot in self.window.slots() if not slot.received]
+        self.core.note(Decision.DELIVERY_ABANDONED, publisher=self.name, deliveries=len(left))
+        for slot in left:
+            self._drop(slot)
+
+    def _releases_when_empty(self) -> bool:
+        return not self.exactly_once and self.core.limits.release_without_subscriptions
+
+    # ------------------------------------------------------------------ outcomes
+
+    def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: Outcome) -> None:
+        """I-2: the subscription is done with these numbers; true whichever egress says so."""
+        cursor = self.fanout.cursors.get(subscription.key)
+        if cursor is None:
+            return
+        window = self.window
+        for number in cursor.acknowledge(first, min(first + count, window.end), window.base):
+            slot = window.at(number)
+            if slot is not None and slot.verdict is None:
+                slot.pending -= 1
+                if outcome is not Outcome.ACCEPTED:
+                    slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
+        self.mark_dirty()
+
+    def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
+        """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
+        self.last_progress = self.core.now
+        for tag in tags:
+            slot = self.window.find(tag)
+            if slot is not None:
+                known = slot.accepted
+                self.core.counts[Decision.DELIVERY_SETTLED if known else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
+                self._drop(slot)
+
+    def _drop(self, slot: Slot) -> None:
+        self.window.remove(slot)
+        if not self.retries.is_empty:
+            self.retries.forget(slot.number)
+        add_run(self.settled_runs, slot.number)
+        self.mark_dirty()
+
+    def flush(self) -> None:
+        """Carry out what this turn added up to: acceptances, settlements, credit (2.4: once per turn)."""
+        self.is_dirty = False
+        if not self.fanout.is_active:
+            return
+        if self.phase is Phase.ACTIVE and self.link is not None:
+            self._accept_in_order()
+            self._send_told()
+        if self.settled_runs:
+            runs, self.settled_runs = frozen_runs(self.settled_runs), []
+            self.fanout.settle(runs)
+        if self.phase is Phase.ACTIVE and self.link is not None:
+            self._grant()
+
+    def _accept_in_order(self) -> None:
+        """I-3: in window order, while the next delivery is received and no subscription owes it."""
+        window = self.window
+        while window.next_accept < window.end:
+            slot = window.at(window.next_accept)
+            if slot is not None:
+                if not slot.received or slot.pending:
+                    return
+                self._tell(slot)
+            window.next_accept += 1
+
+    def _tell(self, slot: Slot) -> None:
+        outcome, failure = self._outcome_of(slot)
+        slot.accepted = True
+        self.window.told += 1
+        if not self.core.timers.is_set(Timer.SETTLE, self.key):
+            self.last_progress = self.core.now
+            self.core.timers.set(Timer.SETTLE, self.key, self.core.now + self.core.limits.settle_timeout_s)
+        self.core.counts[_TOLD[outcome]] += 1
+        self.told.setdefault((outcome, self.settles_first, failure), []).append(slot.delivery_id)
+        if self.settles_first:
+            self._drop(slot)  # c.3: at-least-once is settled together with the outcome
+
+    def _outcome_of(self, slot: Slot) -> tuple[Outcome, str]:
+        """The outcome told to the publisher (1.9, replaces I-3a)."""
+        if slot.verdict is not None:
+            return slot.verdict, slot.failure
+        if slot.rejected_by and self.core.limits.report_rejections:
+            names = ", ".join(slot.rejected_by[:OWING_NAMES])
+            return Outcome.REJECTED, f"rejected by {len(slot.rejected_by)}: {names}"
+        return Outcome.ACCEPTED, ""
+
+    def _send_told(self) -> None:
+        if not self.told:
+            return
+        assert self.link is not None
+        told, self.told = self.told, {}
+        for (outcome, settled, failure), ids in told.items():
+            condition = "" if outcome is not Outcome.REJECTED else _REJECTION_CONDITION
+            self.core.out.append(effects.Dispose(self.link, ids, outcome, settled, condition, failure))
+
+    def _grant(self) -> None:
+        """C-1: credit for every unreceived map entry, and for what is free in the window."""
+        assert self.link is not None
+        limit = self.credit.next_limit(self.window, self.core.topic_window(self.topic))
+        if limit is not None:
+            first = None if self.credit.session_told or not self.session else self.session
+            self.credit.session_told = self.credit.session_told or first is not None
+            self.core.out.append(effects.GrantCredit(self.link, limit, first))
+
+    def retire(self) -> None:
+        """I-7: a newer epoch or a deletion ended this one; nothing of it may be sent any more."""
+        self.fanout.is_active = False
+        self.settled_runs = []
+
+    def mark_dirty(self) -> None:
+        """Have `flush` called at the end of this turn."""
+        if not self.is_dirty:
+            self.is_dirty = True
+            self.core.dirty_ingresses.append(self)
+
+    # ------------------------------------------------------------------ subscriptions come, move and go
+
+    def on_subscription(self, subscription: Subscription, is_new: bool) -> None:
+        """I-6 for a new subscription, I-5 for one that moved."""
+        if self.phase not in (Phase.ACTIVE, Phase.SUSPENDED) or not self.fanout.is_active:
+            return
+        if is_new:
+            self.fanout.leave(subscription.key)
+            self.fanout.join(subscription)
+        self.fanout.sync([subscription])
+
+    def on_subscription_deleted(self, key: str) -> None:
+        """I-3: what a deleted subscription owed is owed no longer."""
+        if self.fanout.leave(key):
+            self.mark_dirty()
+
+    # ------------------------------------------------------------------ ends of the link
+
+    def on_link_lost(self) -> None:
+        """A-9: keep the window and go on collecting acceptances until a newer epoch, deletion, or T_pub."""
+        self.link = None
+        if self.phase is not Phase.ACTIVE:
+            self.fanout.is_active = False
+        self.phase = Phase.SUSPENDED
+        self.core.timers.cancel(Timer.PROOF, self.key)
+        self.core.timers.cancel(Timer.RESEND, self.key)
+        self.core.timers.cancel(Timer.SETTLE, self.key)
+        self.core.note(Decision.PUBLISHER_LOST, publisher=self.name, unsettled=len(self.window))
+
+    def on_proof_timeout(self) -> None:
+        """A-4: no proof of life within T_life."""
+        if self.phase is Phase.PROVING:
+            self.core.note(Decision.PUBLISHER_NOT_ALIVE, publisher=self.name)
+            self._detach("amqp:link:detach-forced", "no answer to the flow with x-opt-topic-echo")
+
+    def on_resend_timeout(self) -> None:
+        """I-9: neither a resend nor a new delivery within T_resend."""
+        if self.phase is not Phase.ACTIVE or not self.window.unreceived:
+            return
+        failures = self.core.count_resend_failure(self.key)
+        self._detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
+        if failures >= RESEND_FAILURES:
+            self.core.propose_deletion(f"pubs/{self.key}", self.epoch)
+
+    def on_settle_timeout(self) -> None:
+        """Risk 4: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
+        if self.phase is not Phase.ACTIVE or not self.window.told:
+            return
+        waited = self.core.now - self.last_progress
+        if waited < self.core.limits.settle_timeout_s:
+            left = self.core.limits.settle_timeout_s - waited
+            self.core.timers.set(Timer.SETTLE, self.key, self.core.now + left)
+            return
+        self.core.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)
+        self._detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
+
+    def _detach(self, condition: str, description: str) -> None:
+        """Suspend the link from our side; the terminus stays (A-9)."""
+        if self.link is not None:
+            self.core.out.append(effects.Detach(self.link, False, condition, description))
+            self.core.suspend_publisher(self)
+
+    def _tell_owing(self, tag: bytes) -> None:
+        slot = self.window.find(tag)
+        names = [] if slot is None else self.fanout.owing(slot.number)
+        if self.link is not None:
+            self.core.out.append(effects.TellOwing(self.link, tag, names[:OWING_NAMES], len(names)))
+
+
+_REJECTION_CONDITION = "oncewire:rejected"
+
+_TOLD = {
+    Outcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
+    Outcome.REJECTED: Decision.DELIVERY_REJECTED,
+    Outcome.RELEASED: Decision.DELIVERY_RELEASED,
+}

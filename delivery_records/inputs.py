@@ -1,0 +1,245 @@
+"""What a router's record core is told: `Records.handle(inputs, now)`.
+
+Inputs are facts, in the order the router saw them. A client link is named by the `link` number its shell hands out; a
+number is never used twice in one incarnation. Times are seconds on the caller's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from delivery_records.outcomes import Outcome
+from delivery_records.peer_messages import Datagram, PeerMessage
+from delivery_records.view import Change, PublisherRecord, SubscriptionMode, SubscriptionRecord
+
+UnsettledMap: TypeAlias = Mapping[bytes, Outcome | None]
+"""A presented unsettled map: tag -> terminal outcome, or None while there is none (AMQP 1.0 section 2.6.13)."""
+
+
+class LossCause(Enum):
+    """Why a link is no longer attached (A-9): decides whether an expiry policy's timer starts."""
+
+    DETACH = "detach"
+    SESSION_END = "session-end"
+    CONNECTION_LOSS = "connection-loss"
+
+
+class Failure(Enum):
+    """What became of an etcd operation that did not succeed (K-2a)."""
+
+    CONFLICT = "conflict"
+    """The compare failed: definitely not applied, somebody else wrote first."""
+    UNAVAILABLE = "unavailable"
+    """Definitely not applied: etcd could not be reached."""
+    UNKNOWN = "unknown"
+    """It may have been applied; only the watch can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherAttach:
+    """A publisher's attach was read from a client connection (A-2)."""
+
+    link: int
+    container_id: str
+    link_name: str
+    topic: str
+    unsettled: UnsettledMap | None
+    """None: the client did not present a map (null); {} presents an empty one."""
+    exactly_once: bool = False
+    """The client desires the capability `topic-exactly-once` (c.5)."""
+    settles_first: bool = False
+    """rcv-settle-mode first was asked for: at-least-once (c.3)."""
+    timeout_s: float | None = None
+    """Terminus timeout asked for; None = the default."""
+    map_bound: int = 0
+    """Entries that fit the client's frame (C-4); 0 = it presents no map."""
+    incomplete: bool = False
+    peer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberAttach:
+    """A subscriber's attach was read from a client connection (A-2)."""
+
+    link: int
+    container_id: str
+    link_name: str
+    topic: str | None
+    """None: source null, look the existing terminus up."""
+    unsettled: UnsettledMap | None
+    exactly_once: bool = False
+    mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE
+    expiry_policy: str = "session-end"
+    timeout_s: float | None = None
+    map_bound: int = 0
+    incomplete: bool = False
+    peer: str = ""
+
+
+class Transfer:
+    """A complete delivery arrived on a publisher's link (hot path: a plain class)."""
+
+    __slots__ = ("aborted", "delivery_id", "link", "message", "message_format", "resume", "settled", "tag")
+
+    def __init__(
+        self,
+        link: int,
+        delivery_id: int,
+        tag: bytes,
+        message: bytes,
+        settled: bool = False,
+        resume: bool = False,
+        aborted: bool = False,
+        message_format: int = 0,
+    ) -> None:
+        """Keep the transfer's fields; `delivery_id` comes back in `Dispose`."""
+        self.link = link
+        self.delivery_id = delivery_id
+        self.tag = tag
+        self.message = message
+        self.settled = settled
+        self.resume = resume
+        self.aborted = aborted
+        self.message_format = message_format
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherSettle:
+    """The publisher settled these deliveries (disposition role=sender settled=true)."""
+
+    link: int
+    tags: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberDisposition:
+    """The subscriber stated an outcome (None: settled without one) for these network tags."""
+
+    link: int
+    tags: Sequence[bytes]
+    outcome: Outcome | None
+    settled: bool
+    annotations: Mapping[object, object] | None = None
+    """message-annotations of `modified`, merged into the next attempt (E-4a)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFlow:
+    """A flow was read on a link."""
+
+    link: int
+    limit: int = 0
+    """Subscriber links: deliveries the client allows in all on this attach (delivery-count + link-credit)."""
+    delivery_count: int = 0
+    """Subscriber links: deliveries the client has seen on this attach; above 0 it proves life (A-10)."""
+    drain: bool = False
+    echoed_epoch: int | None = None
+    """Value of `x-opt-topic-echo` in the flow's properties (A-4)."""
+    asked_tag: bytes | None = None
+    """Value of `x-opt-topic-ask`: the publisher wants to know who still owes this delivery."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDetach:
+    """The client detached the link; closed=True ends its terminus (I-8, E-8), False suspends it (A-9)."""
+
+    link: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """The link is gone without a detach: its session ended or its connection was lost (A-9)."""
+
+    link: int
+    cause: LossCause = LossCause.CONNECTION_LOSS
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDone:
+    """Answer to `Read`: the record and its revisions, or record None when the key does not exist."""
+
+    nonce: str
+    record: SubscriptionRecord | PublisherRecord | None
+    create_revision: int = 0
+    mod_revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """A `Read` or `Propose` did not succeed. Success of a proposal is seen in the watch only (K-2)."""
+
+    nonce: str
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSnapshot:
+    """All keys at `revision`: at start and after a watch that was compacted or cancelled (K-1, K-4)."""
+
+    revision: int
+    entries: Sequence[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChanges:
+    """All changes of one or several whole revisions, in order; `revision` is the last of them (K-7)."""
+
+    revision: int
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """Whether the router has a valid lease and a working etcd session (A-1)."""
+
+    available: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFrame:
+    """A sequenced frame of another router's channel arrived (T-1)."""
+
+    origin: int
+    generation: int
+    sequence: int
+    message: PeerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class PeerDatagram:
+    """An unsequenced message of another router arrived (HELLO, BARRIER, APPLIED)."""
+
+    origin: int
+    message: Datagram
+
+
+@dataclass(frozen=True, slots=True)
+class PathsChanged:
+    """Best paths changed: `reachable` routers now; `moved` ones have a new next hop, frames may be lost (T-4)."""
+
+    reachable: frozenset[int]
+    moved: frozenset[int]
+
+
+Input: TypeAlias = (
+    PublisherAttach
+    | SubscriberAttach
+    | Transfer
+    | PublisherSettle
+    | SubscriberDisposition
+    | LinkFlow
+    | LinkDetach
+    | LinkLost
+    | ReadDone
+    | StoreFailed
+    | ViewSnapshot
+    | ViewChanges
+    | StoreHealth
+    | PeerFrame
+    | PeerDatagram
+    | PathsChanged
+)

@@ -1,0 +1,115 @@
+"""Every limit and time of the record core, each with its reason. Times are seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+WINDOW_DELIVERIES = 1024
+"""W: keeps a publisher's map in one frame of 64 KiB and covers 100 ms at 10,000 messages a second."""
+WINDOW_BYTES = 64 * MIB
+"""Bodies one publisher may make its ingress hold."""
+SUBSCRIPTION_TIMEOUT_S = 60.0
+"""T_sub when the client asks for none: long enough for a failover and a restart of the client."""
+SUBSCRIPTION_TIMEOUT_CAP_S = 86_400.0
+"""`never` and longer wishes become this: a subscriber that is gone for a day holds its topic no longer (K-5)."""
+PUBLISHER_TIMEOUT_S = 86_400.0
+"""T_pub: the unsettled map must outlive outages."""
+PUBLISHER_TIMEOUT_CAP_S = 7 * 86_400.0
+PROVISIONAL_TIMEOUT_S = 60.0
+"""T_prov: a subscription resurrected by a stale attach dies after this (A-10). A link that is still attached after it has
+kept its connection's idle time-out, which a dead client cannot, and counts as alive."""
+PROOF_TIMEOUT_S = 10.0
+"""T_life: a publisher that does not answer the echo is detached (A-4)."""
+RESEND_TIMEOUT_S = 30.0
+"""T_resend: a publisher that neither repeats its map nor goes on is detached (I-9)."""
+RESEND_FAILURES = 3
+"""Times a publisher may miss T_resend within T_pub before its key is deleted (I-9)."""
+SETTLE_TIMEOUT_S = 30.0
+"""T_settle: a publisher that was told outcomes and settles nothing is detached (risk 4)."""
+UNKNOWN_PUT_S = 10.0
+"""How long a put of unknown fate is waited for in the watch (K-2a)."""
+PUT_RETRIES = 5
+"""Retries of a compare-and-put that lost, 50 ms x 2^n apart (K-2a)."""
+PUT_RETRY_BASE_S = 0.05
+GRACE_S = 1.0
+"""After a router's lease expired a joiner waits this much longer: clocks run at different rates (A-6, N-3)."""
+ORPHAN_RANK_STEP_S = 2.0
+"""Routers propose the expiry of a dead router's keys one after the other, by rank (K-5)."""
+SUSPENDED_EXTRA_S = 60.0
+"""A link detached without closing whose policy waits for the end of its session or connection lasts this much longer."""
+EXPIRY_RETRY_S = 1.0
+"""A proposal of expiry that could not reach etcd is repeated after this."""
+STOCK_REPLY_WAIT_S = 3.0
+"""A subscriber without the capability gets its attach reply after the barrier, but not later than this (A-6b)."""
+BARRIER_PERIOD_S = 0.01
+"""BARRIERs of waiting joins are collected for this long (A-6a)."""
+BARRIER_REPEAT_S = 0.2
+"""A BARRIER without an answer is repeated."""
+REDUCTION_QUIET_S = 1.0
+"""An incomplete map is reduced until nothing was resumed for this long; then the link is detached (C-4)."""
+REDUCTION_ROUNDS = 2
+"""Rounds of reduction without progress before the link is refused (C-4)."""
+MAX_ATTEMPTS = 10
+"""Failed attempts before a delivery counts as rejected (E-4a, poison limit)."""
+RELEASES_PER_ATTEMPT = 100
+"""A loop of releases counts as one failed attempt (E-4a)."""
+RETRY_CAP_S = 60.0
+CHANNEL_CREDIT_BYTES = 4 * MIB
+"""Bodies that may be under way from one ingress to one egress; both ends start from it (T-5)."""
+STREAM_FRAMES = 65_536
+"""Frames of one publisher that wait for byte credit; more means many resyncs at once: start over (T-4)."""
+MESSAGE_CHUNK_BYTES = 32 * KIB
+"""Larger bodies travel in pieces, so that control frames pass between them (I-1a)."""
+PROBE_S = 0.5
+"""A channel with frames not known to have arrived is probed after this (T-9)."""
+HELLO_RETRY_S = 0.05
+HELLO_RETRY_CAP_S = 5.0
+PARKED_FRAMES = 4096
+"""Frames of one publisher that wait for the watch; more: the channel restarts (T-3)."""
+PARKED_S = 5.0
+HELD_PRESETTLED = 64
+"""A pre-settled message behind more held deliveries than this is dropped: at most once (I-1c)."""
+STEALS = 2
+"""Live links of one identity stolen within STEAL_WINDOW_S before the next attach is refused."""
+STEAL_WINDOW_S = 10.0
+STEAL_REFUSAL_S = 30.0
+RESUME_FLAGS_IGNORED = 3
+"""Transfers with resume=true that are discarded before the link is detached (A-3a)."""
+OWING_NAMES = 8
+"""Names told to a publisher that asks who owes it (the count is always told)."""
+PAST_EPOCHS = 10_000
+"""Former epochs of subscriptions that are remembered, so that their late ACKs count (I-2)."""
+ORPHAN_NONCES = 10_000
+"""Puts of unknown fate that are remembered; the oldest is forgotten first (K-2a)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an operator may set; the other limits are protocol constants."""
+
+    window: int = WINDOW_DELIVERIES
+    window_bytes: int = WINDOW_BYTES
+    subscription_timeout_s: float = SUBSCRIPTION_TIMEOUT_S
+    subscription_timeout_cap_s: float = SUBSCRIPTION_TIMEOUT_CAP_S
+    publisher_timeout_s: float = PUBLISHER_TIMEOUT_S
+    publisher_timeout_cap_s: float = PUBLISHER_TIMEOUT_CAP_S
+    proof_timeout_s: float = PROOF_TIMEOUT_S
+    resend_timeout_s: float = RESEND_TIMEOUT_S
+    settle_timeout_s: float = SETTLE_TIMEOUT_S
+    grace_s: float = GRACE_S
+    stock_reply_wait_s: float = STOCK_REPLY_WAIT_S
+    max_attempts: int = MAX_ATTEMPTS
+    report_rejections: bool = False
+    """on-reject=report: the publisher hears `rejected` when a subscription rejected (1.9)."""
+    release_without_subscriptions: bool = True
+    """on-empty=release for stock publishers (1.9); publishers with the capability are accepted."""
+
+    def __post_init__(self) -> None:
+        """Reject settings no router can run with."""
+        if self.window < 1:
+            raise ValueError("window must be at least 1 delivery")
+        if self.window_bytes < 1:
+            raise ValueError("window_bytes must be at least 1 byte")

@@ -1,0 +1,97 @@
+"""Words of the protocol: outcomes of deliveries, and the names of the decisions the core takes.
+
+A decision's name is the log event and the metric label; one word stands for one thing everywhere.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Outcome(Enum):
+    """What a receiver said of a delivery (AMQP 1.0 section 3.4), by the classes of rule E-4a."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    RELEASED = "released"
+    MODIFIED = "modified"
+    """modified without delivery-failed: may be sent again, does not count as an attempt."""
+    MODIFIED_FAILED = "modified-failed"
+    """modified{delivery-failed}: may be sent again, counts as a failed attempt."""
+    UNDELIVERABLE = "undeliverable"
+    """modified{undeliverable-here}: final on an exclusive subscription."""
+
+    @property
+    def is_done(self) -> bool:
+        """True when the subscription has finished with the delivery (E-4a, class *Done*)."""
+        return self in _DONE
+
+
+_DONE = frozenset({Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNDELIVERABLE})
+
+
+class Decision(Enum):
+    """Every decision of the core, by name. The value is the log event and the metric label."""
+
+    # publishers
+    PUBLISHER_ATTACHED = "publisher_attached"
+    PUBLISHER_RESUMED = "publisher_resumed"
+    PUBLISHER_ACTIVATED = "publisher_activated"
+    PUBLISHER_EXPIRED = "publisher_expired"
+    PUBLISHER_STOLEN = "publisher_stolen"
+    PUBLISHER_LOST = "publisher_lost"
+    PUBLISHER_CLOSED = "publisher_closed"
+    PUBLISHER_NOT_ALIVE = "publisher_not_alive"
+    PUBLISHER_NEVER_SETTLES = "publisher_never_settles"
+    SESSION_STARTED = "session_started"
+    TRANSFER_STORED = "transfer_stored"
+    TRANSFER_REPEATED = "transfer_repeated"
+    TRANSFER_PRESETTLED = "transfer_presettled"
+    TRANSFER_ABORTED = "transfer_aborted"
+    TRANSFER_RESUME_IGNORED = "transfer_resume_ignored"
+    TRANSFER_MALFORMED = "transfer_malformed"
+    TRANSFER_TAG_IN_USE = "transfer_tag_in_use"
+    TRANSFER_NOT_ACTIVE = "transfer_not_active"
+    DELIVERY_ACCEPTED = "delivery_accepted"
+    DELIVERY_REJECTED = "delivery_rejected"
+    DELIVERY_RELEASED = "delivery_released"
+    DELIVERY_SETTLED = "delivery_settled"
+    DELIVERY_GIVEN_UP = "delivery_given_up"
+    DELIVERY_ABANDONED = "delivery_abandoned"
+    DELIVERY_POISONED = "delivery_poisoned"
+    RETRY_SCHEDULED = "retry_scheduled"
+    # subscribers
+    SUBSCRIBER_ATTACHED = "subscriber_attached"
+    SUBSCRIBER_RESUMED = "subscriber_resumed"
+    SUBSCRIBER_CONFIRMED = "subscriber_confirmed"
+    SUBSCRIBER_PROVEN = "subscriber_proven"
+    SUBSCRIBER_STOLEN = "subscriber_stolen"
+    SUBSCRIBER_LOST = "subscriber_lost"
+    SUBSCRIBER_CLOSED = "subscriber_closed"
+    SUBSCRIBER_DELETED = "subscriber_deleted"
+    SUBSCRIBER_MAP_REDUCED = "subscriber_map_reduced"
+    DELIVERED = "delivered"
+    DELIVERED_AGAIN = "delivered_again"
+    HELD = "held"
+    SKIPPED = "skipped"
+    ALREADY_DONE = "already_done"
+    ALREADY_SENT = "already_sent"
+    DROPPED_AT_MOST_ONCE = "dropped_at_most_once"
+    OUTCOME_DONE = "outcome_done"
+    OUTCOME_AGAIN = "outcome_again"
+    SETTLED_AT_SUBSCRIBER = "settled_at_subscriber"
+    # attach procedure and etcd
+    ATTACH_REFUSED = "attach_refused"
+    ATTACH_RETRIED = "attach_retried"
+    ATTACH_UNKNOWN = "attach_unknown"
+    STEAL_REFUSED = "steal_refused"
+    EXPIRY_PROPOSED = "expiry_proposed"
+    VIEW_RELOADED = "view_reloaded"
+    # channels between routers
+    CHANNEL_UP = "channel_up"
+    CHANNEL_RESTARTED = "channel_restarted"
+    FRAME_STALE = "frame_stale"
+    FRAME_OUT_OF_SEQUENCE = "frame_out_of_sequence"
+    FRAME_PARKED = "frame_parked"
+    FRAME_NOT_SYNCED = "frame_not_synced"
+    ACK_STALE = "ack_stale"

@@ -1,0 +1,134 @@
+"""Messages between routers (protocol c.1, rules T-1 to T-9).
+
+A publisher is named by its epoch and a subscription by its epoch: both are etcd revisions, unique in the cluster (T-8).
+Within a publisher epoch a delivery is named by its running number in the ingress' window (T-7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from delivery_records.outcomes import Outcome
+
+Run: TypeAlias = tuple[int, int]
+"""Consecutive running numbers: (first, count)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """SYNC: the publisher's unsettled set U, in order; absence from it means settled (E-2)."""
+
+    publisher_epoch: int
+    subscription_epochs: tuple[int, ...]
+    numbers: tuple[int, ...]
+    """Running number of each tag of U, rising (a hole is a delivery that was settled)."""
+    tags: tuple[bytes, ...]
+
+
+class Msg:
+    """MSG: one delivery for every synced subscription at the egress, or for the named ones (hot path: plain class)."""
+
+    __slots__ = ("attempt", "message", "number", "publisher_epoch", "redelivered", "settled", "tag", "to")
+
+    def __init__(
+        self,
+        publisher_epoch: int,
+        number: int,
+        tag: bytes,
+        message: bytes,
+        to: tuple[int, ...] | None = None,
+        redelivered: bool = False,
+        settled: bool = False,
+        attempt: int = 0,
+    ) -> None:
+        """Keep the fields; `to` None means all subscriptions synced to this publisher at the egress."""
+        self.publisher_epoch = publisher_epoch
+        self.number = number
+        self.tag = tag
+        self.message = message
+        self.to = to
+        self.redelivered = redelivered
+        self.settled = settled
+        self.attempt = attempt
+
+    def __repr__(self) -> str:
+        """Short form for stories and logs."""
+        return f"Msg(p{self.publisher_epoch} #{self.number} {len(self.message)}B to={self.to})"
+
+
+@dataclass(frozen=True, slots=True)
+class MsgPart:
+    """MSG-PART: a piece of a large message; the egress acts when `offset + len(data) == header_total` (I-1a)."""
+
+    head: Msg
+    """The delivery's fields; its `message` is empty here."""
+    offset: int
+    total: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """SETTLE: the publisher settled these numbers (I-4)."""
+
+    publisher_epoch: int
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """ACK: the subscription is done with these numbers (E-4)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    outcome: Outcome
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """NACK: the subscriber wants this number again (E-4a); `failed` counts as an attempt."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    number: int
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Byte credit for bodies, cumulative over the generation (T-5)."""
+
+    granted_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """HELLO: opens a channel's generation, probes its tail, and tells the applied revision (T-4, T-9)."""
+
+    generation: int
+    is_reply: bool
+    sent: int
+    """Last sequence number the sender has sent in this generation."""
+    received: int
+    """Last sequence number the sender has received in it."""
+    applied: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """BARRIER: answer APPLIED once your applied revision reaches `revision` (A-6a)."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """APPLIED: the sender's applied revision."""
+
+    revision: int
+
+
+PeerMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Credit
+Datagram: TypeAlias = Hello | Barrier | Applied

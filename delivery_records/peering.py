@@ -1,0 +1,184 @@
+"""Frames from other routers: wait for the watch, check the epochs, hand to ingress or egress (T-3, E-1, I-2)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from delivery_records.inputs import PeerFrame
+from delivery_records.limits import PARKED_FRAMES, PARKED_S, PAST_EPOCHS
+from delivery_records.outcomes import Decision
+from delivery_records.peer_messages import Ack, Msg, Nack, PeerMessage, Settle, Sync
+from delivery_records.timers import Timer
+from delivery_records.view import Subscription
+
+if TYPE_CHECKING:
+    from delivery_records.records import Records
+
+
+class Peering:
+    """What arrives from other routers, parked while our view is behind."""
+
+    __slots__ = ("_core", "_parked", "_past_epochs")
+
+    def __init__(self, core: Records) -> None:
+        """Nothing is parked."""
+        self._core = core
+        self._parked: dict[tuple[int, int], deque[PeerMessage]] = {}
+        """By (origin, the epoch whose order must be kept): frames that name a revision not applied yet."""
+        self._past_epochs: dict[int, str] = {}
+
+    def on_frame(self, frame: PeerFrame) -> None:
+        """A sequenced frame: take it in order, park it if it names a revision we have not applied (T-3)."""
+        if frame.origin in self._core.view.dead:
+            return  # what a dead incarnation left behind is repeated by the next ingress (I-5)
+        channel = self._core.peers.channel(frame.origin)
+        message = channel.on_frame(frame.generation, frame.sequence, frame.message)
+        if message is None:
+            return
+        place = (frame.origin, _order_of(message))
+        if place in self._parked or _revision(message) > self._core.view.applied:
+            self._park(place, message)
+        else:
+            self.deliver(frame.origin, message)
+
+    def _park(self, place: tuple[int, int], message: PeerMessage) -> None:
+        self._core.counts[Decision.FRAME_PARKED] += 1
+        queue = self._parked.setdefault(place, deque())
+        queue.append(message)
+        if not self._core.timers.is_set(Timer.PARKED, place[0]):
+            self._core.timers.set(Timer.PARKED, place[0], self._core.now + PARKED_S)
+        if len(queue) > PARKED_FRAMES:
+            self.on_parked_too_long(place[0])
+
+    def on_applied(self) -> None:
+        """Our view advanced: go on with what waited for it."""
+        applied = self._core.view.applied
+        for place in list(self._parked):
+            queue = self._parked.get(place)
+            while queue and _revision(queue[0]) <= applied:
+                self.deliver(place[0], queue.popleft())
+            if not queue:
+                self._parked.pop(place, None)
+
+    def on_parked_too_long(self, rid: int) -> None:
+        """T-3: a list that is too long or too old restarts the channel."""
+        if any(origin == rid for origin, _ in self._parked):
+            self.drop(rid)
+            channel = self._core.peers.find(rid)
+            if channel is not None:
+                channel.restart("frames waited too long for the watch")
+
+    def drop(self, rid: int) -> None:
+        """Forget what is parked of one router: the channel has started over (T-4)."""
+        for place in [place for place in self._parked if place[0] == rid]:
+            del self._parked[place]
+        self._core.timers.cancel(Timer.PARKED, rid)
+
+    def remember_epoch(self, epoch: int, key: str) -> None:
+        """A subscription's former epoch: its late ACKs are still true (I-2)."""
+        self._past_epochs[epoch] = key
+        if len(self._past_epochs) > PAST_EPOCHS:
+            self._past_epochs.pop(next(iter(self._past_epochs)))
+
+    # ------------------------------------------------------------------ handing over
+
+    def deliver(self, origin: int, message: PeerMessage) -> None:
+        """Hand a message over; one from this very router comes here directly."""
+        if isinstance(message, Msg):
+            self._on_msg(message)
+        elif isinstance(message, Ack):
+            self._on_ack(message)
+        elif isinstance(message, Settle):
+            self._on_settle(message)
+        elif isinstance(message, Sync):
+            self._on_sync(origin, message)
+        elif isinstance(message, Nack):
+            self._on_nack(message)
+
+    def _is_current(self, publisher_epoch: int) -> bool:
+        """E-1: only the publisher's latest epoch speaks for it."""
+        if publisher_epoch in self._core.view.publisher_epochs:
+            return True
+        self._core.counts[Decision.FRAME_STALE] += 1
+        return False
+
+    def _on_sync(self, origin: int, sync: Sync) -> None:
+        if not self._is_current(sync.publisher_epoch):
+            return
+        key = self._core.view.publisher_epochs[sync.publisher_epoch]
+        session = self._core.view.publishers[key].session
+        for epoch in sync.subscription_epochs:
+            egress = self._core.egresses.get(self._core.view.subscription_epochs.get(epoch, ""))
+            if egress is not None and egress.epoch == epoch:  # E-1
+                egress.on_sync(key, origin, session, sync)
+            else:
+                self._core.counts[Decision.FRAME_STALE] += 1
+
+    def _on_msg(self, message: Msg) -> None:
+        if not self._is_current(message.publisher_epoch):
+            return
+        synced = self._core.synced.get(message.publisher_epoch)
+        if synced is None:
+            self._core.counts[Decision.FRAME_NOT_SYNCED] += 1
+            return
+        if message.to is None:
+            egresses = list(synced.values())
+        else:
+            keys = [self._core.view.subscription_epochs.get(epoch, "") for epoch in message.to]
+            egresses = [synced[key] for key in keys if key in synced]
+        for egress in egresses:
+            if message.settled:
+                egress.on_presettled(message.publisher_epoch, message.tag, message.message)
+            else:
+                egress.on_msg(
+                    message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
+                    message.attempt,
+                )  # fmt: skip
+
+    def _on_settle(self, settle: Settle) -> None:
+        if self._is_current(settle.publisher_epoch):
+            for egress in list(self._core.synced.get(settle.publisher_epoch, {}).values()):
+                egress.on_settle(settle.publisher_epoch, settle.runs)
+
+    def _on_ack(self, ack: Ack) -> None:
+        subscription = self._subscription(ack.subscription_epoch)
+        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch)  # T-7: numbers of this epoch only
+        if subscription is None or ingress is None:
+            self._core.counts[Decision.ACK_STALE] += 1
+            return
+        for first, count in ack.runs:
+            ingress.on_acknowledged(subscription, first, count, ack.outcome)
+
+    def _on_nack(self, nack: Nack) -> None:
+        subscription = self._subscription(nack.subscription_epoch)
+        ingress = self._core.ingress_by_epoch.get(nack.publisher_epoch)
+        if subscription is not None and ingress is not None:
+            ingress.retries.on_again(subscription, nack.number, nack.failed)
+
+    def _subscription(self, epoch: int) -> Subscription | None:
+        """I-2: any epoch of the subscription's present incarnation counts."""
+        view = self._core.view
+        key = view.subscription_epochs.get(epoch) or self._past_epochs.get(epoch)
+        subscription = None if key is None else view.subscriptions.get(key)
+        return subscription if subscription is not None and subscription.created <= epoch else None
+
+
+def _revision(message: PeerMessage) -> int:
+    """T-3, T-8: the largest epoch a message names is the revision it must wait for."""
+    if isinstance(message, Msg):
+        return max(message.publisher_epoch, *message.to) if message.to else message.publisher_epoch
+    if isinstance(message, Sync):
+        return max(message.publisher_epoch, *message.subscription_epochs)
+    if isinstance(message, (Ack, Nack)):
+        return message.subscription_epoch
+    assert isinstance(message, Settle)
+    return message.publisher_epoch
+
+
+def _order_of(message: PeerMessage) -> int:
+    """Frames with the same value keep their order: a publisher's stream, a subscription's answers (T-3, T-6)."""
+    if isinstance(message, (Ack, Nack)):
+        return -message.subscription_epoch
+    assert isinstance(message, (Sync, Msg, Settle))
+    return message.publisher_epoch

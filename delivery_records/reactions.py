@@ -1,0 +1,271 @@
+"""What the watch makes a router do: rules A-3, A-6, E-6, E-7, I-5 to I-8, K-2, K-4, K-5."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delivery_records import effects
+from delivery_records.attaching import Attempt
+from delivery_records.egress import Egress
+from delivery_records.ingress import Ingress, Phase
+from delivery_records.inputs import LossCause, PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
+from delivery_records.outcomes import Decision
+from delivery_records.timers import Timer
+from delivery_records.topics import matches
+from delivery_records.view import Change, Kind, Publisher, Subscription, rid_of_key
+
+if TYPE_CHECKING:
+    from delivery_records.records import Records
+
+_STOLEN = "amqp:link:stolen"
+
+
+class Reactions:
+    """Folds changes into the view and carries out what they mean, one change at a time (K-2)."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: Records) -> None:
+        """Act on `core`."""
+        self._core = core
+
+    def on_changes(self, changes: ViewChanges) -> None:
+        """Events of whole revisions, in order."""
+        core = self._core
+        for change in changes.changes:
+            core.view.applied = max(core.view.applied, change.mod_revision)
+            self._apply(change)
+        self._advance(changes.revision)
+
+    def on_snapshot(self, snapshot: ViewSnapshot) -> None:
+        """K-1, K-4: take over a snapshot as the changes that lead to it, before any later message."""
+        core = self._core
+        core.note(Decision.VIEW_RELOADED, revision=snapshot.revision, keys=len(snapshot.entries))
+        core.view.applied = max(core.view.applied, snapshot.revision)
+        for change in core.view.difference(list(snapshot.entries)):
+            self._apply(change)
+        self._orphans()
+        self._advance(snapshot.revision)
+
+    def _advance(self, revision: int) -> None:
+        self._core.view.applied = max(self._core.view.applied, revision)
+        self._core.peering.on_applied()
+        self._core.barrier.on_applied()
+
+    def _apply(self, change: Change) -> None:
+        if change.kind is Kind.ROUTER:
+            self._on_router(change)
+        elif change.kind is Kind.SUBSCRIPTION:
+            self._on_subscription(change)
+        else:
+            self._on_publisher(change)
+
+    # ------------------------------------------------------------------ routers
+
+    def _on_router(self, change: Change) -> None:
+        core = self._core
+        core.plan_version += 1
+        if change.record is not None:
+            core.view.apply(change)
+            return
+        rid = rid_of_key(change.key)
+        gone = core.view.routers.get(rid)
+        core.view.apply(change)
+        core.peers.drop(rid)
+        core.peering.drop(rid)
+        if gone is not None and rid != core.rid:
+            core.barrier.on_router_gone(rid, gone.record.leaving)
+        self._orphans(rid)
+
+    def _orphans(self, rid: int | None = None) -> None:
+        """K-5, K-6: attachments of a dead incarnation; timers start from zero at our own observation."""
+        core = self._core
+        for kind, attachments in (("subs", core.view.subscriptions), ("pubs", core.view.publishers)):
+            for key, attachment in attachments.items():
+                owner = attachment.record.rid
+                if owner == rid or (rid is None and owner != core.rid and owner not in core.view.routers):
+                    core.expiry.on_orphan(f"{kind}/{key}", attachment)
+
+    # ------------------------------------------------------------------ subscriptions
+
+    def _on_subscription(self, change: Change) -> None:
+        core = self._core
+        old = core.view.subscriptions.get(change.key)
+        if old is not None and change.record is not None and old.created != change.create_revision:
+            self._on_subscription(Change(change.kind, change.key, None, old.created, change.mod_revision))
+            old = None
+        core.view.apply(change)
+        core.plan_version += 1
+        core.expiry.cancel(f"subs/{change.key}")
+        if old is not None:
+            core.peering.remember_epoch(old.epoch, old.key)
+        subscription = core.view.subscriptions.get(change.key)
+        if subscription is None:
+            self._subscription_deleted(change.key)
+            return
+        self._subscription_attached(subscription)
+        for ingress in list(core.ingresses.values()):
+            if matches(subscription.record.topic, ingress.topic):
+                ingress.on_subscription(subscription, is_new=old is None)  # I-6, I-5
+
+    def _subscription_attached(self, subscription: Subscription) -> None:
+        """A-6 when it is our put; E-7 when the link here was overtaken; K-5 when nobody holds it."""
+        core = self._core
+        path = f"subs/{subscription.key}"
+        here = core.egresses.get(subscription.key)
+        proven = core.reputs.pop(subscription.record.nonce, None)
+        if here is not None and proven is here:
+            here.epoch = subscription.epoch  # A-10: same link, the granted timeout is now in the key
+            return
+        if here is not None:
+            self._steal_subscriber(here, subscription)
+        attempt = core.attaching.take(subscription.record.nonce)
+        if attempt is not None and not attempt.is_lost:
+            assert isinstance(attempt.request, SubscriberAttach)
+            self._open_egress(subscription, attempt.request)
+        elif subscription.record.rid == core.rid:
+            core.expiry.on_attachment_lost(path, subscription)
+        elif subscription.record.rid not in core.view.routers:
+            core.expiry.on_orphan(path, subscription)
+
+    def _open_egress(self, subscription: Subscription, request: SubscriberAttach) -> None:
+        core = self._core
+        egress = Egress(core, subscription, request)
+        core.egresses[subscription.key] = egress
+        core.links[request.link] = egress
+        core.plan_version += 1
+        core.note(
+            Decision.SUBSCRIBER_RESUMED if request.unsettled else Decision.SUBSCRIBER_ATTACHED,
+            subscription=subscription.name, topic=subscription.record.topic, epoch=subscription.epoch,
+            unsettled=len(request.unsettled or ()), peer=request.peer,
+        )  # fmt: skip
+        if request.exactly_once:
+            egress.reply()
+        else:
+            core.timers.set(Timer.STOCK_REPLY, egress.key, core.now + core.limits.stock_reply_wait_s)
+        if not egress.is_proven:
+            core.arm_provisional(egress)
+        core.barrier.wait(egress)
+
+    def _steal_subscriber(self, egress: Egress, subscription: Subscription) -> None:
+        """E-7: a newer epoch holds the subscription."""
+        core = self._core
+        core.note(Decision.SUBSCRIBER_STOLEN, subscription=egress.name, by=subscription.record.peer)
+        core.steals.on_stolen(f"subs/{egress.key}", core.now, egress.request.peer, subscription.record.peer)
+        text = f"attached again by {subscription.record.peer or 'another connection'}"
+        core.forget_egress(egress)
+        core.out.append(effects.Detach(egress.link, egress.is_closing, _STOLEN, text))
+
+    def _subscription_deleted(self, key: str) -> None:
+        core = self._core
+        egress = core.egresses.get(key)
+        if egress is not None:
+            core.forget_egress(egress)
+            if egress.is_closing:
+                core.note(Decision.SUBSCRIBER_CLOSED, subscription=egress.name)
+                core.out.append(effects.Detach(egress.link, True))  # E-8: only now is it unsubscribed
+            else:
+                core.note(Decision.SUBSCRIBER_DELETED, subscription=egress.name)
+                info = {"x-opt-topic-resume": "expired"}
+                text = "the subscription has expired or was deleted"
+                core.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))
+        for ingress in core.ingresses.values():
+            ingress.on_subscription_deleted(key)  # I-3
+        core.attaching.on_deleted(f"subs/{key}")
+
+    # ------------------------------------------------------------------ publishers
+
+    def _on_publisher(self, change: Change) -> None:
+        core = self._core
+        old = core.view.publishers.get(change.key)
+        core.view.apply(change)
+        core.expiry.cancel(f"pubs/{change.key}")
+        publisher = core.view.publishers.get(change.key)
+        if old is not None and old.session and (publisher is None or publisher.session != old.session):
+            for egress in list(core.egresses.values()):
+                egress.on_session_gone(old.session)  # E-6
+        if publisher is None:
+            self._publisher_deleted(change.key)
+        else:
+            self._publisher_attached(publisher)
+
+    def _publisher_attached(self, publisher: Publisher) -> None:
+        """A-3 when it is our put; I-7 when the link here was overtaken."""
+        core = self._core
+        path = f"pubs/{publisher.key}"
+        here = core.ingresses.get(publisher.key)
+        started = core.reputs.pop(publisher.record.nonce, None)
+        if here is not None and started is here:
+            core.timers.cancel(Timer.UNKNOWN_PUT, publisher.record.nonce)
+            here.on_reput(publisher)
+            if here.link is None:
+                core.expiry.on_attachment_lost(path, publisher)
+            return
+        if here is not None:
+            self._forget_ingress(here)
+            if here.link is not None:
+                self._steal_publisher(here, publisher)
+        attempt: Attempt | None = core.attaching.take(publisher.record.nonce)
+        if attempt is not None and not attempt.is_lost:
+            assert isinstance(attempt.request, PublisherAttach)
+            ingress = Ingress(core, publisher, attempt.request)
+            core.ingresses[publisher.key] = ingress
+            core.ingress_by_epoch[publisher.epoch] = ingress
+            core.links[attempt.link] = ingress
+            ingress.open(attempt.request)
+        elif publisher.record.rid == core.rid:
+            core.expiry.on_attachment_lost(path, publisher)
+        elif publisher.record.rid not in core.view.routers:
+            core.expiry.on_orphan(path, publisher)
+
+    def _steal_publisher(self, ingress: Ingress, publisher: Publisher) -> None:
+        core = self._core
+        assert ingress.link is not None
+        core.note(Decision.PUBLISHER_STOLEN, publisher=ingress.name, by=publisher.record.peer)
+        core.steals.on_stolen(f"pubs/{ingress.key}", core.now, ingress.peer, publisher.record.peer)
+        text = f"attached again by {publisher.record.peer or 'another connection'}"
+        core.out.append(effects.Detach(ingress.link, ingress.phase is Phase.CLOSING, _STOLEN, text))
+
+    def _publisher_deleted(self, key: str) -> None:
+        core = self._core
+        ingress = core.ingresses.get(key)
+        if ingress is None:
+            return
+        self._forget_ingress(ingress)
+        if ingress.link is None:
+            return
+        if ingress.phase is Phase.CLOSING:
+            core.note(Decision.PUBLISHER_CLOSED, publisher=ingress.name)
+            core.out.append(effects.Detach(ingress.link, True))  # I-8
+        else:
+            info = {"x-opt-topic-resume": "expired"}
+            text = "the publisher's session has expired or was deleted"
+            core.out.append(effects.Detach(ingress.link, True, "amqp:resource-deleted", text, info))
+
+    def _forget_ingress(self, ingress: Ingress) -> None:
+        """I-7: the window belongs to the newest epoch alone."""
+        core = self._core
+        core.ingresses.pop(ingress.key, None)
+        core.ingress_by_epoch.pop(ingress.epoch, None)
+        ingress.retire()
+        if ingress.link is not None:
+            core.links.pop(ingress.link, None)
+        for timer in (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY):
+            core.timers.cancel(timer, ingress.key)
+
+    # ------------------------------------------------------------------ deletions that lost
+
+    def on_deletion_lost(self, path: str) -> None:
+        """E-8, I-8: the compare failed: somebody attached again, so the link here is not closed but stolen."""
+        core = self._core
+        kind, _, key = path.partition("/")
+        endpoint = core.egresses.get(key) if kind == Kind.SUBSCRIPTION.value else core.ingresses.get(key)
+        if isinstance(endpoint, Egress) and endpoint.is_closing:
+            core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
+            core.suspend_subscriber(endpoint, LossCause.DETACH)
+        elif isinstance(endpoint, Ingress) and endpoint.phase is Phase.CLOSING and endpoint.link is not None:
+            core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
+            core.suspend_publisher(endpoint)
+
+
+_LOST_CLOSE = "the link was attached again elsewhere while it was being closed; attach and close again"

@@ -1,0 +1,508 @@
+"""Records: the whole record core of one router incarnation.
+
+`handle(inputs, now)` takes everything the router saw in one turn and returns the effects, merged over the turn: one
+disposition per link, one ACK and one SETTLE per stream (amendments 2.4). A router that loses its lease throws its Records
+away and starts with new ones (K-3): nothing in here outlives the incarnation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from delivery_records import effects, inputs
+from delivery_records.attaching import Attaching, Attempt
+from delivery_records.barrier import AttachBarrier
+from delivery_records.channel import Peers
+from delivery_records.egress import Egress
+from delivery_records.entries import SyncState
+from delivery_records.expiry import Expiry
+from delivery_records.ingress import Ingress, Phase
+from delivery_records.inputs import Failure, Input, LossCause, PublisherAttach, SubscriberAttach
+from delivery_records.limits import (
+    PROVISIONAL_TIMEOUT_S,
+    REDUCTION_ROUNDS,
+    RESEND_FAILURES,
+    UNKNOWN_PUT_S,
+    Limits,
+)
+from delivery_records.outcomes import Decision
+from delivery_records.peer_messages import Ack, Hello, Nack, PeerMessage
+from delivery_records.peering import Peering
+from delivery_records.reactions import Reactions
+from delivery_records.steals import StealGuard
+from delivery_records.tables import describe
+from delivery_records.tags import session_of
+from delivery_records.timers import Timer, Timers
+from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
+from delivery_records.window import frozen_runs
+
+Annotate = Callable[[bytes, str, bytes, int], bytes]
+"""(message, publisher, tag, session) -> the message with our annotations spliced in (I-1b); ValueError if malformed."""
+
+_COUNTED_KEYS = 10_000
+"""Keys whose failures are counted; the oldest is forgotten first."""
+
+
+def keep_message(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+    """An `annotate` that adds nothing, for runs without a wire format."""
+    return message
+
+
+class Records:
+    """State machines of all links of one router incarnation, over one view of the cluster."""
+
+    def __init__(
+        self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message
+    ) -> None:
+        """Start empty.
+
+        Args:
+            rid: this incarnation, the id of its etcd lease (K-1a).
+            node_id: the router's name, for people.
+            nonce: the cluster nonce, 4 bytes, in every network tag.
+            limits: what the operator set.
+            annotate: splices the message annotations in; raises ValueError on a malformed message.
+        """
+        self.rid = rid
+        self.node_id = node_id
+        self.nonce = nonce
+        self.limits = limits or Limits()
+        self.annotate = annotate
+        self.now = 0.0
+        self.out: list[effects.Effect] = []
+        self.counts: dict[Decision, int] = dict.fromkeys(Decision, 0)
+        self.view = View()
+        self.timers = Timers()
+        self.store_available = False
+        self.plan_version = 0
+        self.links: dict[int, Attempt | Ingress | Egress] = {}
+        self.ingresses: dict[str, Ingress] = {}
+        self.ingress_by_epoch: dict[int, Ingress] = {}
+        self.egresses: dict[str, Egress] = {}
+        self.synced: dict[int, dict[str, Egress]] = {}
+        """Subscriptions here that are synced to a publisher epoch."""
+        self.reputs: dict[str, Ingress | Egress] = {}
+        """Puts of attached links (session start A-4, proof of life A-10) whose event is awaited."""
+        self.deletions: dict[str, str] = {}
+        """Proposed deletions: nonce -> path."""
+        self.dirty_ingresses: list[Ingress] = []
+        self.dirty_egresses: list[Egress] = []
+        self.dirty_syncs: list[SyncState] = []
+        self.steals = StealGuard()
+        self.attaching = Attaching(self)
+        self.barrier = AttachBarrier(self)
+        self.expiry = Expiry(self)
+        self.peers = Peers(self)
+        self.peering = Peering(self)
+        self.reactions = Reactions(self)
+        self._nonces = 0
+        self._resend_failures: dict[str, int] = {}
+        self._reductions: dict[str, int] = {}
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            inputs.Transfer: self._on_transfer,
+            inputs.SubscriberDisposition: self._on_disposition,
+            inputs.PublisherSettle: self._on_settle,
+            inputs.PeerFrame: self.peering.on_frame,
+            inputs.PeerDatagram: self._on_datagram,
+            inputs.LinkFlow: self._on_flow,
+            inputs.PublisherAttach: self.attaching.start,
+            inputs.SubscriberAttach: self.attaching.start,
+            inputs.LinkDetach: self._on_detach,
+            inputs.LinkLost: self._on_lost,
+            inputs.ReadDone: self.attaching.on_read,
+            inputs.StoreFailed: self._on_store_failed,
+            inputs.ViewChanges: self.reactions.on_changes,
+            inputs.ViewSnapshot: self.reactions.on_snapshot,
+            inputs.StoreHealth: self._on_store_health,
+            inputs.PathsChanged: self._on_paths,
+        }
+
+    # ------------------------------------------------------------------ driving
+
+    def handle(self, batch: Sequence[Input], now: float) -> list[effects.Effect]:
+        """Take the inputs of one turn, in order; return the effects to carry out, in order.
+
+        Args:
+            batch: what the router saw.
+            now: seconds on the caller's monotonic clock; never smaller than before.
+        """
+        assert now >= self.now, "time goes forward"
+        self.now = now
+        handlers = self._handlers
+        for item in batch:
+            handlers[type(item)](item)
+        return self._finish_turn()
+
+    def handle_timer(self, now: float) -> list[effects.Effect]:
+        """Carry out every deadline that has come. Call it at `next_deadline()`."""
+        assert now >= self.now, "time goes forward"
+        self.now = now
+        for timer, owner in self.timers.due(now):
+            self._on_timer(timer, owner)
+        return self._finish_turn()
+
+    def next_deadline(self) -> float | None:
+        """When `handle_timer` wants to be called; None: not before the next input."""
+        return self.timers.next_deadline()
+
+    def _finish_turn(self) -> list[effects.Effect]:
+        while self.dirty_syncs or self.dirty_ingresses:
+            syncs, self.dirty_syncs = self.dirty_syncs, []
+            for sync in syncs:
+                self._send_acks(sync)
+            ingresses, self.dirty_ingresses = self.dirty_ingresses, []
+            for ingress in ingresses:
+                ingress.flush()
+        egresses, self.dirty_egresses = self.dirty_egresses, []
+        for egress in egresses:
+            egress.flush()
+        out, self.out = self.out, []
+        return out
+
+    def _send_acks(self, sync: SyncState) -> None:
+        egress = sync.egress
+        for outcome, runs in sync.take_runs().items():
+            if sync.ingress_rid == self.rid:
+                ingress = self.ingress_by_epoch.get(sync.epoch)
+                subscription = self.view.subscriptions.get(egress.key)
+                if ingress is not None and subscription is not None and subscription.created == egress.created:
+                    for first, count in runs:
+                        ingress.on_acknowledged(subscription, first, count, outcome)
+            else:
+                ack = Ack(sync.epoch, egress.epoch, outcome, frozen_runs(runs))
+                self.send_control(sync.ingress_rid, ack)
+
+    # ------------------------------------------------------------------ inputs of client links
+
+    def _on_transfer(self, transfer: inputs.Transfer) -> None:
+        endpoint = self.links.get(transfer.link)
+        if isinstance(endpoint, Ingress):
+            endpoint.on_transfer(transfer)
+
+    def _on_settle(self, settle: inputs.PublisherSettle) -> None:
+        endpoint = self.links.get(settle.link)
+        if isinstance(endpoint, Ingress):
+            endpoint.on_settled(list(settle.tags))
+
+    def _on_disposition(self, disposition: inputs.SubscriberDisposition) -> None:
+        endpoint = self.links.get(disposition.link)
+        if isinstance(endpoint, Egress):
+            endpoint.on_disposition(
+                disposition.tags, disposition.outcome, disposition.settled, disposition.annotations
+            )
+
+    def _on_flow(self, flow: inputs.LinkFlow) -> None:
+        endpoint = self.links.get(flow.link)
+        if isinstance(endpoint, (Ingress, Egress)):
+            endpoint.on_flow(flow)
+
+    def _on_detach(self, detach: inputs.LinkDetach) -> None:
+        endpoint = self.links.get(detach.link)
+        if endpoint is None:
+            return
+        if not detach.closed or isinstance(endpoint, Attempt):
+            self.out.append(effects.Detach(detach.link, detach.closed))
+            self._lose(detach.link, endpoint, LossCause.DETACH)
+        elif isinstance(endpoint, Ingress):
+            endpoint.phase = Phase.CLOSING  # I-8
+            self.propose_deletion(f"pubs/{endpoint.key}", endpoint.epoch)
+        else:
+            endpoint.is_closing = True  # E-8
+            self.propose_deletion(f"subs/{endpoint.key}", endpoint.epoch)
+
+    def _on_lost(self, lost: inputs.LinkLost) -> None:
+        endpoint = self.links.get(lost.link)
+        if endpoint is not None:
+            self._lose(lost.link, endpoint, lost.cause)
+
+    def _lose(self, link: int, endpoint: Attempt | Ingress | Egress, cause: LossCause) -> None:
+        """A-9: the link is suspended; its terminus stays until its timer or a newer attach."""
+        self.links.pop(link, None)
+        if isinstance(endpoint, Attempt):
+            self.attaching.on_link_gone(endpoint)
+        elif isinstance(endpoint, Ingress):
+            self.suspend_publisher(endpoint)
+        else:
+            self.suspend_subscriber(endpoint, cause)
+
+    def suspend_publisher(self, ingress: Ingress) -> None:
+        """The publisher's link is gone; T_pub starts (K-5)."""
+        if ingress.link is not None:
+            self.links.pop(ingress.link, None)
+        ingress.on_link_lost()
+        publisher = self.view.publishers.get(ingress.key)
+        if publisher is not None:
+            self.expiry.on_attachment_lost(f"pubs/{ingress.key}", publisher)
+
+    def suspend_subscriber(self, egress: Egress, cause: LossCause) -> None:
+        """The subscriber's link is gone: forget all but the K-5 timer (E-7, A-9)."""
+        self.note(Decision.SUBSCRIBER_LOST, subscription=egress.name, cause=cause.value)
+        self.forget_egress(egress)
+        subscription = self.view.subscriptions.get(egress.key)
+        if subscription is not None:
+            policy = subscription.record.expiry_policy
+            self.expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause)
+
+    def forget_egress(self, egress: Egress) -> None:
+        """Drop everything this router remembers of the subscription's link."""
+        self.links.pop(egress.link, None)
+        egress.flush()
+        egress.forget()
+        if self.egresses.get(egress.key) is egress:
+            del self.egresses[egress.key]
+        self.plan_version += 1
+        self.barrier.forget(egress.key)
+        for timer in (Timer.STOCK_REPLY, Timer.REDUCTION, Timer.PROVISIONAL):
+            self.timers.cancel(timer, egress.key)
+
+    def prove_subscriber(self, egress: Egress) -> None:
+        """A-10: the link has shown life; its subscription gets the timeout it was granted."""
+        if egress.is_proven:
+            return
+        egress.is_proven = True
+        self.timers.cancel(Timer.PROVISIONAL, egress.key)
+        subscription = self.view.subscriptions.get(egress.key)
+        if subscription is not None and subscription.epoch == egress.epoch:
+            nonce = self.propose_record(f"subs/{egress.key}", egress.epoch, subscription.record, provisional=False)
+            self.reputs[nonce] = egress
+            self.note(Decision.SUBSCRIBER_PROVEN, subscription=egress.name)
+
+    # ------------------------------------------------------------------ inputs of peers and etcd
+
+    def _on_datagram(self, datagram: inputs.PeerDatagram) -> None:
+        if datagram.origin in self.view.dead:
+            return
+        if isinstance(datagram.message, Hello):
+            self.barrier.on_hello(datagram.origin, datagram.message)
+        self.peers.on_datagram(datagram.origin, datagram.message)
+
+    def _on_paths(self, paths: inputs.PathsChanged) -> None:
+        for channel in self.peers.existing():
+            if channel.rid in paths.moved and channel.rid in paths.reachable:
+                channel.on_path_moved()
+
+    def _on_store_health(self, health: inputs.StoreHealth) -> None:
+        self.store_available = health.available
+
+    def _on_store_failed(self, failed: inputs.StoreFailed) -> None:
+        if self.attaching.on_failed(failed.nonce, failed.failure):
+            return
+        endpoint = self.reputs.get(failed.nonce)
+        if endpoint is not None:
+            self._on_reput_failed(failed.nonce, endpoint, failed.failure)
+        path = self.deletions.pop(failed.nonce, None)
+        if path is not None and failed.failure is Failure.CONFLICT:
+            self.reactions.on_deletion_lost(path)
+
+    def _on_reput_failed(self, nonce: str, endpoint: Ingress | Egress, failure: Failure) -> None:
+        if isinstance(endpoint, Egress):
+            del self.reputs[nonce]
+            endpoint.is_proven = failure is Failure.CONFLICT  # else the next sign of life tries again
+        elif failure is not Failure.UNKNOWN:
+            del self.reputs[nonce]
+            self.timers.cancel(Timer.UNKNOWN_PUT, nonce)
+            self._close_unstarted(endpoint)
+
+    def _close_unstarted(self, ingress: Ingress) -> None:
+        """A-4: the put that starts the session failed or its fate is unknown."""
+        if ingress.link is not None and ingress.phase is Phase.STARTING:
+            text = "the session could not be started in etcd; connect again"
+            self.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
+            self.suspend_publisher(ingress)
+
+    # ------------------------------------------------------------------ timers
+
+    def _on_timer(self, timer: Timer, owner: str | int) -> None:
+        if isinstance(owner, int):
+            self._on_router_timer(timer, owner)
+            return
+        ingress, egress = self.ingresses.get(owner), self.egresses.get(owner)
+        if timer is Timer.PROOF and ingress is not None:
+            ingress.on_proof_timeout()
+        elif timer is Timer.RESEND and ingress is not None:
+            ingress.on_resend_timeout()
+        elif timer is Timer.SETTLE and ingress is not None:
+            ingress.on_settle_timeout()
+        elif timer is Timer.RETRY and ingress is not None:
+            ingress.retries.on_timer()
+        elif timer is Timer.ATTACH_RETRY:
+            self.attaching.on_retry_timer(owner)
+        elif timer is Timer.UNKNOWN_PUT:
+            self._on_unknown_put(owner)
+        elif timer is Timer.EXPIRY:
+            self.expiry.on_timer(owner)
+        elif timer is Timer.STOCK_REPLY and egress is not None:
+            egress.reply()
+        elif timer is Timer.PROVISIONAL and egress is not None:
+            self.prove_subscriber(egress)
+        elif timer is Timer.REDUCTION and egress is not None:
+            self._end_reduction(egress)
+
+    def _on_router_timer(self, timer: Timer, rid: int) -> None:
+        if timer is Timer.CHANNEL:
+            channel = self.peers.find(rid)
+            if channel is not None:
+                channel.on_timer()
+        elif timer is Timer.BARRIER:
+            self.barrier.on_timer()
+        elif timer is Timer.GRACE:
+            self.barrier.on_grace_over(rid)
+        elif timer is Timer.PARKED:
+            self.peering.on_parked_too_long(rid)
+
+    def _on_unknown_put(self, nonce: str) -> None:
+        if not self.attaching.on_unknown_timer(nonce):
+            endpoint = self.reputs.get(nonce)
+            if isinstance(endpoint, Ingress):
+                self._close_unstarted(endpoint)
+
+    def _end_reduction(self, egress: Egress) -> None:
+        """C-4: nothing more could be settled; both sides suspend, and the client attaches again."""
+        self._reductions[egress.key] = self._reductions.get(egress.key, 0) + 1
+        _bound(self._reductions)
+        self.note(Decision.SUBSCRIBER_MAP_REDUCED, subscription=egress.name)
+        self.out.append(effects.Detach(egress.link, False))
+        self.suspend_subscriber(egress, LossCause.DETACH)
+
+    def note_reduction(self, key: str) -> None:
+        """An entry of an incomplete map was settled: the rounds make progress (C-4)."""
+        self._reductions.pop(key, None)
+
+    def is_reduction_stuck(self, path: str) -> bool:
+        """True after REDUCTION_ROUNDS rounds without progress (C-4)."""
+        return self._reductions.get(path.partition("/")[2], 0) >= REDUCTION_ROUNDS
+
+    # ------------------------------------------------------------------ etcd proposals
+
+    def new_nonce(self) -> str:
+        """A name for one read or put of this incarnation (K-2a)."""
+        self._nonces += 1
+        return f"{self.rid:x}.{self._nonces}"
+
+    def put(self, nonce: str, path: str, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
+        """Propose a compare-and-put of `record`, marked with the nonce."""
+        self.out.append(effects.Propose(nonce, path, expect, replace(record, nonce=nonce)))
+
+    def propose_record(
+        self, path: str, expect: int, record: PublisherRecord | SubscriptionRecord, **changed: object
+    ) -> str:
+        """Put an attachment of ours again with some fields changed; returns the nonce."""
+        nonce = self.new_nonce()
+        changes: dict[str, Any] = dict(changed)
+        self.put(nonce, path, expect, replace(record, **changes))
+        return nonce
+
+    def propose_deletion(self, path: str, epoch: int) -> None:
+        """Compare-and-delete an attachment (K-5, I-8, E-8)."""
+        nonce = self.new_nonce()
+        self.deletions[nonce] = path
+        _bound(self.deletions)
+        self.out.append(effects.Propose(nonce, path, epoch, None))
+
+    def attachment(self, path: str) -> Subscription | Publisher | None:
+        """What the view has at `subs/<h>` or `pubs/<h>`."""
+        kind, _, key = path.partition("/")
+        return (self.view.subscriptions if kind == Kind.SUBSCRIPTION.value else self.view.publishers).get(key)
+
+    def subscription_timeout(self, request: SubscriberAttach) -> float:
+        """T_sub granted, in seconds: `never` becomes the cap (K-5)."""
+        limits = self.limits
+        if request.expiry_policy == "never":
+            return limits.subscription_timeout_cap_s
+        asked = limits.subscription_timeout_s if request.timeout_s is None else request.timeout_s
+        return max(0.0, min(asked, limits.subscription_timeout_cap_s))
+
+    def publisher_timeout(self, request: PublisherAttach) -> float:
+        """T_pub granted, in seconds; a stock publisher's session is worth nothing once its link is gone (c.5)."""
+        default = self.limits.publisher_timeout_s if request.exactly_once or request.unsettled is not None else 0.0
+        asked = default if request.timeout_s is None else request.timeout_s
+        if request.exactly_once:
+            asked = max(asked, default)
+        return max(0.0, min(asked, self.limits.publisher_timeout_cap_s))
+
+    # ------------------------------------------------------------------ services of the parts
+
+    def note(self, decision: Decision, **fields: object) -> None:
+        """Count a decision and have it logged."""
+        self.counts[decision] += 1
+        self.out.append(effects.Note(decision, fields))
+
+    def mark_egress(self, egress: Egress) -> None:
+        """Have the egress' settlements sent at the end of this turn."""
+        self.dirty_egresses.append(egress)
+
+    def is_live_tag(self, tag: bytes) -> bool:
+        """E-6: False when the tag's session is not in view, so that it counts as settled.
+
+        Tags of another cluster nonce are not ours to settle: they are kept until the application decides.
+        """
+        session = session_of(tag, self.nonce)
+        return session == 0 or session in self.view.sessions
+
+    def topic_window(self, topic: str) -> int:
+        """C-4: the sum of the publishers' windows must fit the smallest map of the topic's subscriptions."""
+        bounds = [s.record.map_bound for s in self.view.matching(topic) if s.record.map_bound]
+        if not bounds:
+            return self.limits.window
+        publishers = max(1, self.view.publishers_of.get(topic, 1))
+        return max(1, min(self.limits.window, min(bounds) // publishers))
+
+    def count_resend_failure(self, key: str) -> int:
+        """How often this publisher missed T_resend at this router (I-9)."""
+        self._resend_failures[key] = min(self._resend_failures.get(key, 0) + 1, RESEND_FAILURES)
+        _bound(self._resend_failures)
+        return self._resend_failures[key]
+
+    def send_to_router(self, rid: int, message: PeerMessage) -> None:
+        """Send SYNC or MSG to the egress at `rid`, which may be this router."""
+        if rid == self.rid:
+            self.peering.deliver(self.rid, message)
+        elif rid in self.view.routers:
+            self.peers.channel(rid).send_stream(_epoch_of(message), message)
+
+    def send_control(self, rid: int, message: PeerMessage) -> None:
+        """Send ACK or NACK to the ingress at `rid`."""
+        if rid in self.view.routers:
+            self.peers.channel(rid).send_control(message)
+
+    def send_nack(self, sync: SyncState, egress: Egress, number: int, failed: bool) -> None:
+        """E-4a: ask the ingress for another attempt."""
+        nack = Nack(sync.epoch, egress.epoch, number, failed)
+        if sync.ingress_rid == self.rid:
+            self.peering.deliver(self.rid, nack)
+        else:
+            self.send_control(sync.ingress_rid, nack)
+
+    def sync_router(self, rid: int) -> None:
+        """T-4: a channel came up; repeat I-5 for all publishers here."""
+        for ingress in self.ingresses.values():
+            ingress.fanout.sync_router(rid)
+
+    def drop_parked(self, rid: int) -> None:
+        """T-4: what the old generation left parked is repeated."""
+        self.peering.drop(rid)
+
+    def watch_unknown(self, nonce: str) -> None:
+        """Wait for a put whose fate is unknown (K-2a)."""
+        self.timers.set(Timer.UNKNOWN_PUT, nonce, self.now + UNKNOWN_PUT_S)
+
+    def arm_provisional(self, egress: Egress) -> None:
+        """A-10: a link that lives on for T_prov has kept its idle time-out, which a dead client cannot."""
+        self.timers.set(Timer.PROVISIONAL, egress.key, self.now + PROVISIONAL_TIMEOUT_S)
+
+    def describe(self) -> dict[str, object]:
+        """Tables for people: see tables.py."""
+        return describe(self)
+
+
+def _epoch_of(message: PeerMessage) -> int:
+    epoch = getattr(message, "publisher_epoch", None)
+    assert isinstance(epoch, int)
+    return epoch
+
+
+def _bound(remembered: dict[str, Any]) -> None:
+    while len(remembered) > _COUNTED_KEYS:
+        remembered.pop(next(iter(remembered)))

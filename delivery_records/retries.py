@@ -1,0 +1,95 @@
+"""Deliveries a subscription asked for again (rule E-4a): delay, attempts, and the poison limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_CAP_S
+from delivery_records.outcomes import Decision, Outcome
+from delivery_records.timers import Timer
+from delivery_records.view import Subscription
+
+if TYPE_CHECKING:
+    from delivery_records.ingress import Ingress
+    from delivery_records.records import Records
+
+
+class _Attempts:
+    __slots__ = ("failed", "released")
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.released = 0
+
+
+class Retries:
+    """What one ingress must send again, and when. Entries leave with their delivery or their subscription."""
+
+    __slots__ = ("_attempts", "_core", "_due", "_ingress")
+
+    def __init__(self, core: Records, ingress: Ingress) -> None:
+        """Nothing to retry. Attempt counts do not survive the ingress (E-4a)."""
+        self._core = core
+        self._ingress = ingress
+        self._attempts: dict[tuple[str, int], _Attempts] = {}
+        self._due: dict[tuple[str, int], float] = {}
+
+    def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
+        """Schedule the next attempt, or count the delivery as rejected at the poison limit."""
+        slot = self._ingress.window.at(number)
+        cursor = self._ingress.fanout.cursors.get(subscription.key)
+        if slot is None or cursor is None or not cursor.owes(number):
+            return
+        entry = self._attempts.setdefault((subscription.key, number), _Attempts())
+        delay = self._count(entry, failed)
+        if entry.failed >= self._core.limits.max_attempts:
+            self._core.note(Decision.DELIVERY_POISONED, publisher=self._ingress.name, subscription=subscription.name)
+            self._ingress.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
+            self.forget(number)
+            return
+        self._core.counts[Decision.RETRY_SCHEDULED] += 1
+        self._due[(subscription.key, number)] = self._core.now + delay
+        self._arm()
+
+    def _count(self, entry: _Attempts, failed: bool) -> float:
+        """Seconds until the next attempt: 0 for the first release, else 2^n up to a minute."""
+        if failed:
+            entry.failed += 1
+            return min(2.0 ** (entry.failed - 1), RETRY_CAP_S)
+        entry.released += 1
+        if entry.released % RELEASES_PER_ATTEMPT == 0:
+            entry.failed += 1
+        if entry.released == 1:
+            return 0.0
+        return min(2.0 ** min(entry.released - 2, 6), RETRY_CAP_S)
+
+    def on_timer(self) -> None:
+        """Send what is due."""
+        now = self._core.now
+        for (key, number), deadline in list(self._due.items()):
+            if deadline <= now:
+                del self._due[(key, number)]
+                entry = self._attempts[(key, number)]
+                self._ingress.fanout.send_again(key, number, entry.failed)
+        self._arm()
+
+    def forget(self, number: int) -> None:
+        """The delivery left the window."""
+        for pair in [pair for pair in self._attempts if pair[1] == number]:
+            del self._attempts[pair]
+            self._due.pop(pair, None)
+
+    def forget_subscription(self, key: str) -> None:
+        """The subscription is gone; it owes nothing any more."""
+        for pair in [pair for pair in self._attempts if pair[0] == key]:
+            del self._attempts[pair]
+            self._due.pop(pair, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing was ever asked for again, or all of it has left."""
+        return not self._attempts
+
+    def _arm(self) -> None:
+        if self._due:
+            self._core.timers.set(Timer.RETRY, self._ingress.key, min(self._due.values()))

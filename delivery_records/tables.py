@@ -1,0 +1,81 @@
+"""Tables for people: what this router knows and holds, as plain data (the inspector and `oncewire inspect` show them)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delivery_records.entries import State
+
+if TYPE_CHECKING:
+    from delivery_records.egress import Egress
+    from delivery_records.ingress import Ingress
+    from delivery_records.records import Records
+
+WAITING_NAMES = 8
+"""Subscriptions named for the oldest delivery a publisher waits for; the count is always given."""
+
+
+def describe(core: Records) -> dict[str, object]:
+    """Everything this router can tell about the network and about what it holds. JSON-able."""
+    view = core.view
+    names = {rid: router.record.node_id for rid, router in view.routers.items()}
+    return {
+        "router": core.node_id,
+        "rid": core.rid,
+        "applied": view.applied,
+        "routers": [
+            {"id": r.record.node_id, "rid": rid, "amqp": r.record.amqp, "http": r.record.http, "leaving": r.record.leaving}
+            for rid, r in sorted(view.routers.items())
+        ],
+        "subscriptions": [
+            {
+                "name": s.name, "topic": s.record.topic, "router": names.get(s.record.rid, "gone"), "epoch": s.epoch,
+                "incarnation": s.created, "mode": s.record.mode.value, "timeout_s": s.record.timeout_s,
+                "peer": s.record.peer,
+            }
+            for s in view.subscriptions.values()
+        ],
+        "publishers": [
+            {
+                "name": p.name, "topic": p.record.topic, "router": names.get(p.record.rid, "gone"), "epoch": p.epoch,
+                "session": p.session, "peer": p.record.peer,
+            }
+            for p in view.publishers.values()
+        ],
+        "windows": [_window(ingress) for ingress in core.ingresses.values()],
+        "endpoints": [_endpoint(egress) for egress in core.egresses.values()],
+        "channels": [
+            {
+                "router": names.get(channel.rid, "unknown"), "rid": channel.rid, "state": channel.state.value,
+                "generation": channel.generation, "sent": channel.sent, "received": channel.received,
+                "waiting": channel.waiting,
+            }
+            for channel in core.peers.existing()
+        ],
+        "barrier_waiting": core.barrier.waiting,
+        "counts": {decision.value: count for decision, count in core.counts.items() if count},
+    }  # fmt: skip
+
+
+def _window(ingress: Ingress) -> dict[str, object]:
+    window = ingress.window
+    head = window.at(window.next_accept)
+    owing = [] if head is None else ingress.fanout.owing(head.number)
+    return {
+        "publisher": ingress.name, "topic": ingress.topic, "phase": ingress.phase.value, "epoch": ingress.epoch,
+        "session": ingress.session, "unsettled": len(window), "unreceived": window.unreceived, "told": window.told,
+        "bytes": window.body_bytes, "credit": max(0, ingress.credit.limit - ingress.credit.received),
+        "waiting_for": owing[:WAITING_NAMES], "waiting_for_count": len(owing),
+    }  # fmt: skip
+
+
+def _endpoint(egress: Egress) -> dict[str, object]:
+    states = dict.fromkeys(State, 0)
+    for entries in egress.sessions.values():
+        for entry in entries.values():
+            states[entry.state] += 1
+    return {
+        "subscription": egress.name, "epoch": egress.epoch, "confirmed": egress.confirmed,
+        "entries": sum(states.values()), "states": {state.value: count for state, count in states.items() if count},
+        "held": egress.held, "credit": max(0, egress.limit - egress.sent),
+    }  # fmt: skip

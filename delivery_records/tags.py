@@ -1,0 +1,52 @@
+"""Network tags: the delivery tag a subscriber sees, and the key of a link in etcd.
+
+A publisher's tag is unique only within one session of that publisher, so the network qualifies it:
+`[1 flags][4 cluster nonce][6 session, big endian][<= 21 publisher tag]`, at most 32 bytes (AMQP 1.0 section 2.8.7).
+No per-message mapping is needed: the session number, an etcd revision, stands for the publisher.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+MAX_TAG_BYTES = 32
+"""AMQP 1.0 section 2.8.7: a delivery-tag is up to 32 octets of binary data."""
+VERBATIM_BYTES = 21
+"""What is left of 32 bytes behind flags, nonce and session."""
+NONCE_BYTES = 4
+SESSION_BYTES = 6
+_HEADER_BYTES = 1 + NONCE_BYTES + SESSION_BYTES
+_FLAG_VERBATIM = b"\x00"
+_FLAG_DIGEST = b"\x01"
+
+
+def network_tag(nonce: bytes, session: int, publisher_tag: bytes) -> bytes:
+    """The tag of one delivery toward subscribers.
+
+    Args:
+        nonce: the cluster nonce, 4 bytes.
+        session: the publisher's session (an etcd revision below 2**48).
+        publisher_tag: the tag the publisher chose, 1 to 32 bytes.
+    """
+    assert len(nonce) == NONCE_BYTES
+    if len(publisher_tag) <= VERBATIM_BYTES:
+        return _FLAG_VERBATIM + nonce + session.to_bytes(SESSION_BYTES, "big") + publisher_tag
+    digest = hashlib.sha256(publisher_tag).digest()[:VERBATIM_BYTES]
+    return _FLAG_DIGEST + nonce + session.to_bytes(SESSION_BYTES, "big") + digest
+
+
+def session_of(tag: bytes, nonce: bytes) -> int:
+    """The session a network tag belongs to, or 0 when the tag is not one of this cluster's."""
+    if len(tag) < _HEADER_BYTES or len(tag) > MAX_TAG_BYTES or tag[1 : 1 + NONCE_BYTES] != nonce:
+        return 0
+    return int.from_bytes(tag[1 + NONCE_BYTES : _HEADER_BYTES], "big")
+
+
+def link_key(container_id: str, link_name: str) -> str:
+    """The key of a link's identity in etcd: 40 hex digits (amendments 2.2).
+
+    The length prefix keeps ("ab", "c") and ("a", "bc") apart.
+    """
+    container = container_id.encode()
+    digest = hashlib.sha256(len(container).to_bytes(4, "big") + container + link_name.encode()).digest()
+    return digest[:20].hex()

@@ -1,0 +1,73 @@
+"""Deadlines of the record core: set, cancel, due. Time is always an argument."""
+
+from __future__ import annotations
+
+import heapq
+from enum import IntEnum
+from typing import TypeAlias
+
+
+class Timer(IntEnum):
+    """What a deadline is for."""
+
+    PROOF = 1
+    RESEND = 2
+    SETTLE = 3
+    RETRY = 4
+    ATTACH_RETRY = 5
+    UNKNOWN_PUT = 6
+    EXPIRY = 7
+    BARRIER = 8
+    GRACE = 9
+    STOCK_REPLY = 10
+    REDUCTION = 11
+    CHANNEL = 12
+    PARKED = 13
+    PROVISIONAL = 14
+
+
+Owner: TypeAlias = str | int
+
+
+class Timers:
+    """Deadlines by (timer, owner); a later `set` replaces an earlier one."""
+
+    __slots__ = ("_deadlines", "_heap", "_serial")
+
+    def __init__(self) -> None:
+        """No deadline yet."""
+        self._deadlines: dict[tuple[Timer, Owner], float] = {}
+        self._heap: list[tuple[float, int, Timer, Owner]] = []
+        self._serial = 0
+
+    def set(self, timer: Timer, owner: Owner, deadline: float) -> None:
+        """Let `timer` of `owner` fall due at `deadline` (seconds)."""
+        self._deadlines[(timer, owner)] = deadline
+        self._serial += 1
+        heapq.heappush(self._heap, (deadline, self._serial, timer, owner))
+
+    def cancel(self, timer: Timer, owner: Owner) -> None:
+        """Forget the deadline, if there is one."""
+        self._deadlines.pop((timer, owner), None)
+
+    def is_set(self, timer: Timer, owner: Owner) -> bool:
+        """True while the deadline is neither due nor cancelled."""
+        return (timer, owner) in self._deadlines
+
+    def next_deadline(self) -> float | None:
+        """The earliest deadline, or None."""
+        while self._heap:
+            deadline, _, timer, owner = self._heap[0]
+            if self._deadlines.get((timer, owner)) == deadline:
+                return deadline
+            heapq.heappop(self._heap)
+        return None
+
+    def due(self, now: float) -> list[tuple[Timer, Owner]]:
+        """Take out everything whose deadline has come, earliest first."""
+        found: list[tuple[Timer, Owner]] = []
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            _, _, timer, owner = heapq.heappop(self._heap)
+            del self._deadlines[(timer, owner)]
+            found.append((timer, owner))
+        return found

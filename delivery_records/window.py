@@ -1,0 +1,177 @@
+"""A publisher's window at its ingress: its unsettled deliveries, in order (rules I-1 to I-6, amendments 2.4).
+
+Deliveries are named by running numbers that start at 0 in each publisher epoch (T-7). A number is in the window from its
+first transfer (or from the presented map) until the publisher settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from delivery_records.outcomes import Outcome
+from delivery_records.peer_messages import Run
+
+
+class Slot:
+    """One delivery of the window."""
+
+    __slots__ = (
+        "accepted",
+        "delivery_id",
+        "failure",
+        "message",
+        "number",
+        "pending",
+        "received",
+        "rejected_by",
+        "repeated",
+        "tag",
+        "verdict",
+    )
+
+    def __init__(self, number: int, tag: bytes) -> None:
+        """A delivery that is known by its tag only, as from a presented map."""
+        self.number = number
+        self.tag = tag
+        self.message = b""
+        self.received = False
+        self.accepted = False
+        """The publisher was told the outcome (accP)."""
+        self.pending = 0
+        """Subscriptions that still owe this delivery."""
+        self.delivery_id = -1
+        self.repeated = False
+        """It was in the presented map: a subscriber may have seen it before."""
+        self.verdict: Outcome | None = None
+        """Outcome that is fixed at reception (malformed: rejected; nobody subscribed: released)."""
+        self.failure = ""
+        self.rejected_by: list[str] | None = None
+
+
+class Cursor:
+    """What one subscription has acknowledged of the window.
+
+    Everything below `through` is acknowledged or not owed; `beyond` holds acknowledged numbers above it.
+    """
+
+    __slots__ = ("beyond", "start", "through")
+
+    def __init__(self, start: int) -> None:
+        """The subscription owes numbers from `start` on (I-6)."""
+        self.start = start
+        self.through = start
+        self.beyond: set[int] = set()
+
+    def owes(self, number: int) -> bool:
+        """True while the subscription has not acknowledged `number`."""
+        return number >= self.through and number not in self.beyond
+
+    def acknowledge(self, first: int, stop: int, base: int) -> Iterable[int]:
+        """Mark numbers first..stop-1; return those that were owed until now.
+
+        `base` is the window's first number: what lies below it is settled and no longer counted.
+        """
+        if self.through < base:
+            self.through = base
+            if self.beyond:
+                self.beyond = {number for number in self.beyond if number >= base}
+                self._absorb()
+        first = max(first, self.through)
+        if first >= stop:
+            return ()
+        if first == self.through and not self.beyond:
+            self.through = stop
+            return range(first, stop)
+        new = [number for number in range(first, stop) if number not in self.beyond]
+        self.beyond.update(new)
+        self._absorb()
+        return new
+
+    def _absorb(self) -> None:
+        while self.through in self.beyond:
+            self.beyond.remove(self.through)
+            self.through += 1
+
+
+class Window:
+    """Slots by number and by tag. Invariant: base <= every number in it < end."""
+
+    __slots__ = ("_by_number", "_by_tag", "base", "body_bytes", "end", "next_accept", "told", "unreceived")
+
+    def __init__(self, tags: Iterable[bytes] = ()) -> None:
+        """Start with the non-terminal tags of the presented map, in its order (A-4)."""
+        self._by_number: dict[int, Slot] = {}
+        self._by_tag: dict[bytes, Slot] = {}
+        self.base = 0
+        self.end = 0
+        self.next_accept = 0
+        """First number whose outcome the publisher has not been told: acceptances are in order (I-3)."""
+        self.unreceived = 0
+        self.told = 0
+        """Deliveries whose outcome was told and that are not settled yet."""
+        self.body_bytes = 0
+        for tag in tags:
+            self.append(tag).repeated = True
+            self.unreceived += 1
+
+    def __len__(self) -> int:
+        """Deliveries in the window."""
+        return len(self._by_number)
+
+    def append(self, tag: bytes) -> Slot:
+        """Add a delivery behind all others."""
+        assert tag not in self._by_tag, "one tag names one unsettled delivery"
+        slot = Slot(self.end, tag)
+        self._by_number[self.end] = slot
+        self._by_tag[tag] = slot
+        self.end += 1
+        return slot
+
+    def find(self, tag: bytes) -> Slot | None:
+        """The slot of a tag, if it is unsettled."""
+        return self._by_tag.get(tag)
+
+    def at(self, number: int) -> Slot | None:
+        """The slot of a running number, if it is unsettled."""
+        return self._by_number.get(number)
+
+    def fill(self, slot: Slot, message: bytes, delivery_id: int) -> None:
+        """Store the message of a slot whole (I-1a)."""
+        assert not slot.received
+        if slot.repeated:
+            self.unreceived -= 1
+        slot.received = True
+        slot.message = message
+        slot.delivery_id = delivery_id
+        self.body_bytes += len(message)
+
+    def remove(self, slot: Slot) -> None:
+        """Forget a delivery: the publisher settled it or gave it up (I-4)."""
+        del self._by_number[slot.number]
+        del self._by_tag[slot.tag]
+        self.body_bytes -= len(slot.message)
+        if not slot.received:
+            self.unreceived -= 1
+        if slot.accepted:
+            self.told -= 1
+        while self.base < self.end and self.base not in self._by_number:
+            self.base += 1
+        if self.next_accept < self.base:
+            self.next_accept = self.base
+
+    def slots(self) -> Iterator[Slot]:
+        """All slots in order. The window may not change meanwhile."""
+        return iter(self._by_number.values())
+
+
+def add_run(runs: list[list[int]], number: int) -> None:
+    """Add one number to a list of [first, count] runs, extending the last run when it follows it."""
+    if runs and runs[-1][0] + runs[-1][1] == number:
+        runs[-1][1] += 1
+    else:
+        runs.append([number, 1])
+
+
+def frozen_runs(runs: list[list[int]]) -> tuple[Run, ...]:
+    """The runs as they travel in a message."""
+    return tuple((first, count) for first, count in runs)
