@@ -71,7 +71,7 @@ def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
     elif form == 0x80:
         code = int.from_bytes(message[pos + 2 : pos + 10], "big")
         pos += 10
-    elif form == 0xA3 or form == 0xB3:
+    elif form in {0xA3, 0xB3}:
         stop = skip(message, pos + 1, len(message))
         code = SECTION_SYMBOLS.get(message[pos + (3 if form == 0xA3 else 6) : stop], 0)
         pos = stop
@@ -99,7 +99,9 @@ class _Prefix:
         while True:
             code, value = read_section_code(message, pos)
             if code <= last:
-                raise DecodeError("the sections of the message are out of order, or one of them is there twice")
+                raise DecodeError(
+                    "the sections of the message are out of order, or one of them is there twice"
+                )
             if code >= PROPERTIES_CODE:
                 break
             last = code
@@ -135,11 +137,17 @@ def splice_annotations(message: bytes, added: bytes, count: int, keep: tuple[byt
     Raises:
         DecodeError: the part in front of the bare message is malformed.
     """
-    if len(message) > 2 and message[0] == 0 and message[1] == 0x53 and PROPERTIES_CODE <= message[2] < FOOTER_CODE:
+    if (
+        len(message) > 2
+        and message[0] == 0
+        and message[1] == 0x53
+        and PROPERTIES_CODE <= message[2] < FOOTER_CODE
+    ):
         # the usual message of our own client: nothing in front of the bare message
         return _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, added) + message
     prefix = _Prefix(message)
-    return _with_annotations(message, prefix, TOPIC_PREFIX, keep, added, count)
+    kept, kept_count = _kept_entries(message, prefix.annotations_start, TOPIC_PREFIX, keep)
+    return _with_annotations(message, prefix, kept + added, kept_count + 2 * count)
 
 
 def mark_redelivered(message: bytes) -> bytes:
@@ -148,21 +156,20 @@ def mark_redelivered(message: bytes) -> bytes:
     Raises:
         DecodeError: the part in front of the bare message is malformed.
     """
-    return _with_annotations(message, _Prefix(message), REDELIVERED.encode(), (), _REDELIVERED_PAIR, 1)
+    prefix = _Prefix(message)
+    kept, kept_count = _kept_entries(message, prefix.annotations_start, REDELIVERED.encode(), ())
+    return _with_annotations(message, prefix, kept + _REDELIVERED_PAIR, kept_count + 2)
 
 
-def _with_annotations(
-    message: bytes, prefix: _Prefix, dropped: bytes, keep: tuple[bytes, ...], added: bytes, count: int
-) -> bytes:
-    kept, kept_count = _kept_entries(message, prefix.annotations_start, dropped, keep)
-    annotations = compound(0xC1, 0xD1, kept_count + 2 * count, kept + added)  # map8 grows into map32 by itself
+def _with_annotations(message: bytes, prefix: _Prefix, entries: bytes, count: int) -> bytes:
+    annotations = compound(0xC1, 0xD1, count, entries)  # a map8 grows into a map32 by itself
     return b"".join((prefix.header(message), _ANNOTATIONS_HEAD, annotations, message[prefix.bare_start :]))
 
 
 def _map_content(message: bytes, pos: int) -> tuple[int, int, int]:
     """Return count, start and end of the content of the map at ``pos``."""
     code = message[pos]
-    if code != 0xC1 and code != 0xD1:
+    if code not in {0xC1, 0xD1}:
         raise DecodeError("the annotations of the message are not a map")
     count, start, stop = read_compound_header(message, pos + 1, len(message), 1 if code == 0xC1 else 4)
     if count % 2 or count > stop - start:
@@ -183,9 +190,9 @@ def _kept_entries(message: bytes, pos: int, dropped: bytes, keep: tuple[bytes, .
         key_end = skip(message, pos, stop)
         code = message[pos]
         pos = skip(message, key_end, stop)
-        if code == 0xA3 or code == 0xA1:  # a key sent as a string would reach subscribers under our name, too
+        if code in {0xA1, 0xA3}:  # a key sent as a string would reach subscribers under our name, too
             key = message[entry + 2 : key_end]
-        elif code == 0xB3 or code == 0xB1:
+        elif code in {0xB1, 0xB3}:
             key = message[entry + 5 : key_end]
         else:  # ulong keys are legal (3.2.10) and never ours
             key = b""
@@ -197,9 +204,13 @@ def _kept_entries(message: bytes, pos: int, dropped: bytes, keep: tuple[bytes, .
     return (message[first:stop] if kept_count == count else b"".join(kept)), kept_count
 
 
-@lru_cache(maxsize=4096)  # one entry for each publisher of this router: only the tag changes between its messages
+@lru_cache(
+    maxsize=4096
+)  # one entry for each publisher of this router: only the tag changes between its messages
 def _publisher_pairs(publisher: str, session: int, in_doubt: bool) -> bytes:
-    pairs = encode_symbol(PUBLISHER) + encode_string(publisher) + encode_symbol(SESSION) + encode(ULong(session))
+    pairs = (
+        encode_symbol(PUBLISHER) + encode_string(publisher) + encode_symbol(SESSION) + encode(ULong(session))
+    )
     if in_doubt:
         pairs += encode_symbol(IN_DOUBT) + b"\x41"
     return pairs + encode_symbol(TAG)
@@ -236,8 +247,7 @@ def set_delivery_count(message: bytes, count: int) -> bytes:
     fields.append(encode_uint(count))
     fields += rest
     header = _HEADER_HEAD + compound(0xC0, 0xD0, len(fields), b"".join(fields))
-    behind = prefix.header_end if prefix.header_end > 0 else 0
-    return header + message[behind:]
+    return header + message[max(0, prefix.header_end) :]
 
 
 def _list_items(message: bytes, pos: int) -> list[bytes]:
@@ -245,7 +255,7 @@ def _list_items(message: bytes, pos: int) -> list[bytes]:
     code = message[pos]
     if code == 0x45:
         return []
-    if code != 0xC0 and code != 0xD0:
+    if code not in {0xC0, 0xD0}:
         raise DecodeError("the header of the message is not a list")
     count, pos, stop = read_compound_header(message, pos + 1, len(message), 1 if code == 0xC0 else 4)
     if count > stop - pos:

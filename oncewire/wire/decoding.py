@@ -103,7 +103,7 @@ def read_value(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
     return _READERS[buf[pos]](buf, pos + 1, end, budget)
 
 
-def _read_invalid(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
+def _read_invalid(buf: bytes, pos: int, _end: int, _budget: DecodeBudget) -> Decoded:
     raise DecodeError(f"0x{buf[pos - 1]:02x} is not an AMQP 1.0 format code")
 
 
@@ -118,17 +118,17 @@ def _read_described(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Dec
 
 
 def _constant(value: object) -> Reader:
-    def read(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
+    def read(_buf: bytes, pos: int, _end: int, _budget: DecodeBudget) -> Decoded:
         return value, pos
 
     return read
 
 
-def _read_list0(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
+def _read_list0(_buf: bytes, pos: int, _end: int, _budget: DecodeBudget) -> Decoded:
     return [], pos
 
 
-def _read_boolean(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
+def _read_boolean(buf: bytes, pos: int, end: int, _budget: DecodeBudget) -> Decoded:
     if pos >= end:
         truncated()
     octet = buf[pos]
@@ -138,7 +138,7 @@ def _read_boolean(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decod
 
 
 def _unsigned(width: int, kind: Callable[[int], object]) -> Reader:
-    def read(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
+    def read(buf: bytes, pos: int, end: int, _budget: DecodeBudget) -> Decoded:
         stop = pos + width
         if stop > end:
             truncated()
@@ -148,7 +148,7 @@ def _unsigned(width: int, kind: Callable[[int], object]) -> Reader:
 
 
 def _signed(width: int, kind: Callable[[int], object]) -> Reader:
-    def read(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
+    def read(buf: bytes, pos: int, end: int, _budget: DecodeBudget) -> Decoded:
         stop = pos + width
         if stop > end:
             truncated()
@@ -158,7 +158,7 @@ def _signed(width: int, kind: Callable[[int], object]) -> Reader:
 
 
 def _opaque(width: int, kind: Callable[[bytes], object]) -> Reader:
-    def read(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
+    def read(buf: bytes, pos: int, end: int, _budget: DecodeBudget) -> Decoded:
         stop = pos + width
         if stop > end:
             truncated()
@@ -205,7 +205,7 @@ def _to_binary(octets: bytes) -> object:
 
 
 def _variable(size_width: int, kind: Callable[[bytes], object]) -> Reader:
-    def read(buf: bytes, pos: int, end: int, budget: DecodeBudget) -> Decoded:
+    def read(buf: bytes, pos: int, end: int, _budget: DecodeBudget) -> Decoded:
         start = pos + size_width
         if start > end:
             truncated()

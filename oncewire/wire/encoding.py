@@ -40,22 +40,24 @@ def encode(value: object) -> bytes:
     Raises:
         LocalProtocolError: the value has no AMQP type, is out of its type's range, or is nested too deeply.
     """
-    return encode_nested(value, 0)
+    return _encode(value, 0)
 
 
-def encode_nested(value: object, depth: int) -> bytes:
-    """Encode a value that lies ``depth`` compounds deep."""
-    writer = _WRITERS.get(type(value))
-    if writer is not None:
-        return writer(value, depth)
-    for base in type(value).__mro__:
-        writer = _WRITERS.get(base)
+# Returns the encoded value, or only its content.
+Writer: TypeAlias = Callable[[object], bytes]
+# The same for values that hold values; the number says how many compounds enclose it.
+NestedWriter: TypeAlias = Callable[[object, int], bytes]
+
+
+def _encode(value: object, depth: int) -> bytes:
+    for kind in type(value).__mro__:  # its own type first: this ends at once for all but foreign subclasses
+        writer = _WRITERS.get(kind)
         if writer is not None:
-            return writer(value, depth)
+            return writer(value)
+        nested = _NESTED_WRITERS.get(kind)
+        if nested is not None:
+            return nested(value, depth)
     raise LocalProtocolError(f"a {type(value).__name__} has no AMQP type")
-
-
-Writer: TypeAlias = Callable[[object, int], bytes]
 
 
 def _deeper(depth: int) -> int:
@@ -72,16 +74,16 @@ def fixed_integer(value: int, width: int, signed: bool, name: str) -> bytes:
         raise LocalProtocolError(f"{value} is out of range for the AMQP type {name}") from None
 
 
-def _write_null(value: object, depth: int) -> bytes:
+def _write_null(_value: object) -> bytes:
     return b"\x40"
 
 
-def _write_bool(value: object, depth: int) -> bytes:
+def _write_bool(value: object) -> bytes:
     return b"\x41" if value else b"\x42"
 
 
 def _fixed_int(code: bytes, width: int, signed: bool, name: str) -> Writer:
-    def write(value: object, depth: int) -> bytes:
+    def write(value: object) -> bytes:
         assert isinstance(value, int)
         return code + fixed_integer(value, width, signed, name)
 
@@ -95,26 +97,26 @@ def encode_uint(value: int) -> bytes:
     return b"\x43" if value == 0 else b"\x70" + fixed_integer(value, 4, False, "uint")
 
 
-def _write_uint(value: object, depth: int) -> bytes:
+def _write_uint(value: object) -> bytes:
     assert isinstance(value, int)
     return encode_uint(value)
 
 
-def _write_ulong(value: object, depth: int) -> bytes:
+def _write_ulong(value: object) -> bytes:
     assert isinstance(value, int)
     if 0 < value < 256:
         return b"\x53" + value.to_bytes(1, "big")
     return b"\x44" if value == 0 else b"\x80" + fixed_integer(value, 8, False, "ulong")
 
 
-def _write_int(value: object, depth: int) -> bytes:
+def _write_int(value: object) -> bytes:
     assert isinstance(value, int)
     if -128 <= value < 128:
         return b"\x54" + value.to_bytes(1, "big", signed=True)
     return b"\x71" + fixed_integer(value, 4, True, "int")
 
 
-def _write_long(value: object, depth: int) -> bytes:
+def _write_long(value: object) -> bytes:
     assert isinstance(value, int)
     if -128 <= value < 128:
         return b"\x55" + value.to_bytes(1, "big", signed=True)
@@ -129,7 +131,7 @@ def _float_octets(value: object) -> bytes:
         raise LocalProtocolError(f"{value} is out of range for the AMQP type float") from None
 
 
-def _write_float(value: object, depth: int) -> bytes:
+def _write_float(value: object) -> bytes:
     return b"\x72" + _float_octets(value)
 
 
@@ -137,7 +139,7 @@ def _double_octets(value: object) -> bytes:
     return struct.pack(">d", value)
 
 
-def _write_double(value: object, depth: int) -> bytes:
+def _write_double(value: object) -> bytes:
     return b"\x82" + _double_octets(value)
 
 
@@ -151,11 +153,11 @@ def _char_octets(value: object) -> bytes:
         raise LocalProtocolError("a char is not a Unicode character") from None
 
 
-def _write_char(value: object, depth: int) -> bytes:
+def _write_char(value: object) -> bytes:
     return b"\x73" + _char_octets(value)
 
 
-def _decimal_octets(width: int) -> Callable[[object], bytes]:
+def _decimal_octets(width: int) -> Writer:
     def octets(value: object) -> bytes:
         assert isinstance(value, bytes)
         if len(value) != width:
@@ -168,7 +170,7 @@ def _decimal_octets(width: int) -> Callable[[object], bytes]:
 def _decimal(code: bytes, width: int) -> Writer:
     octets = _decimal_octets(width)
 
-    def write(value: object, depth: int) -> bytes:
+    def write(value: object) -> bytes:
         return code + octets(value)
 
     return write
@@ -179,7 +181,7 @@ def _uuid_octets(value: object) -> bytes:
     return value.bytes
 
 
-def _write_uuid(value: object, depth: int) -> bytes:
+def _write_uuid(value: object) -> bytes:
     return b"\x98" + _uuid_octets(value)
 
 
@@ -201,7 +203,7 @@ def _binary_octets(value: object) -> bytes:
     return bytes(value)
 
 
-def _write_binary(value: object, depth: int) -> bytes:
+def _write_binary(value: object) -> bytes:
     return sized(0xA0, 0xB0, _binary_octets(value))
 
 
@@ -218,7 +220,7 @@ def encode_string(value: str) -> bytes:
     return sized(0xA1, 0xB1, _string_octets(value))
 
 
-def _write_string(value: object, depth: int) -> bytes:
+def _write_string(value: object) -> bytes:
     return sized(0xA1, 0xB1, _string_octets(value))
 
 
@@ -235,7 +237,7 @@ def encode_symbol(value: str) -> bytes:
     return sized(0xA3, 0xB3, _symbol_octets(value))
 
 
-def _write_symbol(value: object, depth: int) -> bytes:
+def _write_symbol(value: object) -> bytes:
     return sized(0xA3, 0xB3, _symbol_octets(value))
 
 
@@ -254,7 +256,7 @@ def _compound32(count: int, octets: bytes) -> bytes:
 def _list_octets(value: object, depth: int) -> tuple[int, bytes]:
     assert isinstance(value, (list, tuple))
     inner = _deeper(depth)
-    return len(value), b"".join([encode_nested(item, inner) for item in value])
+    return len(value), b"".join([_encode(item, inner) for item in value])
 
 
 def _write_list(value: object, depth: int) -> bytes:
@@ -267,8 +269,8 @@ def _map_octets(value: object, depth: int) -> tuple[int, bytes]:
     inner = _deeper(depth)
     parts: list[bytes] = []
     for key, item in value.items():
-        parts.append(encode_nested(key, inner))
-        parts.append(encode_nested(item, inner))
+        parts.append(_encode(key, inner))
+        parts.append(_encode(item, inner))
     return len(parts), b"".join(parts)
 
 
@@ -282,7 +284,7 @@ def _write_described(value: object, depth: int) -> bytes:
     if value.descriptor is None:
         raise LocalProtocolError("a described value needs a descriptor")
     inner = _deeper(depth)
-    return b"\x00" + encode_nested(value.descriptor, inner) + encode_nested(value.value, inner)
+    return b"\x00" + _encode(value.descriptor, inner) + _encode(value.value, inner)
 
 
 def _array_octets(value: object, depth: int) -> tuple[int, bytes]:
@@ -293,10 +295,12 @@ def _array_octets(value: object, depth: int) -> tuple[int, bytes]:
         if descriptor is None:
             raise LocalProtocolError("a described array needs a descriptor")
         inner = _deeper(inner)
-        head += b"\x00" + encode_nested(descriptor, inner)
+        head += b"\x00" + _encode(descriptor, inner)
     for item in value.items:
         if not isinstance(item, value.element_type) or (value.element_type is int and isinstance(item, bool)):
-            raise LocalProtocolError(f"{item!r} is no {value.element_type.__name__}, as all of its array must be")
+            raise LocalProtocolError(
+                f"{item!r} is no {value.element_type.__name__}, as all of its array must be"
+            )
     return len(value.items), head + _elements(value.element_type, value.items, inner)
 
 
@@ -323,7 +327,7 @@ def _write_array(value: object, depth: int) -> bytes:
     return compound(0xE0, 0xF0, count, octets)
 
 
-def _int_octets(width: int, signed: bool, name: str) -> Callable[[object], bytes]:
+def _int_octets(width: int, signed: bool, name: str) -> Writer:
     def octets(value: object) -> bytes:
         assert isinstance(value, int)
         return fixed_integer(value, width, signed, name)
@@ -331,7 +335,7 @@ def _int_octets(width: int, signed: bool, name: str) -> Callable[[object], bytes
     return octets
 
 
-def _no_octets(value: object) -> bytes:
+def _no_octets(_value: object) -> bytes:
     return b""
 
 
@@ -339,7 +343,7 @@ def _bool_octets(value: object) -> bytes:
     return b"\x01" if value else b"\x00"
 
 
-_FIXED_ELEMENTS: dict[type[object], tuple[bytes, Callable[[object], bytes]]] = {
+_FIXED_ELEMENTS: dict[type[object], tuple[bytes, Writer]] = {
     _NONE_TYPE: (b"\x40", _no_octets),
     bool: (b"\x56", _bool_octets),
     UByte: (b"\x50", _int_octets(1, False, "ubyte")),
@@ -360,7 +364,7 @@ _FIXED_ELEMENTS: dict[type[object], tuple[bytes, Callable[[object], bytes]]] = {
     Decimal128: (b"\x94", _decimal_octets(16)),
     UUID: (b"\x98", _uuid_octets),
 }
-_VARIABLE_ELEMENTS: dict[type[object], tuple[bytes, bytes, Callable[[object], bytes]]] = {
+_VARIABLE_ELEMENTS: dict[type[object], tuple[bytes, bytes, Writer]] = {
     bytes: (b"\xa0", b"\xb0", _binary_octets),
     str: (b"\xa1", b"\xb1", _string_octets),
     Symbol: (b"\xa3", b"\xb3", _symbol_octets),
@@ -395,6 +399,8 @@ _WRITERS: dict[type[object], Writer] = {
     memoryview: _write_binary,
     str: _write_string,
     Symbol: _write_symbol,
+}
+_NESTED_WRITERS: dict[type[object], NestedWriter] = {
     list: _write_list,
     tuple: _write_list,
     dict: _write_map,

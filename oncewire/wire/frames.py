@@ -93,7 +93,9 @@ class FrameParser:
         start = self._pos
         header = self._buf[start : start + PROTOCOL_HEADER_SIZE]
         if header[:4] != AMQP_HEADER[:4][: len(header)]:
-            raise RemoteProtocolError(FRAMING_ERROR, "the peer does not speak AMQP: no protocol header was sent")
+            raise RemoteProtocolError(
+                FRAMING_ERROR, "the peer does not speak AMQP: no protocol header was sent"
+            )
         if len(header) < PROTOCOL_HEADER_SIZE:
             self._wait_for(PROTOCOL_HEADER_SIZE)
             return None

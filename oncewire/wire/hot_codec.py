@@ -1,42 +1,76 @@
 """Short ways for the three performatives of the hot path: transfer, disposition and flow.
 
-The decoders read the encodings that peers really send and give up (None) on everything else, malformed bytes
+The decoders know the encodings that peers really send and give up (None) on everything else, malformed bytes
 included; the generic tables then decide what it was. So the two can differ in speed only. A decoder may look past the
-end of the list while it reads, because it accepts its result only if the last field ended exactly where the list ends.
+end of the list while it reads, because it accepts its result only if the last field ends exactly where the list ends.
+
+The fields behind the numbers are a few bytes that take few values (null, true, false, a state without fields), so
+they are looked up as a whole in tables made once.
 """
 
 from __future__ import annotations
 
-from oncewire.wire.decoding import DecodeBudget, read_value
+import struct
+from itertools import product
+
 from oncewire.wire.encoding import encode_binary, encode_uint
-from oncewire.wire.errors import DecodeError
-from oncewire.wire.field_codec import NULL, encode_composite, to_state
-from oncewire.wire.performatives import ACCEPTED, DeliveryState, Disposition, Flow, Transfer
+from oncewire.wire.field_codec import NULL, encode_composite, encode_state
+from oncewire.wire.performatives import ACCEPTED, RELEASED, DeliveryState, Disposition, Flow, Transfer
 
 TRUE = b"\x41"
 FALSE = b"\x42"
-ACCEPTED_OCTETS = b"\x00\x53\x24\x45"
 
-# What decode functions return for a uint that is null, and for bytes that they leave to the generic decoder.
-_NULL_UINT = -1
-_UNUSUAL = -2
-
-_SMALL_UINTS: tuple[bytes, ...] = tuple(encode_uint(number) for number in range(256))
+_unpack_uint = struct.Struct(">I").unpack_from
+_SMALL_UINTS = tuple(encode_uint(number) for number in range(256))
 
 
 def _heads(code: int, count: int) -> tuple[bytes, ...]:
-    """The bytes before the fields of a performative with ``count`` fields, by the size of the fields (1.4)."""
+    """The bytes in front of the fields of a performative with ``count`` fields, by the size of the fields (1.4)."""
     return tuple(bytes((0, 0x53, code, 0xC0, size + 1, count)) for size in range(255))
 
 
-_MAX_TRANSFER_FIELDS = 6
-_TRANSFER_HEADS: tuple[tuple[bytes, ...], ...] = tuple(_heads(0x14, n) for n in range(_MAX_TRANSFER_FIELDS + 1))
-_DISPOSITION_HEADS: tuple[bytes, ...] = _heads(0x15, 5)
-# A tag of AMQP's 32 bytes (2.8.7) and all other fields fit a list8 many times over.
-_MAX_FAST_TAG = 32
+def _read_uint(buf: bytes, pos: int, stop: int) -> tuple[int, int]:
+    """Return a uint and the position after it; -1 and ``pos`` for anything else. ``pos`` must be in ``buf``."""
+    code = buf[pos]
+    if code == 0x70 and pos + 5 <= stop:
+        return _unpack_uint(buf, pos + 1)[0], pos + 5
+    if code == 0x52 and pos + 2 <= stop:
+        return buf[pos + 1], pos + 2
+    return (0, pos + 1) if code == 0x43 else (-1, pos)
 
 
 # --- transfer ---------------------------------------------------------------------------------------------------------
+
+# A longer tag is not legal (2.8.7); the bound keeps all fields within a list8.
+_MAX_FAST_TAG = 32
+_TRANSFER_HEADS = _heads(0x14, 5)
+_TRANSFER_MORE_HEADS = _heads(0x14, 6)
+
+# (number of fields, message-format, settled, more, rcv-settle-mode)
+_TransferTail = tuple[int, int | None, bool | None, bool, int | None]
+
+
+def _transfer_tails() -> dict[bytes, _TransferTail]:
+    """The fields behind the delivery tag as peers send them, up to a batchable that is false or left out."""
+    formats: dict[bytes, int | None] = {b"\x43": 0, NULL: None}
+    settleds: dict[bytes, bool | None] = {FALSE: False, TRUE: True, NULL: None}
+    mores = {FALSE: False, TRUE: True, NULL: False}
+    modes: dict[bytes, int | None] = {NULL: None, b"\x50\x00": 0, b"\x50\x01": 1}
+    tails: dict[bytes, _TransferTail] = {b"": (3, None, None, False, None)}
+    for f, fmt in formats.items():
+        tails[f] = (4, fmt, None, False, None)
+        for s, settled in settleds.items():
+            tails[f + s] = (5, fmt, settled, False, None)
+            for m, more in mores.items():
+                tails[f + s + m] = (6, fmt, settled, more, None)
+                for r, mode in modes.items():
+                    tails[f + s + m + r] = (7, fmt, settled, more, mode)
+                    for rest in product((NULL,), (NULL, FALSE), (NULL, FALSE), (NULL, FALSE)):
+                        tails[f + s + m + r + b"".join(rest)] = (11, fmt, settled, more, mode)
+    return tails
+
+
+_TRANSFER_TAILS = _transfer_tails()
 
 
 def encode_transfer(
@@ -45,6 +79,7 @@ def encode_transfer(
     delivery_tag: bytes | None = None,
     message_format: int | None = None,
     settled: bool | None = None,
+    *,
     more: bool = False,
     rcv_settle_mode: int | None = None,
     state: DeliveryState | None = None,
@@ -52,7 +87,7 @@ def encode_transfer(
     aborted: bool = False,
     batchable: bool = False,
 ) -> bytes:
-    """Encode a transfer performative (2.7.5) from its fields; the arguments are those of ``Transfer``, in order.
+    """Encode a transfer performative (2.7.5) from its fields, which are those of ``Transfer``.
 
     Raises:
         LocalProtocolError: a number is out of its range.
@@ -60,60 +95,43 @@ def encode_transfer(
     if (
         delivery_id is None
         or delivery_tag is None
+        or handle < 0
+        or delivery_id < 0
         or len(delivery_tag) > _MAX_FAST_TAG
-        or rcv_settle_mode is not None
-        or state is not None
+        or not (rcv_settle_mode is None and state is None)
         or resume
         or aborted
         or batchable
-        or handle < 0
-        or delivery_id < 0
     ):
-        return encode_composite(
-            Transfer(
-                handle,
-                delivery_id,
-                delivery_tag,
-                message_format,
-                settled,
-                more,
-                rcv_settle_mode,
-                state,
-                resume,
-                aborted,
-                batchable,
-            )
+        transfer = Transfer(
+            handle, delivery_id, delivery_tag, message_format, settled, more, rcv_settle_mode, state
         )
+        transfer.resume = resume
+        transfer.aborted = aborted
+        transfer.batchable = batchable
+        return encode_composite(transfer)
     fields = (
         (_SMALL_UINTS[handle] if handle < 256 else encode_uint(handle))
         + (_SMALL_UINTS[delivery_id] if delivery_id < 256 else encode_uint(delivery_id))
         + encode_binary(delivery_tag)
-        + (NULL if message_format is None else b"\x43" if message_format == 0 else encode_uint(message_format))
-        + (FALSE if settled is False else NULL if settled is None else TRUE)
+        + (NULL if message_format is None else encode_uint(message_format))
+        + (NULL if settled is None else TRUE if settled else FALSE)
     )
     if more:
-        fields += TRUE
-        return _TRANSFER_HEADS[6][len(fields)] + fields
-    return _TRANSFER_HEADS[5][len(fields)] + fields
+        return _TRANSFER_MORE_HEADS[len(fields) + 1] + fields + TRUE
+    return _TRANSFER_HEADS[len(fields)] + fields
 
 
 def decode_transfer(buf: bytes, pos: int, end: int) -> tuple[Transfer, int] | None:
     """Decode the list of a transfer, ``pos`` being behind its descriptor; None = leave it to the generic decoder."""
-    try:
-        return _decode_transfer(buf, pos, end)
-    except IndexError:  # a read past the end of the buffer
-        return None
-
-
-def _decode_transfer(buf: bytes, pos: int, end: int) -> tuple[Transfer, int] | None:
-    if buf[pos] != 0xC0:
+    if end - pos < 9 or buf[pos] != 0xC0:  # constructor, size, count, and at least three fields of two bytes
         return None
     stop = pos + 2 + buf[pos + 1]
-    count = buf[pos + 2]
-    if stop > end or not 3 <= count <= 11:
+    if stop > end or stop < pos + 9:
         return None
+    count = buf[pos + 2]
     pos += 3
-    # handle and delivery-id: written out, because they cost more than all the rest when they are calls
+    # the usual forms of both numbers are written out: a call would cost as much as all the rest
     code = buf[pos]
     if code == 0x43:
         handle = 0
@@ -121,95 +139,53 @@ def _decode_transfer(buf: bytes, pos: int, end: int) -> tuple[Transfer, int] | N
     elif code == 0x52:
         handle = buf[pos + 1]
         pos += 2
-    elif code == 0x70:
-        handle = int.from_bytes(buf[pos + 1 : pos + 5], "big")
+    else:
+        handle, pos = _read_uint(buf, pos, stop)
+    if buf[pos] == 0x70 and pos + 7 <= stop:
+        delivery_id: int = _unpack_uint(buf, pos + 1)[0]
         pos += 5
     else:
+        delivery_id, pos = _read_uint(buf, pos, stop)
+    if handle < 0 or delivery_id < 0 or pos + 2 > stop or buf[pos] != 0xA0:
         return None
-    code = buf[pos]
-    if code == 0x70:
-        delivery_id = int.from_bytes(buf[pos + 1 : pos + 5], "big")
-        pos += 5
-    elif code == 0x52:
-        delivery_id = buf[pos + 1]
-        pos += 2
-    elif code == 0x43:
-        delivery_id = 0
-        pos += 1
-    else:
+    first = pos + 2
+    pos = first + buf[pos + 1]
+    if pos > stop:
         return None
-    if buf[pos] != 0xA0:
+    tail = _TRANSFER_TAILS.get(buf[pos:stop])
+    if tail is None or tail[0] != count:
         return None
-    size = buf[pos + 1]
-    delivery_tag = buf[pos + 2 : pos + 2 + size]
-    pos += 2 + size
-    transfer = Transfer(handle, delivery_id, delivery_tag)
-    if count > 3:
-        code = buf[pos]
-        if code == 0x43:
-            transfer.message_format = 0
-            pos += 1
-        elif code == 0x40:
-            pos += 1
-        else:
-            number, pos = _read_uint(buf, pos)
-            if number == _UNUSUAL:
-                return None
-            transfer.message_format = number
-    if count > 4:
-        code = buf[pos]
-        pos += 1
-        if code == 0x42:
-            transfer.settled = False
-        elif code == 0x41:
-            transfer.settled = True
-        elif code != 0x40:
-            return None
-    if count > 5:
-        code = buf[pos]
-        pos += 1
-        if code == 0x41:
-            transfer.more = True
-        elif code != 0x42 and code != 0x40:
-            return None
-    if count > 6:
-        pos = _decode_transfer_rest(transfer, buf, pos, stop, count)
-    return (transfer, stop) if pos == stop else None
-
-
-def _decode_transfer_rest(transfer: Transfer, buf: bytes, pos: int, stop: int, count: int) -> int:
-    """Decode the seventh and later fields; return where they end, or _UNUSUAL."""
-    code = buf[pos]
-    pos += 1
-    if code == 0x50:
-        transfer.rcv_settle_mode = buf[pos]
-        pos += 1
-    elif code != 0x40:
-        return _UNUSUAL
-    if count > 7:
-        if buf[pos] == 0x40:
-            pos += 1
-        else:
-            state = _read_state(buf, pos, stop)
-            if state is None:
-                return _UNUSUAL
-            transfer.state, pos = state
-    for index in range(8, count):
-        code = buf[pos]
-        pos += 1
-        if code == 0x41:
-            if index == 8:
-                transfer.resume = True
-            elif index == 9:
-                transfer.aborted = True
-            else:
-                transfer.batchable = True
-        elif code != 0x42 and code != 0x40:
-            return _UNUSUAL
-    return pos
+    return Transfer(handle, delivery_id, buf[first:pos], tail[1], tail[2], tail[3], tail[4]), stop
 
 
 # --- disposition ------------------------------------------------------------------------------------------------------
+
+_DISPOSITION_HEADS = _heads(0x15, 5)
+
+# (number of fields, settled, state)
+_DispositionTail = tuple[int, bool, DeliveryState | None]
+
+
+def _disposition_tails() -> dict[bytes, _DispositionTail]:
+    """The fields behind ``last`` as peers send them; a batchable that is true is only a hint (2.7.6), yet kept."""
+    settleds = {FALSE: False, TRUE: True, NULL: False}
+    states: dict[bytes, DeliveryState | None] = {NULL: None}
+    for state in (ACCEPTED, RELEASED):
+        octets = encode_state(state)
+        states[octets] = state
+        states[octets[:3] + b"\xc0\x01\x00"] = state  # the empty list in its longer form
+    tails: dict[bytes, _DispositionTail] = {b"": (3, False, None)}
+    for s, settled in settleds.items():
+        tails[s] = (4, settled, None)
+        for o, state_or_none in states.items():
+            tails[s + o] = (5, settled, state_or_none)
+            tails[s + o + NULL] = (6, settled, state_or_none)
+            tails[s + o + FALSE] = (6, settled, state_or_none)
+    return tails
+
+
+_DISPOSITION_TAILS = _disposition_tails()
+_ENCODED_ACCEPTED = encode_state(ACCEPTED)
 
 
 def encode_disposition(
@@ -218,9 +194,10 @@ def encode_disposition(
     last: int | None = None,
     settled: bool = False,
     state: DeliveryState | None = None,
+    *,
     batchable: bool = False,
 ) -> bytes:
-    """Encode a disposition performative (2.7.6) from its fields; the arguments are those of ``Disposition``.
+    """Encode a disposition performative (2.7.6) from its fields, which are those of ``Disposition``.
 
     Raises:
         LocalProtocolError: a number is out of its range.
@@ -232,66 +209,48 @@ def encode_disposition(
         + encode_uint(first)
         + (NULL if last is None else encode_uint(last))
         + (TRUE if settled else FALSE)
-        + ACCEPTED_OCTETS
+        + _ENCODED_ACCEPTED
     )
     return _DISPOSITION_HEADS[len(fields)] + fields
 
 
 def decode_disposition(buf: bytes, pos: int, end: int) -> tuple[Disposition, int] | None:
     """Decode the list of a disposition, ``pos`` being behind its descriptor; None = leave it to the generic decoder."""
-    try:
-        return _decode_disposition(buf, pos, end)
-    except IndexError:  # a read past the end of the buffer
-        return None
-
-
-def _decode_disposition(buf: bytes, pos: int, end: int) -> tuple[Disposition, int] | None:
-    if buf[pos] != 0xC0:
+    if end - pos < 6 or buf[pos] != 0xC0:  # constructor, size, count, and three fields of a byte
         return None
     stop = pos + 2 + buf[pos + 1]
+    role = buf[pos + 3]
+    if stop > end or stop < pos + 6 or not 0x41 <= role <= 0x42:
+        return None
     count = buf[pos + 2]
-    code = buf[pos + 3]
-    if stop > end or not 2 <= count <= 6 or (code != 0x41 and code != 0x42):
+    first, pos = _read_uint(buf, pos + 4, stop)
+    if first < 0 or pos >= stop:
         return None
-    first, pos = _read_uint(buf, pos + 4)
-    if first < 0:
+    last: int | None = None
+    if buf[pos] == 0x40:
+        pos += 1
+    else:
+        last, pos = _read_uint(buf, pos, stop)
+        if last < 0:
+            return None
+    tail = _DISPOSITION_TAILS.get(buf[pos:stop])
+    if tail is None or tail[0] != count:
         return None
-    disposition = Disposition(code == 0x41, first)
-    if count > 2:
-        last, pos = _read_uint(buf, pos)
-        if last >= 0:
-            disposition.last = last
-        elif last == _UNUSUAL:
-            return None
-    if count > 3:
-        code = buf[pos]
-        pos += 1
-        if code == 0x41:
-            disposition.settled = True
-        elif code != 0x42 and code != 0x40:
-            return None
-    if count > 4:
-        if buf[pos : pos + 4] == ACCEPTED_OCTETS:
-            disposition.state = ACCEPTED
-            pos += 4
-        elif buf[pos] == 0x40:
-            pos += 1
-        else:
-            state = _read_state(buf, pos, stop)
-            if state is None:
-                return None
-            disposition.state, pos = state
-    if count > 5:
-        code = buf[pos]
-        pos += 1
-        if code == 0x41:
-            disposition.batchable = True
-        elif code != 0x42 and code != 0x40:
-            return None
-    return (disposition, stop) if pos == stop else None
+    return Disposition(role == 0x41, first, last, tail[1], tail[2]), stop
 
 
 # --- flow -------------------------------------------------------------------------------------------------------------
+
+_MAX_FLOW_NUMBERS = 8
+# the positions of drain and echo behind the eight numbers
+_FLOW_TAILS: dict[bytes, tuple[int, bool, bool]] = {
+    b"": (8, False, False),
+    **{drain: (9, drain == TRUE, False) for drain in (NULL, FALSE, TRUE)},
+    **{
+        drain + echo: (10, drain == TRUE, echo == TRUE)
+        for drain, echo in product((NULL, FALSE, TRUE), repeat=2)
+    },
+}
 
 
 def encode_flow(flow: Flow) -> bytes:
@@ -301,15 +260,15 @@ def encode_flow(flow: Flow) -> bytes:
         LocalProtocolError: a mandatory field is None or a number is out of its range.
     """
     if (
-        flow.properties
-        or flow.available is not None
+        flow.properties is not None
         or flow.handle is None
         or flow.delivery_count is None
         or flow.link_credit is None
+        or flow.next_incoming_id is None
     ):
         return encode_composite(flow)
     fields = (
-        (NULL if flow.next_incoming_id is None else encode_uint(flow.next_incoming_id))
+        encode_uint(flow.next_incoming_id)
         + encode_uint(flow.incoming_window)
         + encode_uint(flow.next_outgoing_id)
         + encode_uint(flow.outgoing_window)
@@ -318,76 +277,43 @@ def encode_flow(flow: Flow) -> bytes:
         + encode_uint(flow.link_credit)
     )
     count = 7
-    if flow.drain or flow.echo:
-        fields += NULL + (TRUE if flow.drain else FALSE) + (TRUE if flow.echo else FALSE)
+    if flow.drain or flow.echo or flow.available is not None:
+        fields += NULL if flow.available is None else encode_uint(flow.available)
+        fields += (TRUE if flow.drain else FALSE) + (TRUE if flow.echo else FALSE)
         count = 10
     return b"\x00\x53\x13\xc0" + bytes((len(fields) + 1, count)) + fields
 
 
 def decode_flow(buf: bytes, pos: int, end: int) -> tuple[Flow, int] | None:
     """Decode the list of a flow, ``pos`` being behind its descriptor; None = leave it to the generic decoder."""
-    try:
-        return _decode_flow(buf, pos, end)
-    except IndexError:  # a read past the end of the buffer
-        return None
-
-
-def _decode_flow(buf: bytes, pos: int, end: int) -> tuple[Flow, int] | None:
-    if buf[pos] != 0xC0:
+    if end - pos < 7 or buf[pos] != 0xC0:  # constructor, size, count, and four fields of a byte
         return None
     stop = pos + 2 + buf[pos + 1]
     count = buf[pos + 2]
     if stop > end or not 4 <= count <= 10:
         return None
     pos += 3
-    numbers: list[int] = []
-    for index in range(min(count, 8)):
-        number, pos = _read_uint(buf, pos)
-        if number == _UNUSUAL or (number == _NULL_UINT and 1 <= index <= 3):
+    numbers: list[int | None] = []
+    for _ in range(min(count, _MAX_FLOW_NUMBERS)):
+        if pos >= stop:
+            return None
+        if buf[pos] == 0x40:
+            numbers.append(None)
+            pos += 1
+            continue
+        number, pos = _read_uint(buf, pos, stop)
+        if number < 0:
             return None
         numbers.append(number)
-    flow = Flow(None if numbers[0] < 0 else numbers[0], numbers[1], numbers[2], numbers[3])
-    if count > 4 and numbers[4] >= 0:
-        flow.handle = numbers[4]
-    if count > 5 and numbers[5] >= 0:
-        flow.delivery_count = numbers[5]
-    if count > 6 and numbers[6] >= 0:
-        flow.link_credit = numbers[6]
-    if count > 7 and numbers[7] >= 0:
-        flow.available = numbers[7]
-    for index in range(8, count):
-        code = buf[pos]
-        pos += 1
-        if code == 0x41:
-            if index == 8:
-                flow.drain = True
-            else:
-                flow.echo = True
-        elif code != 0x42 and code != 0x40:
-            return None
-    return (flow, stop) if pos == stop else None
-
-
-# --- shared -----------------------------------------------------------------------------------------------------------
-
-
-def _read_uint(buf: bytes, pos: int) -> tuple[int, int]:
-    """Return a uint and the position after it; _NULL_UINT for null, _UNUSUAL for anything else."""
-    code = buf[pos]
-    if code == 0x52:
-        return buf[pos + 1], pos + 2
-    if code == 0x70:
-        return int.from_bytes(buf[pos + 1 : pos + 5], "big"), pos + 5
-    if code == 0x43:
-        return 0, pos + 1
-    if code == 0x40:
-        return _NULL_UINT, pos + 1
-    return _UNUSUAL, pos
-
-
-def _read_state(buf: bytes, pos: int, end: int) -> tuple[DeliveryState, int] | None:
-    try:
-        value, pos = read_value(buf, pos, end, DecodeBudget())
-        return to_state(value), pos
-    except DecodeError:
+    numbers += [None] * (_MAX_FLOW_NUMBERS - len(numbers))
+    incoming_window, next_outgoing_id, outgoing_window = numbers[1:4]
+    tail = _FLOW_TAILS.get(buf[pos:stop])
+    if tail is None or tail[0] != max(count, _MAX_FLOW_NUMBERS):
         return None
+    if incoming_window is None or next_outgoing_id is None or outgoing_window is None:
+        return None
+    flow = Flow(numbers[0], incoming_window, next_outgoing_id, outgoing_window)
+    flow.handle, flow.delivery_count, flow.link_credit, flow.available = numbers[4:]
+    flow.drain = tail[1]
+    flow.echo = tail[2]
+    return flow, stop

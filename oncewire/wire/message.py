@@ -196,10 +196,10 @@ def _section(code: int, octets: bytes) -> bytes:
 
 
 def _symbol_map(code: int, entries: dict[Symbol, object]) -> bytes:
-    """A section that is a map with symbol keys; nothing if it is empty. Reserved ulong keys (3.2.10) stay ulongs."""
+    """A section that is a map with symbol keys; nothing if it is empty."""
     if not entries:
         return b""
-    return _section(code, encode({Symbol(k) if isinstance(k, str) else k: v for k, v in entries.items()}))
+    return _section(code, encode({Symbol(key): value for key, value in entries.items()}))
 
 
 def _body(message: Message) -> bytes:
@@ -274,11 +274,13 @@ def _as_map(value: object, what: str) -> dict[object, object]:
 
 
 def _symbol_keys(value: object, what: str) -> dict[Symbol, object]:
-    entries = _as_map(value, what)
-    for key in entries:
-        if not isinstance(key, (Symbol, ULong)):
+    entries: dict[Symbol, object] = {}
+    for key, item in _as_map(value, what).items():
+        if isinstance(key, Symbol):
+            entries[key] = item
+        elif not isinstance(key, ULong):  # ulong keys are reserved (3.2.10) and mean nothing yet
             raise DecodeError(f"the {what} of the message have a key that is no symbol")
-    return entries  # type: ignore[return-value]  # ulong keys are reserved (3.2.10): kept, not advertised
+    return entries
 
 
 def _string_keys(value: object, what: str) -> dict[str, object]:

@@ -69,16 +69,16 @@ def encode_performative(performative: Performative | SaslFrame) -> bytes:
             t.delivery_tag,
             t.message_format,
             t.settled,
-            t.more,
-            t.rcv_settle_mode,
-            t.state,
-            t.resume,
-            t.aborted,
-            t.batchable,
+            more=t.more,
+            rcv_settle_mode=t.rcv_settle_mode,
+            state=t.state,
+            resume=t.resume,
+            aborted=t.aborted,
+            batchable=t.batchable,
         )
     if isinstance(performative, Disposition):
         d = performative
-        return encode_disposition(d.role, d.first, d.last, d.settled, d.state, d.batchable)
+        return encode_disposition(d.role, d.first, d.last, d.settled, d.state, batchable=d.batchable)
     if isinstance(performative, Flow):
         return encode_flow(performative)
     return encode_composite(performative)
@@ -101,7 +101,7 @@ def decode_performative(buf: bytes, pos: int = 0, end: int = -1) -> tuple[Perfor
     if end < 0 or end > len(buf):
         end = len(buf)
     # the usual descriptor: 0x00, smallulong, code; at least one byte of list follows
-    if 0 <= pos and pos + 4 <= end and buf[pos] == 0 and buf[pos + 1] == 0x53:
+    if 0 <= pos <= end - 4 and buf[pos] == 0 and buf[pos + 1] == 0x53:
         code = buf[pos + 2]
         if code == 0x14:
             transfer = decode_transfer(buf, pos + 3, end)
@@ -116,7 +116,7 @@ def decode_performative(buf: bytes, pos: int = 0, end: int = -1) -> tuple[Perfor
             if flow is not None:
                 return flow
     body, pos = _decode_body(buf, pos, end, _FIRST_PERFORMATIVE, _LAST_PERFORMATIVE)
-    return cast(Performative, body), pos
+    return cast("Performative", body), pos
 
 
 def decode_sasl_frame(buf: bytes, pos: int = 0, end: int = -1) -> tuple[SaslFrame, int]:
@@ -124,7 +124,7 @@ def decode_sasl_frame(buf: bytes, pos: int = 0, end: int = -1) -> tuple[SaslFram
     if end < 0 or end > len(buf):
         end = len(buf)
     body, pos = _decode_body(buf, pos, end, _FIRST_SASL, _LAST_SASL)
-    return cast(SaslFrame, body), pos
+    return cast("SaslFrame", body), pos
 
 
 def _decode_body(buf: bytes, pos: int, end: int, lowest: int, highest: int) -> tuple[object, int]:

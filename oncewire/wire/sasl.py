@@ -82,7 +82,7 @@ Step: TypeAlias = Challenge | Success | Failure
 class ServerMechanism(Protocol):
     """The server's side of one SASL mechanism, made anew for each connection."""
 
-    def step(self, response: bytes | None) -> Step:
+    def step(self, response: bytes | None, /) -> Step:
         """Judge a response of the client; None: its init frame carried no initial response."""
 
 
@@ -100,7 +100,7 @@ class ClientMechanism(Protocol):
     def initial_response(self) -> bytes | None:
         """Return what goes into the init frame."""
 
-    def respond(self, challenge: bytes) -> bytes:
+    def respond(self, challenge: bytes, /) -> bytes:
         """Answer a challenge of the server; RemoteProtocolError if the mechanism has none to expect."""
 
 
@@ -110,7 +110,8 @@ class ClientMechanism(Protocol):
 class AnonymousServer:
     """Takes everybody; the trace information that a client may send is ignored."""
 
-    def step(self, response: bytes | None) -> Step:
+    def step(self, _response: bytes | None, /) -> Step:
+        """Take the client."""
         return Success(None)
 
 
@@ -120,7 +121,8 @@ class PlainServer:
     def __init__(self, verify: Verify) -> None:
         self._verify = verify
 
-    def step(self, response: bytes | None) -> Step:
+    def step(self, response: bytes | None, /) -> Step:
+        """Judge the client's one response."""
         if response is None:
             return Challenge(b"")  # RFC 4422, 3.3: the client was to speak first, so it is asked to
         parts = response.split(b"\x00")
@@ -146,9 +148,11 @@ class AnonymousClient:
     user: str | None = None
 
     def initial_response(self) -> bytes | None:
+        """Return an empty trace information."""
         return b""
 
-    def respond(self, challenge: bytes) -> bytes:
+    def respond(self, _challenge: bytes, /) -> bytes:
+        """Raise RemoteProtocolError: this mechanism has no challenges."""
         raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to ANONYMOUS, which has none")
 
 
@@ -167,9 +171,11 @@ class PlainClient:
             raise LocalProtocolError("user name or password cannot be written as UTF-8") from None
 
     def initial_response(self) -> bytes | None:
+        """Return user name and password."""
         return self._response
 
-    def respond(self, challenge: bytes) -> bytes:
+    def respond(self, _challenge: bytes, /) -> bytes:
+        """Raise RemoteProtocolError: this mechanism has no challenges."""
         raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to PLAIN, which has none")
 
 
@@ -184,7 +190,9 @@ def _frame(body: SaslFrame) -> bytes:
 
 
 def _unexpected(frame: SaslFrame) -> RemoteProtocolError:
-    return RemoteProtocolError(ILLEGAL_STATE, f"{type(frame).__name__} does not belong here in the SASL dialogue")
+    return RemoteProtocolError(
+        ILLEGAL_STATE, f"{type(frame).__name__} does not belong here in the SASL dialogue"
+    )
 
 
 class SaslServer:
@@ -218,7 +226,11 @@ class SaslServer:
             raise LocalProtocolError("a SASL server needs at least one mechanism")
         for name in names:
             if name not in known:
-                why = "PLAIN needs a verify function" if name == PLAIN else "it is neither built in nor in extra"
+                why = (
+                    "PLAIN needs a verify function"
+                    if name == PLAIN
+                    else "it is neither built in nor in extra"
+                )
                 raise LocalProtocolError(f"SASL mechanism {name!r} cannot be offered: {why}")
         self.allow_no_sasl = allow_no_sasl
         self.result: SaslResult | None = None
@@ -338,5 +350,9 @@ class SaslClient:
         if frame.code == SaslCode.OK:
             self.result = SaslResult(True, name, self._mechanism.user, SaslCode.OK)
             return
-        why = "wrong user name or password" if frame.code == SaslCode.AUTH else "the server has a system error"
-        self.result = SaslResult(False, name, None, frame.code, f"{name} was refused: {why} (code {frame.code})")
+        why = (
+            "wrong user name or password" if frame.code == SaslCode.AUTH else "the server has a system error"
+        )
+        self.result = SaslResult(
+            False, name, None, frame.code, f"{name} was refused: {why} (code {frame.code})"
+        )
