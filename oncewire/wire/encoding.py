@@ -90,11 +90,21 @@ def _fixed_int(code: bytes, width: int, signed: bool, name: str) -> Writer:
     return write
 
 
+_pack_uint = struct.Struct(">BI").pack
+_SMALL_UINTS = (b"\x43", *(bytes((0x52, number)) for number in range(1, 256)))
+
+
 def encode_uint(value: int) -> bytes:
-    """Encode an AMQP uint."""
-    if 0 < value < 256:
-        return b"\x52" + value.to_bytes(1, "big")
-    return b"\x43" if value == 0 else b"\x70" + fixed_integer(value, 4, False, "uint")
+    """Encode an AMQP uint.
+
+    Raises:
+        LocalProtocolError: negative, or over 2**32 - 1.
+    """
+    if 255 < value <= 0xFFFFFFFF:
+        return _pack_uint(0x70, value)
+    if 0 <= value < 256:
+        return _SMALL_UINTS[value]
+    raise LocalProtocolError(f"{value} is out of range for the AMQP type uint")
 
 
 def _write_uint(value: object) -> bytes:
@@ -193,8 +203,13 @@ def sized(code8: int, code32: int, octets: bytes) -> bytes:
     return bytes((code32,)) + fixed_integer(size, 4, False, "size") + octets
 
 
+_SMALL_BINARY_HEADS = tuple(bytes((0xA0, size)) for size in range(256))
+
+
 def encode_binary(value: bytes | bytearray | memoryview) -> bytes:
     """Encode AMQP binary."""
+    if isinstance(value, bytes) and len(value) < 256:
+        return _SMALL_BINARY_HEADS[len(value)] + value
     return sized(0xA0, 0xB0, bytes(value))
 
 

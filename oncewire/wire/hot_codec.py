@@ -21,7 +21,6 @@ TRUE = b"\x41"
 FALSE = b"\x42"
 
 _unpack_uint = struct.Struct(">I").unpack_from
-_SMALL_UINTS = tuple(encode_uint(number) for number in range(256))
 
 
 def _heads(code: int, count: int) -> tuple[bytes, ...]:
@@ -95,9 +94,9 @@ def encode_transfer(
     if (
         delivery_id is None
         or delivery_tag is None
-        or handle < 0
-        or delivery_id < 0
         or len(delivery_tag) > _MAX_FAST_TAG
+        or message_format is None
+        or settled is None
         or not (rcv_settle_mode is None and state is None)
         or resume
         or aborted
@@ -111,11 +110,11 @@ def encode_transfer(
         transfer.batchable = batchable
         return encode_composite(transfer)
     fields = (
-        (_SMALL_UINTS[handle] if handle < 256 else encode_uint(handle))
-        + (_SMALL_UINTS[delivery_id] if delivery_id < 256 else encode_uint(delivery_id))
+        encode_uint(handle)
+        + encode_uint(delivery_id)
         + encode_binary(delivery_tag)
-        + (NULL if message_format is None else encode_uint(message_format))
-        + (NULL if settled is None else TRUE if settled else FALSE)
+        + encode_uint(message_format)
+        + (TRUE if settled else FALSE)
     )
     if more:
         return _TRANSFER_MORE_HEADS[len(fields) + 1] + fields + TRUE
