@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from oncewire.wire.performatives import AmqpError, DeliveryState, Fields, Open
 
 if TYPE_CHECKING:
-    from oncewire.wire.link import Link, ReceiverLink
+    from oncewire.wire.link import Link
+    from oncewire.wire.receiver_link import ReceiverLink
     from oncewire.wire.session import AmqpSession
 
 
@@ -24,7 +25,7 @@ class SaslOutcome:
     Attributes:
         ok: whether the peer (at a server) or we (at a client) were let in.
         mechanism: the mechanism's name; empty when the dialogue failed before one was chosen.
-        user: the authenticated user; None for ANONYMOUS and at a client.
+        user: the authenticated user; None for ANONYMOUS and on failure.
     """
 
     ok: bool
@@ -148,7 +149,17 @@ class DeliveryReceived:
         aborted: drop it; it counts as settled.
     """
 
-    __slots__ = ("aborted", "delivery_id", "link", "message_format", "payload", "resume", "settled", "state", "tag")
+    __slots__ = (
+        "aborted",
+        "delivery_id",
+        "link",
+        "message_format",
+        "payload",
+        "resume",
+        "settled",
+        "state",
+        "tag",
+    )
 
     def __init__(
         self,

@@ -1,0 +1,597 @@
+"""The connection: protocol headers, SASL, open and close, channels, time-outs (AMQP 1.0 part 2, section 2.4).
+
+Sans-IO: give received bytes to ``receive_data``, act on ``events()``, write ``data_to_send()``; call ``handle_timer``
+when ``next_deadline()`` has come. Whatever the peer sends, no method raises because of it; what our own caller does
+wrong raises a ``LocalProtocolError`` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from oncewire.wire.errors import (
+    FRAME_SIZE_TOO_SMALL,
+    FRAMING_ERROR,
+    ILLEGAL_STATE,
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
+    LimitError,
+    RemoteProtocolError,
+    StateError,
+)
+from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event, SaslOutcome
+from oncewire.wire.frames import (
+    AMQP_FRAME,
+    AMQP_HEADER,
+    FRAME_HEADER_SIZE,
+    HEARTBEAT_FRAME,
+    MAX_SASL_FRAME_SIZE,
+    MIN_MAX_FRAME_SIZE,
+    SASL_FRAME,
+    SASL_HEADER,
+    FrameParser,
+    encode_frame,
+)
+from oncewire.wire.link import symbols
+from oncewire.wire.performative_codec import decode_performative, decode_sasl_frame, encode_performative
+from oncewire.wire.performatives import (
+    USHORT_MAX,
+    AmqpError,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Fields,
+    Flow,
+    Open,
+    Performative,
+    Transfer,
+)
+from oncewire.wire.sasl import SaslClient, SaslServer
+from oncewire.wire.session import AmqpSession
+from oncewire.wire.states import CONNECTION_NEXT, ConnectionState, SessionState, Step
+from oncewire.wire.types import Symbol
+
+# Enough for the unsettled map of the default window, few enough bytes to hold per connection (C-4).
+DEFAULT_MAX_FRAME_SIZE = 1 << 20
+DEFAULT_CHANNEL_MAX = 255
+# Links of one session, at both ends; a session holds a few hundred bytes for each.
+DEFAULT_HANDLE_MAX = 1023
+DEFAULT_IDLE_TIME_OUT_MS = 30_000
+# Transfer frames in flight toward us; a full one of small messages is some 200 KB in the socket buffers.
+DEFAULT_INCOMING_WINDOW = 2048
+
+# 2.4.5: a peer that wants heartbeats more often than this would keep us busy doing nothing else.
+MIN_PEER_IDLE_TIME_OUT_MS = 100
+
+# What the peer is told about its fault; longer texts may hold parts of what it sent and not fit its frames.
+MAX_DESCRIPTION = 160
+
+
+class Role(Enum):
+    """Which end of the transport we are: a client speaks first."""
+
+    CLIENT = auto()
+    SERVER = auto()
+
+
+class _Due(Enum):
+    """What comes next in the peer's byte stream (2.2, 5.3.2)."""
+
+    FIRST_HEADER = auto()
+    SASL_FRAMES = auto()
+    AMQP_HEADER = auto()
+    AMQP_FRAMES = auto()
+
+
+class Connection:
+    """One AMQP connection, either end.
+
+    Args:
+        role: CLIENT or SERVER.
+        container_id: our container-id.
+        hostname: the virtual host, told by clients.
+        max_frame_size: bytes, the largest frame we take; at least 512.
+        channel_max: highest channel number; 255 = up to 256 sessions.
+        handle_max: highest link handle in each session, for both ends.
+        idle_time_out_ms: after so many milliseconds without a frame the peer counts as gone. Half of it is told to
+            the peer (2.4.5). 0 = never.
+        incoming_window: transfer frames the peer may have in flight per session; topped up by the engine.
+        offered_capabilities, desired_capabilities, properties: as in open.
+        sasl: the SASL side for this connection; None = no SASL layer.
+        now: time in seconds, from the clock that all other calls use.
+
+    Raises:
+        LimitError: a number that AMQP does not allow.
+
+    Attributes:
+        state: see ``ConnectionState``; ``ENDED`` = write out ``data_to_send()`` and close the transport.
+        remote_open: the open of the peer, None before.
+        context: a slot for the owner; the engine never looks at it.
+        send_frame_size: bytes of the largest frame we send: 512 until the peer's open has come.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        *,
+        container_id: str,
+        hostname: str | None = None,
+        max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+        channel_max: int = DEFAULT_CHANNEL_MAX,
+        handle_max: int = DEFAULT_HANDLE_MAX,
+        idle_time_out_ms: int = DEFAULT_IDLE_TIME_OUT_MS,
+        incoming_window: int = DEFAULT_INCOMING_WINDOW,
+        offered_capabilities: Sequence[str] = (),
+        desired_capabilities: Sequence[str] = (),
+        properties: Fields | None = None,
+        sasl: SaslClient | SaslServer | None = None,
+        now: float = 0.0,
+    ) -> None:
+        if max_frame_size < MIN_MAX_FRAME_SIZE:
+            raise LimitError(f"max_frame_size is at least {MIN_MAX_FRAME_SIZE} bytes, not {max_frame_size}")
+        if (
+            not 0 <= channel_max <= USHORT_MAX
+            or handle_max < 0
+            or incoming_window < 1
+            or idle_time_out_ms < 0
+        ):
+            raise LimitError("channel_max, handle_max, incoming_window or idle_time_out_ms is out of range")
+        self.role = role
+        self.context: object = None
+        self.state = ConnectionState.START
+        self.handle_max = handle_max
+        self.remote_open: Open | None = None
+        self.send_frame_size = MIN_MAX_FRAME_SIZE
+        self._open = Open(
+            container_id,
+            hostname,
+            max_frame_size,
+            channel_max,
+            (idle_time_out_ms + 1) // 2 or None,
+            offered_capabilities=symbols(offered_capabilities),
+            desired_capabilities=symbols(desired_capabilities),
+            properties=properties,
+        )
+        self._incoming_window = incoming_window
+        self._sasl = sasl
+        self._due = _Due.FIRST_HEADER
+        self._parser = FrameParser(max_frame_size)
+        self._events: list[Event] = []
+        self._by_channel: dict[int, AmqpSession] = {}
+        self._by_remote_channel: dict[int, AmqpSession] = {}
+        # Bytes to send; frames written before the peer's open may have to wait in _early (see _write_early).
+        self._out: list[bytes] = []
+        self._early: list[bytes] = []
+        self._header_sent = False
+        # Seconds.
+        self._idle_time_out = idle_time_out_ms / 1000
+        self._heartbeat_every = 0.0
+        self._now = self._last_received = self._last_sent = now
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.role.name} {self.state.name} to {self.remote_container_id!r}>"
+
+    # --- what comes in ------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take bytes from the transport. Afterwards look at ``events()`` and ``data_to_send()``."""
+        self._now = now
+        if self.state is ConnectionState.ENDED:
+            return
+        if self.state is not ConnectionState.CLOSE_SENT:  # then only the peer's close counts
+            self._last_received = now
+        try:
+            self._parser.feed(data)
+            if self._due is not _Due.AMQP_FRAMES:
+                self._negotiate()
+            if self._due is _Due.AMQP_FRAMES:
+                self._read_frames()
+        except RemoteProtocolError as fault:
+            self._fail(fault.condition, fault.description)
+        except LimitError as fault:
+            self._fail(FRAME_SIZE_TOO_SMALL, str(fault))
+
+    def receive_eof(self, now: float) -> None:
+        """Take note that the transport has ended: ``ConnectionLost`` unless the connection had ended before."""
+        self._now = now
+        if self.state is not ConnectionState.ENDED:
+            self._lose(None)
+
+    def events(self) -> list[Event]:
+        """Return what happened since the last call, in order."""
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
+    # --- what goes out ------------------------------------------------------------------------------------------------
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes to write to the transport since the last call; may be empty."""
+        out = self._out
+        if not out:
+            return b""
+        data = b"".join(out)
+        out.clear()
+        self._last_sent = self._now
+        return data
+
+    def open(self) -> None:
+        """Send our open, at a client behind the protocol headers and SASL. A server answers the peer's by itself.
+
+        Sessions and links may be begun and attached at once (pipelined), without waiting for the peer's open.
+
+        Raises:
+            StateError: it is sent already.
+            LimitError: it is larger than AMQP allows before the peer has told its limit (512 bytes).
+        """
+        following = CONNECTION_NEXT.get((self.state, Step.SEND_START))
+        if following is None:
+            raise StateError(f"open cannot be sent: the connection is {self.state.name}")
+        self.write_frame(0, encode_performative(self._open))
+        self.state = following
+        if self.role is Role.CLIENT and self._due is _Due.FIRST_HEADER:
+            if self._sasl is None:
+                self._send_amqp_header()
+            else:
+                self._out.append(SASL_HEADER + self._sasl.start())
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Close the connection; ``ConnectionClosed`` follows. Input is ignored from now on, but for the peer's close.
+
+        Before open was sent there is nothing to say: the connection ends at once, without an event.
+
+        Raises:
+            StateError: it is closed or gone already.
+            LimitError: the error is too large for the peer's frames.
+        """
+        if self.state is ConnectionState.START:
+            self._end()
+            return
+        following = CONNECTION_NEXT.get((self.state, Step.SEND_END))
+        if following is None:
+            raise StateError(f"the connection cannot be closed: it is {self.state.name}")
+        self.write_frame(0, encode_performative(Close(error)))
+        self.state = following
+        self._lose_sessions()
+
+    def begin(self) -> AmqpSession:
+        """Begin a session; ``SessionBegun`` follows.
+
+        Raises:
+            StateError: open is not sent, or the connection is closing or gone; or a second session is begun before
+                the peer's open has told how many it takes.
+            LimitError: the channel-max of one end is reached.
+        """
+        if self.state is not ConnectionState.OPENED and self.state is not ConnectionState.OPEN_SENT:
+            raise StateError(f"no session can be begun: the connection is {self.state.name}")
+        if self.remote_open is None and self._by_channel:
+            raise StateError("wait for ConnectionOpened before a second session is begun")
+        session = self._make_session()
+        session.write_begin()
+        return session
+
+    # --- what the owner may know --------------------------------------------------------------------------------------
+
+    @property
+    def remote_container_id(self) -> str | None:
+        """The peer's container-id, None before its open."""
+        return None if self.remote_open is None else self.remote_open.container_id
+
+    @property
+    def sessions(self) -> list[AmqpSession]:
+        """The sessions that are not fully ended; after the end of the connection those that it took along."""
+        return list(self._by_channel.values())
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """Return when ``handle_timer`` is due, on the clock of ``now``; None = never. It changes with every call."""
+        if self.state is ConnectionState.ENDED:
+            return None
+        deadline = self._last_received + self._idle_time_out if self._idle_time_out else None
+        if self._heartbeat_every and self.state is ConnectionState.OPENED:
+            heartbeat = self._last_sent + self._heartbeat_every
+            if deadline is None or heartbeat < deadline:
+                deadline = heartbeat
+        return deadline
+
+    def handle_timer(self, now: float) -> None:
+        """Send a heartbeat that is due, or give up a peer that was silent for too long. Harmless when called early."""
+        self._now = now
+        if self.state is ConnectionState.ENDED:
+            return
+        if self._idle_time_out and now >= self._last_received + self._idle_time_out:
+            self._fail(
+                RESOURCE_LIMIT_EXCEEDED, f"idle time-out: nothing received for {self._idle_time_out:g} s"
+            )
+        elif (
+            self._heartbeat_every
+            and self.state is ConnectionState.OPENED
+            and now >= self._last_sent + self._heartbeat_every
+        ):
+            self._out.append(HEARTBEAT_FRAME)
+            self._last_sent = now
+
+    # --- protocol headers and SASL ------------------------------------------------------------------------------------
+
+    def _negotiate(self) -> None:
+        """Read protocol headers and SASL frames until AMQP frames are due, or no more bytes are there."""
+        while self._due is not _Due.AMQP_FRAMES and self.state is not ConnectionState.ENDED:
+            if self._due is _Due.SASL_FRAMES:
+                frame = self._parser.next_frame()
+                if frame is None:
+                    return
+                _, frame_type, buf, pos, end = frame
+                if frame_type != SASL_FRAME:
+                    raise RemoteProtocolError(FRAMING_ERROR, "an AMQP frame came before the SASL outcome")
+                self._receive_sasl(buf, pos, end)
+            else:
+                try:
+                    header = self._parser.next_header()
+                except RemoteProtocolError:
+                    self._answer_wrong_header()
+                    raise
+                if header is None:
+                    return
+                self._receive_header(header)
+
+    def _receive_header(self, header: bytes) -> None:
+        sasl = self._sasl if self._due is _Due.FIRST_HEADER else None
+        if header == SASL_HEADER and sasl is not None:
+            self._due = _Due.SASL_FRAMES
+            self._parser.max_frame_size = MAX_SASL_FRAME_SIZE
+            if isinstance(sasl, SaslServer):
+                self._out.append(SASL_HEADER + sasl.start())
+            return
+        skipped = isinstance(sasl, SaslServer) and sasl.allow_no_sasl
+        if header != AMQP_HEADER or (sasl is not None and not skipped):
+            self._answer_wrong_header()
+            raise RemoteProtocolError(
+                FRAMING_ERROR, f"protocol header {header.hex()} is not what is due here"
+            )
+        self._due = _Due.AMQP_FRAMES
+        if not self._header_sent:
+            self._send_amqp_header()
+
+    def _answer_wrong_header(self) -> None:
+        """2.2: tell what we speak; the transport is closed behind it."""
+        if self.role is Role.SERVER and not self._header_sent and self._due is _Due.FIRST_HEADER:
+            self._out.append(AMQP_HEADER if self._sasl is None else SASL_HEADER)
+
+    def _receive_sasl(self, buf: bytes, pos: int, end: int) -> None:
+        sasl = self._sasl
+        assert sasl is not None
+        body, _ = decode_sasl_frame(buf, pos, end)
+        answer = sasl.receive(body)
+        if answer:
+            self._out.append(answer)
+        result = sasl.result
+        if result is None:
+            return
+        self._events.append(SaslOutcome(result.ok, result.mechanism, result.user))
+        if not result.ok:
+            self._lose(AmqpError(UNAUTHORIZED_ACCESS, result.description[:MAX_DESCRIPTION]))
+            return
+        self._due = _Due.AMQP_HEADER
+        self._parser.max_frame_size = self._open.max_frame_size
+        if self.role is Role.CLIENT:
+            self._send_amqp_header()
+
+    def _send_amqp_header(self) -> None:
+        self._out.append(AMQP_HEADER)
+        self._header_sent = True
+        self._release_early()
+
+    # --- frames in ----------------------------------------------------------------------------------------------------
+
+    def _read_frames(self) -> None:
+        """Carry out all complete frames."""
+        next_frame = self._parser.next_frame
+        sessions = self._by_remote_channel
+        while self.state is not ConnectionState.ENDED:
+            frame = next_frame()
+            if frame is None:
+                return
+            channel, frame_type, buf, pos, end = frame
+            if frame_type != AMQP_FRAME:
+                raise RemoteProtocolError(FRAMING_ERROR, "a SASL frame came behind the SASL layer")
+            if pos == end:  # 2.4.5: a heartbeat
+                continue
+            performative, pos = decode_performative(buf, pos, end)
+            if self.state is not ConnectionState.OPENED:
+                self._receive_control(channel, performative)
+                continue
+            if isinstance(performative, Transfer):
+                session = sessions.get(channel)
+                if session is not None and session.state is SessionState.MAPPED:
+                    session.receive_transfer(performative, buf[pos:end])
+                    continue
+            self._receive_control(channel, performative)
+
+    def _receive_control(self, channel: int, performative: Performative) -> None:
+        """Carry out a frame that is not a transfer on a living session."""
+        if isinstance(performative, Open):
+            self._receive_open(performative)
+        elif isinstance(performative, Close):
+            self._receive_close(performative)
+        elif self.state is ConnectionState.CLOSE_SENT:
+            pass  # 2.4.6: discarded until the peer's close
+        elif self.remote_open is None:
+            raise RemoteProtocolError(ILLEGAL_STATE, f"{type(performative).__name__} came before open")
+        elif isinstance(performative, Begin):
+            self._receive_begin(channel, performative)
+        else:
+            session = self._by_remote_channel.get(channel)
+            if session is None:
+                raise RemoteProtocolError(
+                    ILLEGAL_STATE,
+                    f"{type(performative).__name__} came on channel {channel}, where no session is",
+                )
+            if session.state is SessionState.MAPPED or isinstance(performative, End):
+                self._receive_in_session(session, channel, performative)
+
+    def _receive_in_session(self, session: AmqpSession, channel: int, performative: Performative) -> None:
+        if isinstance(performative, Disposition):
+            session.receive_disposition(performative)
+        elif isinstance(performative, Flow):
+            session.receive_flow(performative)
+        elif isinstance(performative, Attach):
+            session.receive_attach(performative)
+        elif isinstance(performative, Detach):
+            session.receive_detach(performative)
+        elif isinstance(performative, End):
+            del self._by_remote_channel[channel]
+            session.receive_end(performative)
+
+    def _receive_open(self, remote: Open) -> None:
+        following = CONNECTION_NEXT.get((self.state, Step.RECEIVE_START))
+        if following is None or self.remote_open is not None:
+            raise RemoteProtocolError(ILLEGAL_STATE, "a second open")
+        if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
+            raise RemoteProtocolError(
+                INVALID_FIELD, f"max-frame-size is at least {MIN_MAX_FRAME_SIZE} bytes (2.7.1)"
+            )
+        idle = remote.idle_time_out or 0
+        if 0 < idle < MIN_PEER_IDLE_TIME_OUT_MS:
+            raise RemoteProtocolError(
+                NOT_ALLOWED, f"no idle-time-out below {MIN_PEER_IDLE_TIME_OUT_MS} ms is kept up"
+            )
+        self.remote_open = remote
+        self.send_frame_size = remote.max_frame_size
+        self._heartbeat_every = idle / 2000
+        self.state = following
+        if following is ConnectionState.OPEN_RECEIVED:
+            self.open()
+        self._release_early()
+        if self.state is ConnectionState.OPENED:
+            self._events.append(ConnectionOpened(remote))
+
+    def _receive_close(self, close: Close) -> None:
+        following = CONNECTION_NEXT.get((self.state, Step.RECEIVE_END))
+        if following is None:
+            raise RemoteProtocolError(ILLEGAL_STATE, "close came before open")
+        self.state = following
+        if following is ConnectionState.CLOSE_RECEIVED:
+            self.write_frame(0, encode_performative(Close()))
+        self._end()
+        self._events.append(ConnectionClosed(close.error))
+
+    def _receive_begin(self, channel: int, begin: Begin) -> None:
+        if channel > self._open.channel_max:
+            raise RemoteProtocolError(FRAMING_ERROR, f"channel {channel} is over our channel-max")
+        if channel in self._by_remote_channel:
+            raise RemoteProtocolError(ILLEGAL_STATE, f"channel {channel} has a session already")
+        if begin.remote_channel is None:
+            try:
+                session = self._make_session()
+            except LimitError as full:
+                raise RemoteProtocolError(RESOURCE_LIMIT_EXCEEDED, str(full)) from None
+        else:
+            answered = self._by_channel.get(begin.remote_channel)
+            if answered is None:
+                raise RemoteProtocolError(
+                    INVALID_FIELD, f"no begin was sent on channel {begin.remote_channel}"
+                )
+            session = answered
+        self._by_remote_channel[channel] = session
+        session.remote_channel = channel
+        session.receive_begin(begin, channel)
+
+    # --- sessions, engine only ----------------------------------------------------------------------------------------
+
+    def _make_session(self) -> AmqpSession:
+        limit = self._open.channel_max
+        if self.remote_open is not None:
+            limit = min(limit, self.remote_open.channel_max)
+        channel = len(self._by_channel)
+        if channel in self._by_channel:  # a lower one is free
+            channel = next(number for number in range(channel) if number not in self._by_channel)
+        if channel > limit:
+            raise LimitError(
+                f"the connection has {limit + 1} sessions, which is the channel-max of both ends"
+            )
+        session = AmqpSession(self, channel, self._incoming_window, self._events, self._out)
+        self._by_channel[channel] = session
+        return session
+
+    def forget_session(self, session: AmqpSession) -> None:
+        """Free the channel of a session that both ends have ended. Engine only."""
+        if self._by_channel.get(session.channel) is session:
+            del self._by_channel[session.channel]
+
+    # --- frames out, engine only --------------------------------------------------------------------------------------
+
+    def check_frame_size(self, performative_size: int) -> None:
+        """Raise LimitError if a performative does not fit one frame of the peer."""
+        size = FRAME_HEADER_SIZE + performative_size
+        if self.remote_open is not None and size > self.send_frame_size:
+            raise LimitError(
+                f"a frame of {size} bytes is over the peer's max-frame-size of {self.send_frame_size}"
+            )
+
+    def write_frame(self, channel: int, performative: bytes, payload: bytes = b"") -> None:
+        """Send a frame, or keep it until it may be sent. Engine only.
+
+        Raises:
+            LimitError: it is larger than the peer's max-frame-size, and it is not a transfer cut to size.
+        """
+        frame = encode_frame(channel, performative, payload)
+        if self.remote_open is None:
+            self._early.append(frame)
+            if self._header_sent:
+                self._release_early()
+            return
+        if len(frame) > self.send_frame_size:
+            self.check_frame_size(len(performative))
+        self._out.append(frame)
+
+    def _release_early(self) -> None:
+        """Send early frames as far as allowed: none before our header, and until the peer's open none over 512 bytes.
+
+        Everything behind a frame that must wait waits too.
+        """
+        if not self._header_sent:
+            return
+        limit = self.send_frame_size
+        for index, frame in enumerate(self._early):
+            if len(frame) > limit:
+                if self.remote_open is not None:
+                    raise LimitError(
+                        f"a frame of {len(frame)} bytes is over the peer's max-frame-size of {limit}"
+                    )
+                del self._early[:index]
+                return
+            self._out.append(frame)
+        self._early.clear()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _fail(self, condition: Symbol, description: str) -> None:
+        """Give up a connection whose peer is at fault: close with the error where that is legal."""
+        error = AmqpError(condition, description[:MAX_DESCRIPTION])
+        if self._header_sent and self.state is not ConnectionState.CLOSE_SENT:
+            self._early.clear()
+            if self.state is ConnectionState.START or self.state is ConnectionState.OPEN_RECEIVED:
+                self._out.append(encode_frame(0, encode_performative(self._open)))
+            self._out.append(encode_frame(0, encode_performative(Close(error))))
+        self._lose(error)
+
+    def _lose(self, error: AmqpError | None) -> None:
+        self._end()
+        self._events.append(ConnectionLost(error))
+
+    def _end(self) -> None:
+        self.state = ConnectionState.ENDED
+        self._early.clear()
+        self._lose_sessions()
+
+    def _lose_sessions(self) -> None:
+        for session in self._by_channel.values():
+            session.lose()
+        self._by_remote_channel.clear()

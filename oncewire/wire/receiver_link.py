@@ -1,0 +1,246 @@
+"""The receiving end of a link: credit, deliveries, dispositions (AMQP 1.0 part 2, sections 2.6.7, 2.6.12 and 2.6.14).
+
+Methods called ``receive_*``, ``stop`` and ``write_*`` are for the engine only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oncewire.wire.deliveries import (
+    MAX_TAG_SIZE,
+    SERIAL_MASK,
+    IncomingDelivery,
+    merge,
+    serial_difference,
+)
+from oncewire.wire.errors import (
+    ERRANT_LINK,
+    INVALID_FIELD,
+    MESSAGE_SIZE_EXCEEDED,
+    TRANSFER_LIMIT_EXCEEDED,
+    LimitError,
+    StateError,
+)
+from oncewire.wire.events import DeliveryReceived
+from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, AttachOptions, Link
+from oncewire.wire.performatives import DeliveryState, Fields, Flow, Transfer
+from oncewire.wire.states import LinkState
+
+if TYPE_CHECKING:
+    from oncewire.wire.session import AmqpSession
+
+
+class ReceiverLink(Link):
+    """The receiving end of a link."""
+
+    __slots__ = ("_errant", "_hard_limit", "_max_message_size", "_partial")
+
+    def __init__(self, session: AmqpSession, name: str) -> None:
+        super().__init__(session, name, False)
+        self._partial: IncomingDelivery | None = None
+        self._max_message_size = DEFAULT_MAX_MESSAGE_SIZE
+        # Credit that was granted once may be used in flight after it was lowered: the most ever allowed.
+        self._hard_limit = 0
+        self._errant = 0
+
+    def write_attach(self, options: AttachOptions) -> None:
+        """Send our attach."""
+        super().write_attach(options)
+        self._max_message_size = options.max_message_size or DEFAULT_MAX_MESSAGE_SIZE
+
+    def stop(self) -> None:
+        """Drop what belongs to this attach only; from now on no delivery moves."""
+        super().stop()
+        self._partial = None
+
+    # --- credit -------------------------------------------------------------------------------------------------------
+
+    def grant(
+        self, link_credit: int, *, drain: bool = False, echo: bool = False, properties: Fields | None = None
+    ) -> None:
+        """Set the credit: so many deliveries more than were received until now (2.6.7).
+
+        Args:
+            link_credit: not added to what is left but instead of it. Lowering it does not call back deliveries in
+                flight.
+            drain: the sender is to use the credit at once or give it back; its answer comes as ``LinkFlow``.
+            echo: ask for the peer's state; its answer comes as ``LinkFlow``.
+            properties: link state properties, passed through.
+
+        Raises:
+            StateError: our attach is not sent, or the link is detached.
+            LimitError: not a 32-bit number.
+        """
+        self._check_flow_allowed()
+        if not 0 <= link_credit <= SERIAL_MASK:
+            raise LimitError(f"link credit is between 0 and {SERIAL_MASK}, not {link_credit}")
+        self._credit_limit = self._moved + link_credit
+        if self._credit_limit > self._hard_limit:
+            self._hard_limit = self._credit_limit
+        self._write_flow(drain, echo, properties)
+
+    def flow(self, properties: Fields | None = None, echo: bool = False) -> None:
+        """Tell the peer the state of the link without changing the credit.
+
+        Args:
+            properties: link state properties, passed through.
+            echo: ask for the peer's state; its answer comes as ``LinkFlow``.
+
+        Raises:
+            StateError: our attach is not sent, or the link is detached.
+        """
+        self._check_flow_allowed()
+        self._write_flow(False, echo, properties)
+
+    def answer_echo(self) -> None:
+        """Send the state of the link because the peer asked for it."""
+        self._write_flow(False, False, None)
+
+    def _write_flow(self, drain: bool, echo: bool, properties: Fields | None) -> None:
+        # 2.7.4: before the sender's attach is seen its delivery-count is unknown and must not be set.
+        count = None if self.remote_attach is None else self.delivery_count
+        flow = Flow(None, 0, 0, 0, self.handle, count, self.credit)
+        flow.drain = drain
+        flow.echo = echo
+        flow.properties = properties
+        self.session.write(flow)
+
+    def take_flow(self, flow: Flow) -> int | None:
+        """Bring our picture of the peer up to date and return the credit limit to report."""
+        if flow.delivery_count is not None:
+            # The sender's word counts, but going back would give it credit that was never granted.
+            ahead = serial_difference(flow.delivery_count, self.delivery_count)
+            if ahead > 0:
+                self._moved += ahead
+        return None
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
+
+    def dispose(self, delivery_ids: Sequence[int], state: DeliveryState | None, settled: bool) -> None:
+        """Tell the sender the state of deliveries. Ids that are settled already are skipped.
+
+        Neighbouring ids go out as one range, so pass them in ascending order.
+
+        Args:
+            delivery_ids: from ``DeliveryReceived``.
+            state: the outcome, as a rule.
+            settled: True = we forget them now; False = the sender settles later (rcv-settle-mode second).
+
+        Raises:
+            StateError: the link is not attached.
+        """
+        if self.state is not LinkState.ATTACHED:
+            raise StateError(f"nothing can be disposed of on link {self.name!r}: it is {self.state.name}")
+        session = self.session
+        for first, last in merge(session.received_unsettled, self, delivery_ids, settled):
+            session.write_disposition(True, first, last, settled, state)
+
+    def receive_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Take one frame of a delivery."""
+        if self._partial is not None:
+            self._continue(self._partial, transfer, payload)
+            return
+        moved = self._moved
+        if moved >= self._hard_limit or self.state is not LinkState.ATTACHED:
+            self._reject_uncredited()
+            return
+        delivery_id = transfer.delivery_id
+        tag = transfer.delivery_tag
+        if delivery_id is None or tag is None or not 0 < len(tag) <= MAX_TAG_SIZE:
+            self.detach_faulty(
+                INVALID_FIELD, "the first frame of a delivery needs an id and a tag of 1 to 32 bytes"
+            )
+            return
+        self._moved = moved + 1
+        if transfer.more or transfer.aborted:
+            partial = IncomingDelivery(delivery_id, tag, transfer.message_format or 0, transfer.resume)
+            self._partial = partial
+            self._continue(partial, transfer, payload)
+            return
+        if len(payload) > self._max_message_size:
+            self._too_large()
+            return
+        self._complete(
+            delivery_id,
+            tag,
+            payload,
+            transfer.settled is True,
+            transfer.resume,
+            transfer.state,
+            transfer.message_format or 0,
+        )
+
+    def _continue(self, partial: IncomingDelivery, transfer: Transfer, payload: bytes) -> None:
+        """Add a frame to the delivery that is coming in."""
+        named = transfer.delivery_id
+        tag = transfer.delivery_tag
+        if (named is not None and named != partial.delivery_id) or (tag is not None and tag != partial.tag):
+            self.detach_faulty(
+                INVALID_FIELD, "another delivery began before the last frame of the one before"
+            )
+            return
+        if transfer.settled:  # 2.7.5: on any frame of a delivery
+            partial.settled = True
+        if transfer.state is not None:
+            partial.state = transfer.state
+        if transfer.aborted:
+            self._partial = None
+            event = DeliveryReceived(self, partial.delivery_id, partial.tag, b"", True, partial.resume)
+            event.state = partial.state
+            event.message_format = partial.message_format
+            event.aborted = True
+            self.session.pending_events.append(event)
+            return
+        if len(partial.body) + len(payload) > self._max_message_size:
+            self._too_large()
+            return
+        partial.body += payload
+        if not transfer.more:
+            self._partial = None
+            self._complete(
+                partial.delivery_id,
+                partial.tag,
+                bytes(partial.body),
+                partial.settled,
+                partial.resume,
+                partial.state,
+                partial.message_format,
+            )
+
+    def _complete(
+        self,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes,
+        settled: bool,
+        resume: bool,
+        state: DeliveryState | None,
+        message_format: int,
+    ) -> None:
+        session = self.session
+        if not settled:
+            unsettled = session.received_unsettled
+            if delivery_id in unsettled:
+                session.end_faulty(INVALID_FIELD, f"delivery-id {delivery_id} is unsettled already")
+                return
+            unsettled[delivery_id] = (self, tag)
+        session.pending_events.append(
+            DeliveryReceived(self, delivery_id, tag, payload, settled, resume, state, message_format)
+        )
+
+    def _too_large(self) -> None:
+        self.detach_faulty(
+            MESSAGE_SIZE_EXCEEDED,
+            f"a message is larger than the {self._max_message_size} bytes this link takes",
+        )
+
+    def _reject_uncredited(self) -> None:
+        if self.state is not LinkState.DETACH_SENT:
+            self.detach_faulty(TRANSFER_LIMIT_EXCEEDED, "a transfer came without link credit")
+            return
+        # Frames in flight when our detach went out are harmless; the session window says how many that can be.
+        self._errant += 1
+        if self._errant > self.session.incoming_window:
+            self.session.end_faulty(ERRANT_LINK, "transfers go on coming on a link after its detach")

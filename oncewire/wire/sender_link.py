@@ -1,0 +1,203 @@
+"""The sending end of a link: send, settle, drain (AMQP 1.0 part 2, sections 2.6.7, 2.6.12).
+
+Methods called ``receive_*``, ``stop`` and ``write_*`` are for the engine only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oncewire.wire.deliveries import (
+    MAX_TAG_SIZE,
+    SERIAL_MASK,
+    TRANSFER_HEAD_BOUND,
+    OutgoingDelivery,
+    merge,
+    serial_difference,
+)
+from oncewire.wire.errors import CreditError, LimitError, StateError
+from oncewire.wire.frames import FRAME_HEADER_SIZE
+from oncewire.wire.hot_codec import encode_transfer
+from oncewire.wire.link import Link
+from oncewire.wire.performatives import Attach, DeliveryState, Disposition, Fields, Flow
+from oncewire.wire.states import LinkState
+
+if TYPE_CHECKING:
+    from oncewire.wire.session import AmqpSession
+
+
+class SenderLink(Link):
+    """The sending end of a link."""
+
+    __slots__ = ("_draining", "_one_frame_payload")
+
+    def __init__(self, session: AmqpSession, name: str) -> None:
+        super().__init__(session, name, True)
+        self._draining = False
+        # Up to so many bytes of payload go out in one frame, without a closer look.
+        self._one_frame_payload = 0
+
+    def receive_attach(self, attach: Attach) -> None:
+        """Take the peer's attach."""
+        super().receive_attach(attach)
+        size = self.connection.send_frame_size - FRAME_HEADER_SIZE - TRANSFER_HEAD_BOUND
+        if attach.max_message_size:
+            size = min(size, attach.max_message_size)
+        self._one_frame_payload = size
+
+    def send(
+        self,
+        tag: bytes,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        state: DeliveryState | None = None,
+        resume: bool = False,
+        message_format: int = 0,
+        aborted: bool = False,
+    ) -> int:
+        """Send a delivery and return its delivery-id; it uses one credit.
+
+        Frames wait here while the peer's session window is closed. Tags must be unique among the deliveries of this
+        link that either end holds unsettled; the engine does not keep a record of them.
+
+        Args:
+            tag: 1 to 32 bytes.
+            payload: the encoded message; empty when only a state is told of a resumed delivery.
+            settled: no outcome is wanted and none will come.
+            state: our state of the delivery, when it is resumed (2.6.13).
+            resume: both ends hold it from before this attach.
+            message_format: 0 for an AMQP message.
+            aborted: give up a resumed delivery that cannot be resumed; it counts as settled.
+
+        Raises:
+            StateError: the link is not attached.
+            CreditError: no credit is left.
+            LimitError: tag or message are over the limits of AMQP or the peer.
+        """
+        moved = self._moved
+        if moved >= self._credit_limit:
+            if self.state is not LinkState.ATTACHED:
+                raise StateError(f"nothing can be sent on link {self.name!r}: it is {self.state.name}")
+            raise CreditError(f"link {self.name!r} has no credit left")
+        if self.state is not LinkState.ATTACHED:
+            raise StateError(f"nothing can be sent on link {self.name!r}: it is {self.state.name}")
+        size = len(tag)
+        if not 0 < size <= MAX_TAG_SIZE:
+            raise LimitError(f"a delivery-tag has 1 to {MAX_TAG_SIZE} bytes, not {size}")
+        session = self.session
+        delivery_id = session.next_delivery_id
+        if len(payload) <= self._one_frame_payload and state is None and not resume and not aborted:
+            performative = encode_transfer(self.handle, delivery_id, tag, message_format, settled)
+            if session.window_open:
+                session.write_transfer(performative, payload)
+            else:
+                self._queue(delivery_id, tag, payload, settled, None, False, False, message_format)
+        else:
+            self._queue(delivery_id, tag, payload, settled, state, resume, aborted, message_format)
+        session.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
+        self._moved = moved + 1
+        if not settled and not aborted:
+            session.sent_unsettled[delivery_id] = (self, tag)
+        return delivery_id
+
+    def _queue(
+        self,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes,
+        settled: bool,
+        state: DeliveryState | None,
+        resume: bool,
+        aborted: bool,
+        message_format: int,
+    ) -> None:
+        """Send what needs more than one frame or more than a few fields, or must wait for the session window."""
+        remote = self.remote_attach
+        assert remote is not None
+        if remote.max_message_size and len(payload) > remote.max_message_size:
+            raise LimitError(
+                f"the message has {len(payload)} bytes; the peer of link {self.name!r} takes"
+                f" {remote.max_message_size} at most"
+            )
+        self.session.send_in_parts(
+            OutgoingDelivery(
+                self.handle, delivery_id, tag, payload, settled, state, resume, aborted, message_format
+            )
+        )
+
+    def settle(self, delivery_ids: Sequence[int], state: DeliveryState | None = None) -> None:
+        """Settle deliveries: both ends forget them. Ids that are settled already are skipped.
+
+        Neighbouring ids go out as one range, so pass them in ascending order.
+
+        Args:
+            delivery_ids: as ``send`` returned them.
+            state: the final outcome, if the receiver needs to hear it.
+
+        Raises:
+            StateError: the link is not attached.
+        """
+        if self.state is not LinkState.ATTACHED:
+            raise StateError(f"nothing can be settled on link {self.name!r}: it is {self.state.name}")
+        session = self.session
+        for first, last in merge(session.sent_unsettled, self, delivery_ids, True):
+            if session.is_queueing:  # it must not overtake the transfer
+                session.write_ordered(
+                    self, Disposition(False, first, None if first == last else last, True, state)
+                )
+            else:
+                session.write_disposition(False, first, last, True, state)
+
+    def drained(self) -> None:
+        """Answer a flow with ``drain``: give back all credit, having sent what there was (2.6.7, C-5).
+
+        Raises:
+            StateError: the link is not attached.
+        """
+        self._check_flow_allowed()
+        if self._credit_limit > self._moved:
+            self._moved = self._credit_limit
+        self.flow()
+        self._draining = False
+
+    def flow(
+        self, properties: Fields | None = None, echo: bool = False, available: int | None = None
+    ) -> None:
+        """Tell the peer the state of the link.
+
+        Args:
+            properties: link state properties, passed through.
+            echo: ask for the peer's state; its answer comes as ``LinkFlow``.
+            available: how many deliveries wait here for credit, if known.
+
+        Raises:
+            StateError: our attach is not sent, or the link is detached.
+        """
+        self._check_flow_allowed()
+        flow = Flow(None, 0, 0, 0, self.handle, self.delivery_count, self.credit)
+        flow.available = available
+        flow.drain = self._draining
+        flow.echo = echo
+        flow.properties = properties
+        self.session.write_ordered(self, flow)
+
+    def answer_echo(self) -> None:
+        """Send the state of the link because the peer asked for it."""
+        if not self.session.defer_echo(self):
+            self.flow()
+
+    def take_flow(self, flow: Flow) -> int | None:
+        """Bring our picture of the peer up to date and return the credit limit to report."""
+        if flow.link_credit is not None:
+            seen = self._moved
+            if flow.delivery_count is None:  # the receiver wrote it before it saw our attach
+                seen = 0
+            else:
+                # It cannot have seen deliveries that were never sent.
+                seen += min(0, serial_difference(flow.delivery_count, self.delivery_count))
+            limit = seen + flow.link_credit
+            self._credit_limit = limit if limit > 0 else 0
+        self._draining = flow.drain
+        return self._credit_limit

@@ -1,0 +1,556 @@
+"""AMQP sessions: links, handles, delivery-ids and the session windows (AMQP 1.0 part 2, section 2.5).
+
+An ``AmqpSession`` is made by ``Connection.begin`` or by the peer's begin, which the engine answers by itself. After
+``SessionEnded`` or the end of the connection it is dead and so are its links.
+
+Methods called ``receive_*``, ``write*``, ``end_faulty`` and the like, listed behind the public ones, are for the engine
+only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from oncewire.wire.deliveries import SERIAL_MASK, OutgoingDelivery, Unsettled, select, serial_difference
+from oncewire.wire.errors import (
+    FRAMING_ERROR,
+    HANDLE_IN_USE,
+    ILLEGAL_STATE,
+    INVALID_FIELD,
+    RESOURCE_LIMIT_EXCEEDED,
+    STOLEN,
+    UNATTACHED_HANDLE,
+    WINDOW_VIOLATION,
+    LimitError,
+    RemoteProtocolError,
+    StateError,
+)
+from oncewire.wire.events import DispositionReceived, Event, LinkAttached, SessionBegun, SessionEnded
+from oncewire.wire.link import AttachOptions, Link, symbols
+from oncewire.wire.performative_codec import encode_disposition, encode_performative
+from oncewire.wire.performatives import (
+    AmqpError,
+    Attach,
+    Begin,
+    DeliveryState,
+    Detach,
+    Disposition,
+    End,
+    Fields,
+    Flow,
+    ReceiverSettleMode,
+    SenderSettleMode,
+    Source,
+    Target,
+    Transfer,
+    UnsettledMap,
+)
+from oncewire.wire.receiver_link import ReceiverLink
+from oncewire.wire.sender_link import SenderLink
+from oncewire.wire.states import SESSION_NEXT, LinkState, SessionState, Step
+from oncewire.wire.types import Described, Symbol
+
+if TYPE_CHECKING:
+    from oncewire.wire.connection import Connection
+
+# 2.5.6: the transfer-id (of frames, not deliveries) a session starts with.
+FIRST_OUTGOING_ID = 0
+
+# 2.7.2: we keep no limit of our own on transfers in flight to the peer, its incoming window is the limit.
+OUTGOING_WINDOW = 0x7FFFFFFF
+
+# A link name must fit any answer to its attach, so it may use at most this part of a frame of the peer ...
+_NAME_PART_OF_FRAME = 4
+# ... and no more than this: names are kept for as long as links live, in every router.
+MAX_LINK_NAME_SIZE = 1024
+
+# Control frames that wait behind transfers while the peer's session window is closed: a few for each of many links. A
+# peer that makes us queue more attaches and detaches for ever on purpose.
+MAX_QUEUED_CONTROL = 8192
+
+Ordered: TypeAlias = Attach | Flow | Disposition | Detach
+
+
+class AmqpSession:
+    """One AMQP session of a connection.
+
+    Attributes:
+        connection: the connection it lives on.
+        context: a slot for the owner; the engine never looks at it.
+        state: see ``SessionState``.
+        channel: our channel number of it, for logs.
+        remote_begin: the begin the peer sent, None before.
+        incoming_window: how many transfer frames the peer may have in flight; topped up by the engine.
+    """
+
+    __slots__ = (
+        "_by_handle",
+        "_by_name",
+        "_by_remote_handle",
+        "_end_reported",
+        "_incoming_left",
+        "_next_incoming_id",
+        "_next_outgoing_id",
+        "_out",
+        "_queue",
+        "_queued_control",
+        "_remote_window",
+        "_waiting_echoes",
+        "channel",
+        "connection",
+        "context",
+        "incoming_window",
+        "next_delivery_id",
+        "pending_events",
+        "received_unsettled",
+        "remote_begin",
+        "remote_channel",
+        "sent_unsettled",
+        "state",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        channel: int,
+        incoming_window: int,
+        pending_events: list[Event],
+        out: list[bytes],
+    ) -> None:
+        self.connection = connection
+        self.context: object = None
+        self.state = SessionState.UNMAPPED
+        self.channel = channel
+        self.remote_channel = -1
+        self.remote_begin: Begin | None = None
+        self.incoming_window = incoming_window
+        self.pending_events = pending_events
+        self._out = out
+        self._by_name: dict[tuple[str, bool], Link] = {}
+        self._by_handle: dict[int, Link] = {}
+        self._by_remote_handle: dict[int, Link] = {}
+        # Delivery-ids and what is unsettled, per direction.
+        self.next_delivery_id = 0
+        self.sent_unsettled: Unsettled = {}
+        self.received_unsettled: Unsettled = {}
+        # 2.5.6: transfer frames, not deliveries, count for the windows.
+        self._next_outgoing_id = FIRST_OUTGOING_ID
+        self._remote_window = 0
+        self._next_incoming_id: int | None = None
+        self._incoming_left = incoming_window
+        # What waits for the peer's window to open, in order; see write_ordered.
+        self._queue: deque[OutgoingDelivery | tuple[Link, Ordered]] = deque()
+        self._queued_control = 0
+        self._waiting_echoes: dict[Link, None] = {}
+        self._end_reported = False
+
+    def __repr__(self) -> str:
+        return f"<AmqpSession channel={self.channel} {self.state.name}>"
+
+    # --- public -------------------------------------------------------------------------------------------------------
+
+    @property
+    def links(self) -> list[Link]:
+        """The links that are not fully detached; after the end of the session those that it took along."""
+        return list(self._by_handle.values())
+
+    def attach_sender(
+        self,
+        name: str,
+        *,
+        source: Source | None = None,
+        target: Target | Described | None = None,
+        snd_settle_mode: int = SenderSettleMode.UNSETTLED,
+        rcv_settle_mode: int = ReceiverSettleMode.SECOND,
+        unsettled: UnsettledMap | None = None,
+        incomplete_unsettled: bool = False,
+        initial_delivery_count: int = 0,
+        max_message_size: int | None = None,
+        offered_capabilities: Sequence[str] = (),
+        desired_capabilities: Sequence[str] = (),
+        properties: Fields | None = None,
+    ) -> SenderLink:
+        """Attach a link that sends to the peer; ``LinkAttached`` follows. May be called before the begin is answered.
+
+        Args:
+            name: unique among the sending links of this container toward the peer.
+            source, target: the termini asked for.
+            snd_settle_mode, rcv_settle_mode: 2.8.2 and 2.8.3; the default is the exactly-once pair.
+            unsettled: None = do not resume; {} = resume with nothing unsettled here.
+            incomplete_unsettled: the map did not fit; see ``bound_map``.
+            initial_delivery_count: where the delivery-count starts.
+            max_message_size: bytes, 0 or None = no limit; at a sender it only informs the peer.
+            offered_capabilities, desired_capabilities, properties: as in attach.
+
+        Raises:
+            StateError: the session is ending or gone, or a sending link of this name is attached or detaching.
+            LimitError: the peer's handle-max is reached, or the attach is larger than the peer's max-frame-size.
+        """
+        link = SenderLink(self, name)
+        options = AttachOptions(
+            source,
+            target,
+            snd_settle_mode,
+            rcv_settle_mode,
+            unsettled,
+            incomplete_unsettled,
+            initial_delivery_count,
+            max_message_size,
+            symbols(offered_capabilities),
+            symbols(desired_capabilities),
+            properties,
+        )
+        self._attach(link, options)
+        return link
+
+    def attach_receiver(
+        self,
+        name: str,
+        *,
+        source: Source | None = None,
+        target: Target | None = None,
+        snd_settle_mode: int = SenderSettleMode.UNSETTLED,
+        rcv_settle_mode: int = ReceiverSettleMode.SECOND,
+        unsettled: UnsettledMap | None = None,
+        incomplete_unsettled: bool = False,
+        max_message_size: int | None = None,
+        offered_capabilities: Sequence[str] = (),
+        desired_capabilities: Sequence[str] = (),
+        properties: Fields | None = None,
+    ) -> ReceiverLink:
+        """Attach a link that receives from the peer; ``LinkAttached`` follows.
+
+        Arguments and errors are those of ``attach_sender``; ``max_message_size`` None means
+        ``DEFAULT_MAX_MESSAGE_SIZE``, and larger messages detach the link.
+        """
+        link = ReceiverLink(self, name)
+        options = AttachOptions(
+            source,
+            target,
+            snd_settle_mode,
+            rcv_settle_mode,
+            unsettled,
+            incomplete_unsettled,
+            0,
+            max_message_size,
+            symbols(offered_capabilities),
+            symbols(desired_capabilities),
+            properties,
+        )
+        self._attach(link, options)
+        return link
+
+    def _attach(self, link: Link, options: AttachOptions) -> None:
+        if self.state is not SessionState.MAPPED and self.state is not SessionState.BEGIN_SENT:
+            raise StateError(
+                f"no link can be attached on channel {self.channel}: the session is {self.state.name}"
+            )
+        key = (link.name, link.is_sender)
+        if key in self._by_name:
+            raise StateError(f"link {link.name!r} is still {self._by_name[key].state.name} in this session")
+        link.write_attach(options)
+        self._by_name[key] = link
+
+    def end(self, error: AmqpError | None = None) -> None:
+        """End the session; its links count as suspended at both ends. ``SessionEnded`` follows.
+
+        Raises:
+            StateError: it is not begun, or ended already.
+            LimitError: the error is too large for the peer's frames.
+        """
+        following = SESSION_NEXT.get((self.state, Step.SEND_END))
+        if following is None:
+            raise StateError(
+                f"the session on channel {self.channel} cannot be ended: it is {self.state.name}"
+            )
+        self.write(End(error))
+        self.state = following
+        self.stop()
+        if following is SessionState.ENDED:
+            self.connection.forget_session(self)
+
+    # --- begin and end, engine only -----------------------------------------------------------------------------------
+
+    def write_begin(self) -> None:
+        """Send our begin."""
+        following = SESSION_NEXT[self.state, Step.SEND_START]
+        remote_channel = self.remote_channel if self.remote_channel >= 0 else None
+        handle_max = self.connection.handle_max
+        self.write(
+            Begin(remote_channel, self._next_outgoing_id, self.incoming_window, OUTGOING_WINDOW, handle_max)
+        )
+        self.state = following
+
+    def receive_begin(self, begin: Begin, remote_channel: int) -> None:
+        """Take the peer's begin, and answer it if it came first."""
+        following = SESSION_NEXT.get((self.state, Step.RECEIVE_START))
+        if following is None or self.remote_begin is not None:
+            raise RemoteProtocolError(ILLEGAL_STATE, f"a second begin for channel {self.channel}")
+        self.state = following
+        self.remote_begin = begin
+        self.remote_channel = remote_channel
+        self._next_incoming_id = begin.next_outgoing_id
+        self._remote_window = begin.incoming_window
+        if following is SessionState.BEGIN_RECEIVED:
+            self.write_begin()
+        if self.state is SessionState.MAPPED:
+            self.pending_events.append(SessionBegun(self))
+
+    def receive_end(self, end: End) -> None:
+        """Take the peer's end and answer it."""
+        self.state = SESSION_NEXT[self.state, Step.RECEIVE_END]
+        self.stop()
+        self._report_end(end.error)
+        if self.state is SessionState.END_RECEIVED:
+            self.end()
+        else:
+            self.connection.forget_session(self)
+
+    def end_faulty(self, condition: Symbol, description: str) -> None:
+        """End the session because of what the peer did, and tell the owner at once."""
+        error = AmqpError(condition, description)
+        self.end(error)
+        self._report_end(error)
+
+    def _report_end(self, error: AmqpError | None) -> None:
+        if not self._end_reported:
+            self._end_reported = True
+            self.pending_events.append(SessionEnded(self, error))
+
+    def stop(self) -> None:
+        """Deaden the links and drop all deliveries. ``links`` stays for the owner."""
+        self._queue.clear()
+        self._queued_control = 0
+        self._waiting_echoes.clear()
+        self.sent_unsettled.clear()
+        self.received_unsettled.clear()
+        for link in self._by_handle.values():
+            link.state = LinkState.DETACHED
+            link.stop()
+        self._by_name.clear()
+        self._by_remote_handle.clear()
+
+    def lose(self) -> None:
+        """The connection is gone."""
+        self.state = SessionState.ENDED
+        self.stop()
+
+    # --- handles, engine only -----------------------------------------------------------------------------------------
+
+    def take_handle(self, link: Link) -> int:
+        """Return the lowest free handle and give it to ``link``."""
+        limit = self.connection.handle_max
+        if self.remote_begin is not None:
+            limit = min(limit, self.remote_begin.handle_max)
+        handle = len(self._by_handle)
+        if handle in self._by_handle:  # a lower one is free
+            handle = next(number for number in range(handle) if number not in self._by_handle)
+        if handle > limit:
+            raise LimitError(f"the session has {limit + 1} links, which is the handle-max of both ends")
+        self._by_handle[handle] = link
+        return handle
+
+    def give_back_handle(self, handle: int) -> None:
+        """Free a handle under which nothing was sent."""
+        del self._by_handle[handle]
+
+    def release(self, link: Link) -> None:
+        """Forget a link that is detached by both ends, once our detach is written."""
+        if link.state is not LinkState.DETACHED or not link.detach_written:
+            return
+        if self._by_handle.get(link.handle) is link:
+            del self._by_handle[link.handle]
+        self._waiting_echoes.pop(link, None)
+        key = (link.name, link.is_sender)
+        if self._by_name.get(key) is link:
+            del self._by_name[key]
+
+    def forget_deliveries(self, link: Link) -> None:
+        """Drop the unsettled deliveries of one link: they belong to the owner's map from now on."""
+        unsettled = self.sent_unsettled if link.is_sender else self.received_unsettled
+        for number in [number for number, entry in unsettled.items() if entry[0] is link]:
+            del unsettled[number]
+
+    # --- frames of the peer, engine only ------------------------------------------------------------------------------
+
+    def receive_attach(self, attach: Attach) -> None:
+        """Take an attach: the answer to ours, a new link, or the theft of one (2.6.1)."""
+        remote_handle = attach.handle
+        if remote_handle > self.connection.handle_max:
+            raise RemoteProtocolError(FRAMING_ERROR, f"handle {remote_handle} is over our handle-max")
+        if remote_handle in self._by_remote_handle:
+            self.end_faulty(HANDLE_IN_USE, f"handle {remote_handle} is attached already")
+            return
+        if len(attach.name.encode()) > min(
+            MAX_LINK_NAME_SIZE, self.connection.send_frame_size // _NAME_PART_OF_FRAME
+        ):
+            self.end_faulty(INVALID_FIELD, "the name of a link is too long")
+            return
+        if self._queued_control > MAX_QUEUED_CONTROL:
+            self.end_faulty(RESOURCE_LIMIT_EXCEEDED, "too many frames wait for the session window to open")
+            return
+        is_sender = attach.role
+        link = self._by_name.get((attach.name, is_sender))
+        if link is None or link.remote_attach is not None:
+            if link is not None and (
+                link.state is LinkState.ATTACHED or link.state is LinkState.ATTACH_RECEIVED
+            ):
+                # A link stolen before its reply has no termini yet, so there is nothing to suspend: closed (A-8).
+                link.detach_faulty(STOLEN, "the link was attached again", link.local_attach is None)
+            link = SenderLink(self, attach.name) if is_sender else ReceiverLink(self, attach.name)
+            try:
+                link.handle = self.take_handle(link)
+            except LimitError as full:
+                self.end_faulty(RESOURCE_LIMIT_EXCEEDED, str(full))
+                return
+            self._by_name[attach.name, is_sender] = link
+        self._by_remote_handle[remote_handle] = link
+        link.receive_attach(attach)
+        if link.state is not LinkState.DETACH_SENT:
+            self.pending_events.append(LinkAttached(link))
+
+    def receive_detach(self, detach: Detach) -> None:
+        """Take a detach."""
+        link = self._by_remote_handle.pop(detach.handle, None)
+        if link is None:
+            self._unattached(detach.handle)
+        else:
+            link.receive_detach(detach)
+
+    def receive_flow(self, flow: Flow) -> None:
+        """Take a flow: the peer's windows, and the state of a link if it names one (2.5.6, 2.7.4)."""
+        # Null: the peer had not seen our begin, so it had seen nothing from our first id on.
+        seen = FIRST_OUTGOING_ID if flow.next_incoming_id is None else flow.next_incoming_id
+        in_flight = max(0, serial_difference(self._next_outgoing_id, seen))
+        self._remote_window = max(0, flow.incoming_window - in_flight)
+        if flow.handle is not None:
+            link = self._by_remote_handle.get(flow.handle)
+            if link is None:
+                self._unattached(flow.handle)
+                return
+            link.receive_flow(flow)
+        elif flow.echo:
+            self._write_window()
+        if self._queue:
+            self._write_queued()
+
+    def receive_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Take one frame of a delivery."""
+        left = self._incoming_left - 1
+        self._incoming_left = left
+        assert self._next_incoming_id is not None
+        self._next_incoming_id = (self._next_incoming_id + 1) & SERIAL_MASK
+        if left < 0:
+            self.end_faulty(WINDOW_VIOLATION, "a transfer came with the session window closed")
+            return
+        link = self._by_remote_handle.get(transfer.handle)
+        if link is None:
+            self._unattached(transfer.handle)
+            return
+        if not isinstance(link, ReceiverLink):
+            self.end_faulty(ILLEGAL_STATE, "a transfer came on a link whose receiver sent it")
+            return
+        link.receive_transfer(transfer, payload)
+        if 2 * left < self.incoming_window and self.state is SessionState.MAPPED:
+            # The delivery is with the owner now; what limits memory is link credit, so the window opens at once.
+            self._write_window()
+
+    def receive_disposition(self, disposition: Disposition) -> None:
+        """Take a disposition: one event per link that it concerns."""
+        unsettled = self.sent_unsettled if disposition.role else self.received_unsettled
+        first = disposition.first
+        last = first if disposition.last is None else disposition.last
+        settled = disposition.settled
+        for link, named in select(unsettled, first, last, settled):
+            self.pending_events.append(DispositionReceived(link, named, disposition.state, settled))
+
+    def _unattached(self, handle: int) -> None:
+        self.end_faulty(UNATTACHED_HANDLE, f"handle {handle} is not attached")
+
+    # --- frames to the peer, engine only ------------------------------------------------------------------------------
+
+    @property
+    def window_open(self) -> bool:
+        """Whether a transfer can go out at once."""
+        return self._remote_window > 0 and not self._queue
+
+    @property
+    def is_queueing(self) -> bool:
+        """Whether frames of sender links wait for the peer's session window."""
+        return bool(self._queue)
+
+    def write(self, performative: Attach | Begin | Flow | Disposition | Detach | End) -> None:
+        """Send a frame without payload at once."""
+        if isinstance(performative, Flow):
+            performative.next_incoming_id = self._next_incoming_id
+            performative.incoming_window = self._incoming_left = self.incoming_window
+            performative.next_outgoing_id = self._next_outgoing_id
+            performative.outgoing_window = OUTGOING_WINDOW
+        self.connection.write_frame(self.channel, encode_performative(performative))
+        if isinstance(performative, Detach):
+            self._by_handle[performative.handle].detach_written = True
+
+    def write_ordered(self, link: Link, performative: Ordered) -> None:
+        """Send a frame of a link; that of a sender link may not overtake transfers that wait for the window."""
+        if not self._queue or not link.is_sender:
+            self.write(performative)
+            return
+        self.connection.check_frame_size(len(encode_performative(performative)))
+        self._queue.append((link, performative))
+        self._queued_control += 1
+
+    def write_transfer(self, performative: bytes, payload: bytes) -> None:
+        """Send one transfer frame; the window must be open."""
+        self._remote_window -= 1
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
+        self.connection.write_frame(self.channel, performative, payload)
+
+    def write_disposition(
+        self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None
+    ) -> None:
+        """Send a disposition at once."""
+        performative = encode_disposition(role, first, None if first == last else last, settled, state)
+        self.connection.write_frame(self.channel, performative)
+
+    def send_in_parts(self, delivery: OutgoingDelivery) -> None:
+        """Send a delivery as far as the window allows and keep the rest."""
+        if delivery.smallest_frame() > self.connection.send_frame_size:
+            raise LimitError("the delivery state does not fit a frame of the peer")
+        self._queue.append(delivery)
+        self._write_queued()
+
+    def defer_echo(self, link: Link) -> bool:
+        """While frames are queued, note that ``link`` owes the peer its state (once, however often it asks)."""
+        if self._queue:
+            self._waiting_echoes[link] = None
+            return True
+        return False
+
+    def _write_queued(self) -> None:
+        """Send what has waited for the window."""
+        queue = self._queue
+        while queue:
+            head = queue[0]
+            if isinstance(head, OutgoingDelivery):
+                if self._remote_window <= 0:
+                    return
+                performative, payload, last = head.next_frame(self.connection.send_frame_size)
+                self.write_transfer(performative, payload)
+                if last:
+                    queue.popleft()
+            else:
+                queue.popleft()
+                self._queued_control -= 1
+                link, frame = head
+                self.write(frame)
+                self.release(link)
+        waiting = list(self._waiting_echoes)
+        self._waiting_echoes.clear()
+        for link in waiting:
+            if link.state is LinkState.ATTACHED:
+                link.answer_echo()
+
+    def _write_window(self) -> None:
+        self.write(Flow(None, 0, 0, 0))
