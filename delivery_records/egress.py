@@ -254,6 +254,14 @@ class Egress:
             if not egresses:
                 del self.core.synced[epoch]
 
+    def on_reput(self, subscription: Subscription) -> None:
+        """A-10: same link, new epoch. Streams of the old epoch end here, or one of its MSGs to all synced subscriptions
+        could overtake a named one that E-1 drops; the ingress repeats them behind the SYNC of the new epoch (I-5)."""
+        self.epoch = subscription.epoch
+        for sync in list(self.syncs.values()):
+            self._drop_held(sync)
+        self.forget()
+
     def forget(self) -> None:
         """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
         for epoch in list(self.syncs):

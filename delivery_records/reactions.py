@@ -115,7 +115,7 @@ class Reactions:
         here = core.egresses.get(subscription.key)
         proven = core.reputs.pop(subscription.record.nonce, None)
         if here is not None and proven is here:
-            here.epoch = subscription.epoch  # same link, the granted timeout is now in the key
+            here.on_reput(subscription)
             return
         if here is not None:
             self._steal_subscriber(here, subscription)

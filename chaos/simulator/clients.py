@@ -1,0 +1,297 @@
+"""Simulated clients that keep to rules P-a and S-a, speaking the record core's inputs and effects directly."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from delivery_records import effects, inputs
+from delivery_records.outcomes import Outcome
+from delivery_records.view import SubscriptionMode
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+TOPIC = "t"
+
+
+class Mark(Enum):
+    """State of an entry in a client's unsettled map."""
+
+    NONE = "none"
+    ACCEPTED = "accepted"
+    SETTLED = "settled by the sender before it was processed"
+
+
+@dataclass(slots=True)
+class Connection:
+    """One link at one router: what is under way up and down. Bytes of a dead connection may still be read (N-1)."""
+
+    link: int
+    router: int
+    up: deque[inputs.Input]
+    down: deque[effects.Effect]
+    is_open: bool = True
+
+
+class Publisher:
+    """A publisher with an unsettled map; message i carries `bytes` that name publisher and number."""
+
+    def __init__(self, world: World, index: int, messages: int) -> None:
+        """Send `messages` messages in all."""
+        self.world = world
+        self.index = index
+        self.messages = messages
+        self.next = 0
+        self.base = 0
+        self.map: dict[int, Mark] = {}
+        self.connection: Connection | None = None
+        self.resend: list[int] = []
+        self.limit = 0
+        self.sent = 0
+        self.is_replied = False
+        self.given_up: set[int] = set()
+        self.done: set[int] = set()
+        self.outcome_unknown = 0
+        self._ids: dict[int, int] = {}
+
+    def tag(self, number: int) -> bytes:
+        """Tags restart in a new session, as a publisher without durable counter does (P-2)."""
+        return (number - self.base).to_bytes(4, "big")
+
+    def connect(self, router: int) -> None:
+        """Attach with the map."""
+        outcomes = {
+            self.tag(number): Outcome.ACCEPTED if mark is Mark.ACCEPTED else None for number, mark in self.map.items()
+        }
+        self.connection = self.world.open(router)
+        self.resend, self.limit, self.sent, self.is_replied, self._ids = [], 0, 0, False, {}
+        self._up(
+            inputs.PublisherAttach(
+                self.connection.link, f"p{self.index}", "link", TOPIC, outcomes, exactly_once=True,
+                timeout_s=3600.0, peer=f"p{self.index}",
+            )
+        )  # fmt: skip
+
+    def _up(self, item: inputs.Input) -> None:
+        assert self.connection is not None
+        self.connection.up.append(item)
+
+    def disconnect(self) -> None:
+        """The connection drops; what was under way to us is lost."""
+        if self.connection is not None:
+            self.connection.is_open = False
+            self.connection.down.clear()
+        self.connection = None
+        self.is_replied = False
+
+    def crash(self) -> None:
+        """Lose the map (G7): the outcome of what was in it stays unknown."""
+        self.disconnect()
+        self._forget_map()
+
+    def _forget_map(self) -> None:
+        self.given_up.update(number for number, mark in self.map.items() if mark is Mark.NONE)
+        self.done.update(self.map)
+        self.map = {}
+        self.base = self.next
+
+    def can_send(self) -> bool:
+        """Credit is there, and something to send."""
+        return self.is_replied and self.sent < self.limit and (bool(self.resend) or self.next < self.messages)
+
+    def send(self) -> None:
+        """P-a: resends first, in order, as new transfers; then new messages."""
+        if self.resend:
+            number = self.resend.pop(0)
+        else:
+            number = self.next
+            self.next += 1
+            self.map[number] = Mark.NONE
+            self.world.judge.on_first_send(self.index, number)
+        assert self.connection is not None
+        self.sent += 1
+        self._ids[self.sent] = number
+        body = bytes([self.index]) + number.to_bytes(4, "big")
+        self._up(inputs.Transfer(self.connection.link, self.sent, self.tag(number), body))
+
+    def receive(self, effect: effects.Effect) -> None:
+        """One frame of the router."""
+        assert self.connection is not None
+        if isinstance(effect, effects.PublisherReply):
+            self.is_replied = True
+            for number in [number for number, mark in self.map.items() if mark is Mark.ACCEPTED]:
+                self._settled(number)
+            self.resend = list(self.map)
+        elif isinstance(effect, effects.AskEcho):
+            self._up(inputs.LinkFlow(self.connection.link, echoed_epoch=effect.epoch))
+        elif isinstance(effect, effects.GrantCredit):
+            self.limit = effect.limit
+        elif isinstance(effect, effects.Dispose):
+            self._on_outcomes([self._ids[delivery_id] for delivery_id in effect.delivery_ids])
+        elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
+            if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
+                self._forget_map()
+            self.disconnect()
+
+    def _on_outcomes(self, numbers: list[int]) -> None:
+        settled = []
+        for number in numbers:
+            if self.map.get(number) is Mark.NONE:
+                self.world.judge.on_accepted(self.index, number)
+                self.map[number] = Mark.ACCEPTED
+                settled.append(self.tag(number))
+                self._settled(number)
+        if settled and self.connection is not None:
+            self._up(inputs.PublisherSettle(self.connection.link, settled))
+
+    def _settled(self, number: int) -> None:
+        del self.map[number]
+        self.done.add(number)
+
+
+@dataclass(slots=True)
+class Arrived:
+    """An entry of a subscriber's map."""
+
+    publisher: int
+    number: int
+    mark: Mark
+    incarnation: int
+
+
+class Subscriber:
+    """A subscriber with an unsettled map, processing in arrival order (S-a)."""
+
+    def __init__(self, world: World, index: int, prefetch: int) -> None:
+        """Allow `prefetch` deliveries that are not accepted yet (C-3)."""
+        self.world = world
+        self.index = index
+        self.prefetch = prefetch
+        self.map: dict[bytes, Arrived] = {}
+        self.connection: Connection | None = None
+        self.is_replied = False
+        self.is_wanted = True
+        self.incarnation = 0
+        self.limit = 0
+        self.confirmed = 0
+        self.is_closing = False
+
+    def connect(self, router: int) -> None:
+        """Attach with the map."""
+        outcomes = {
+            tag: Outcome.ACCEPTED if entry.mark is Mark.ACCEPTED else None
+            for tag, entry in self.map.items()
+            if entry.mark is not Mark.SETTLED
+        }
+        self.connection = self.world.open(router)
+        self.is_replied = False
+        self._up(
+            inputs.SubscriberAttach(
+                self.connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
+                "link-detach", 3600.0, 1000, peer=f"s{self.index}",
+            )
+        )  # fmt: skip
+
+    def _up(self, item: inputs.Input) -> None:
+        assert self.connection is not None
+        self.connection.up.append(item)
+
+    def disconnect(self) -> None:
+        """The connection drops."""
+        if self.connection is not None:
+            self.connection.is_open = False
+            self.connection.down.clear()
+        self.connection = None
+        self.is_replied = False
+
+    def crash(self) -> None:
+        """Lose the map (G7)."""
+        self.disconnect()
+        self.world.judge.on_amnesia(self.index, self.map.values())
+        self.map = {}
+
+    def close(self) -> None:
+        """Unsubscribe for good; the process ends without waiting for the answer."""
+        if self.connection is not None:
+            self._up(inputs.LinkDetach(self.connection.link, True))
+            self.connection.is_open = False
+            self.connection.down.clear()
+        self.connection = None
+        self.is_wanted = False
+        self.map = {}
+
+    def receive(self, effect: effects.Effect) -> None:
+        """One frame of the router."""
+        assert self.connection is not None
+        if isinstance(effect, effects.SubscriberReply):
+            self.is_replied = True
+            self.incarnation = effect.incarnation
+            kept = set(effect.kept or ())
+            for tag in [tag for tag in self.map if tag not in kept]:
+                self._settle(tag)
+            self.limit = self.prefetch + len(kept)
+            self._flow()
+        elif isinstance(effect, effects.Confirm):
+            self.confirmed = effect.incarnation
+            self.world.judge.on_confirmed(self.index, effect.incarnation)
+        elif isinstance(effect, effects.Deliver):
+            self._on_delivery(effect)
+        elif isinstance(effect, effects.SettleAtSubscriber):
+            for tag in effect.tags:
+                self._settle(tag)
+        elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
+            self.disconnect()
+
+    def _flow(self) -> None:
+        assert self.connection is not None
+        self._up(inputs.LinkFlow(self.connection.link, limit=self.limit))
+
+    def _on_delivery(self, delivery: effects.Deliver) -> None:
+        entry = self.map.get(delivery.tag)
+        if delivery.settled:
+            self._settle(delivery.tag)
+            self._replenish()
+        elif entry is None:
+            number = int.from_bytes(delivery.message[1:5], "big")
+            self.map[delivery.tag] = Arrived(delivery.message[0], number, Mark.NONE, self.incarnation)
+        elif entry.mark is Mark.ACCEPTED:
+            self._accept(delivery.tag)
+        else:
+            self._replenish()
+
+    def _replenish(self) -> None:
+        if self.connection is not None:
+            self.limit += 1
+            self._flow()
+
+    def _accept(self, tag: bytes) -> None:
+        if self.connection is not None and self.is_replied:
+            self._up(inputs.SubscriberDisposition(self.connection.link, [tag], Outcome.ACCEPTED, False))
+            self._replenish()
+
+    def _settle(self, tag: bytes) -> None:
+        entry = self.map.get(tag)
+        if entry is None:
+            return
+        if entry.mark is Mark.ACCEPTED:
+            del self.map[tag]
+        else:
+            entry.mark = Mark.SETTLED
+
+    def can_process(self) -> bool:
+        """Something arrived and is not processed."""
+        return any(entry.mark is not Mark.ACCEPTED for entry in self.map.values())
+
+    def process(self) -> None:
+        """S-a: take the oldest unprocessed delivery, process it once, then accept."""
+        tag, entry = next((tag, entry) for tag, entry in self.map.items() if entry.mark is not Mark.ACCEPTED)
+        if entry.mark is Mark.SETTLED:
+            del self.map[tag]
+            self._replenish()  # C-3: nobody will ask for this credit again
+        else:
+            entry.mark = Mark.ACCEPTED
+            self._accept(tag)
+        self.world.judge.on_processed(self.index, entry.publisher, entry.number, entry.incarnation)

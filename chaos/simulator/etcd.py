@@ -1,0 +1,91 @@
+"""A simulated etcd: linearizable keys with revisions; each router sees a prefix of the event log, arbitrarily late (N-2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from delivery_records.inputs import ReadDone
+from delivery_records.view import (
+    Change,
+    Kind,
+    PublisherRecord,
+    Record,
+    RouterRecord,
+    SubscriptionRecord,
+    router_key,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A key's value and revisions."""
+
+    record: Record
+    create_revision: int
+    mod_revision: int
+
+
+class SimEtcd:
+    """The event log and its fold. Revision n is `log[n - 1]`."""
+
+    def __init__(self) -> None:
+        """Empty, at revision 0."""
+        self.log: list[Change] = []
+        self.keys: dict[tuple[Kind, str], Held] = {}
+
+    @property
+    def revision(self) -> int:
+        """The newest revision."""
+        return len(self.log)
+
+    def put(self, kind: Kind, key: str, record: Record) -> int:
+        """Write unconditionally; returns the revision."""
+        held = self.keys.get((kind, key))
+        revision = self.revision + 1
+        created = revision if held is None else held.create_revision
+        self.keys[(kind, key)] = Held(record, created, revision)
+        self.log.append(Change(kind, key, record, created, revision))
+        return revision
+
+    def delete(self, kind: Kind, key: str) -> None:
+        """Delete a key that exists."""
+        held = self.keys.pop((kind, key))
+        self.log.append(Change(kind, key, None, held.create_revision, self.revision + 1))
+
+    def compare_and_swap(self, path: str, expect: int, record: Record | None) -> bool:
+        """Put or delete if the key's mod revision is `expect` (0: absent)."""
+        kind, key = split_path(path)
+        held = self.keys.get((kind, key))
+        if (0 if held is None else held.mod_revision) != expect:
+            return False
+        if record is not None:
+            self.put(kind, key, record)
+        elif held is not None:
+            self.delete(kind, key)
+        return True
+
+    def read(self, nonce: str, path: str) -> ReadDone:
+        """A linearizable read, as the record core wants it answered."""
+        held = self.keys.get(split_path(path))
+        if held is None:
+            return ReadDone(nonce, None)
+        assert isinstance(held.record, (PublisherRecord, SubscriptionRecord))
+        return ReadDone(nonce, held.record, held.create_revision, held.mod_revision)
+
+    def snapshot(self) -> tuple[int, list[Change]]:
+        """All keys at the newest revision."""
+        entries = [
+            Change(kind, key, held.record, held.create_revision, held.mod_revision)
+            for (kind, key), held in self.keys.items()
+        ]
+        return self.revision, entries
+
+    def start_router(self, record: RouterRecord) -> None:
+        """K-1: the router's key."""
+        self.put(Kind.ROUTER, router_key(record), record)
+
+
+def split_path(path: str) -> tuple[Kind, str]:
+    """`subs/<h>` -> (Kind.SUBSCRIPTION, h)."""
+    kind, _, key = path.partition("/")
+    return Kind(kind), key

@@ -1,0 +1,121 @@
+"""The judge: guarantees G1 to G6 as checks on what clients did, independent of the core (protocol part (a))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from delivery_records.view import Kind
+
+if TYPE_CHECKING:
+    from chaos.simulator.clients import Arrived
+    from chaos.simulator.world import World
+
+
+class Violation(AssertionError):
+    """A guarantee is broken; the first word says which: LOST, DUP, ORDER, HOLE, BLOCKED, LEAK."""
+
+
+class Judge:
+    """Sees every send, acceptance, confirmation and processing."""
+
+    def __init__(self, world: World) -> None:
+        """Watch `world`."""
+        self._world = world
+        self._confirmed: dict[int, int] = {}
+        self._owed: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self.processed: dict[int, set[tuple[int, int]]] = {}
+        self._last: dict[tuple[int, int], tuple[int, int]] = {}
+        self._forgotten: dict[int, set[tuple[int, int]]] = {}
+        self._amnesiac: set[int] = set()
+        self.accepted = 0
+        self.deliveries = 0
+
+    def _created(self, subscriber: int) -> int:
+        held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, self._world.subscription_key(subscriber)))
+        return 0 if held is None else held.create_revision
+
+    def on_confirmed(self, subscriber: int, incarnation: int) -> None:
+        """The subscriber was told that its subscription counts."""
+        self._confirmed[subscriber] = incarnation
+
+    def on_first_send(self, publisher: int, number: int) -> None:
+        """G1 is about subscriptions confirmed before this moment."""
+        self._owed[(publisher, number)] = [
+            (subscriber, created)
+            for subscriber, created in self._confirmed.items()
+            if self._created(subscriber) == created
+        ]
+
+    def on_accepted(self, publisher: int, number: int) -> None:
+        """G1: every owed subscription that still exists has processed the message."""
+        self.accepted += 1
+        for subscriber, created in self._owed[(publisher, number)]:
+            if self._created(subscriber) == created and (publisher, number) not in self.processed.get(subscriber, ()):
+                raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
+
+    def on_amnesia(self, subscriber: int, entries: Iterable[Arrived]) -> None:
+        """G7: what the subscriber forgot may come again, once."""
+        done = self.processed.get(subscriber, set())
+        for entry in entries:
+            if (entry.publisher, entry.number) in done:
+                self._forgotten.setdefault(subscriber, set()).add((entry.publisher, entry.number))
+        self._amnesiac.add(subscriber)
+        for publisher in range(len(self._world.publishers)):
+            self._last.pop((subscriber, publisher), None)
+
+    def on_processed(self, subscriber: int, publisher: int, number: int, incarnation: int) -> None:
+        """G2, G3, G4."""
+        self.deliveries += 1
+        done = self.processed.setdefault(subscriber, set())
+        message = (publisher, number)
+        if message in done:
+            forgotten = self._forgotten.get(subscriber, set())
+            if message not in forgotten:
+                raise Violation(f"DUP: s{subscriber} processes p{publisher}/{number} twice")
+            forgotten.discard(message)
+            return
+        done.add(message)
+        last = self._last.get((subscriber, publisher))
+        if last is not None:
+            self._check_order(subscriber, publisher, number, last, incarnation)
+        self._last[(subscriber, publisher)] = (max(number, last[0]) if last else number, incarnation)
+
+    def _check_order(
+        self, subscriber: int, publisher: int, number: int, last: tuple[int, int], incarnation: int
+    ) -> None:
+        if subscriber in self._amnesiac:
+            return  # G7: once, older deliveries out of order
+        if number <= last[0]:
+            raise Violation(f"ORDER: s{subscriber} processes p{publisher}/{number} after {last[0]}")
+        if incarnation == last[1]:
+            self._check_holes(subscriber, publisher, last[0] + 1, number)
+
+    def _check_holes(self, subscriber: int, publisher: int, first: int, stop: int) -> None:
+        given_up = self._world.publishers[publisher].given_up
+        done = self.processed.get(subscriber, set())
+        missing = [n for n in range(first, stop) if n not in given_up and (publisher, n) not in done]
+        if missing:
+            raise Violation(f"HOLE: s{subscriber} misses p{publisher}/{missing[0]}")
+
+    def at_rest(self) -> None:
+        """G4 to the end, G5, G6: everybody has finished and nobody keeps anything."""
+        world = self._world
+        for publisher in world.publishers:
+            if publisher.next < publisher.messages or publisher.map:
+                raise Violation(f"BLOCKED: p{publisher.index} sent {publisher.next}, unsettled {publisher.map}")
+        for subscriber in world.subscribers:
+            if subscriber.map:
+                raise Violation(f"LEAK: s{subscriber.index} keeps {subscriber.map}")
+        for router in world.routers:
+            if router.records is None:
+                continue
+            for ingress in router.records.ingresses.values():
+                if len(ingress.window):
+                    raise Violation(f"LEAK: router {router.index} keeps records of {ingress.name}")
+            for egress in router.records.egresses.values():
+                if any(egress.sessions.values()):
+                    raise Violation(f"LEAK: router {router.index} keeps entries of {egress.name}")
+        for (subscriber_index, publisher_index), (last, incarnation) in self._last.items():
+            if self._created(subscriber_index) == incarnation and subscriber_index not in self._amnesiac:
+                self._check_holes(subscriber_index, publisher_index, last + 1, world.publishers[publisher_index].next)
