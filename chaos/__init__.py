@@ -1,1 +1,1 @@
-"""The fault side: simulator, real-process experiments, and the checker of their journals."""
+"""The fault side: data sets, load, journals of events, the checker that judges them, and the demo."""
