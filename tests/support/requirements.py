@@ -1,0 +1,150 @@
+"""Pytest plugin: what a test needs beside the extra `test`, and what happens where it is missing.
+
+A test says so with a marker::
+
+    @pytest.mark.needs("node", "rhea")
+    def test_rhea_publishes_across_a_restart(): ...
+
+Where a part is missing the test is skipped, and the run ends with one line for each such test: what did not run,
+why, and the command that gets the part. With ``ONCEWIRE_REQUIRE=all`` (CI) a missing part is a failure instead.
+No test skips itself in another way.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+# Where `make tools` puts what is fetched for tests.
+TOOLS = PROJECT / ".tools"
+REQUIRE_VARIABLE = "ONCEWIRE_REQUIRE"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something a test may need that neither the base install nor the extra `test` brings.
+
+    Attributes:
+        what: How the part is called in the sentence "because ... is missing".
+        present: Tells whether it is there, without starting or fetching anything.
+        command: The one command that gets it.
+    """
+
+    what: str
+    present: Callable[[], bool]
+    command: str
+
+
+def program(name: str) -> Callable[[], bool]:
+    """Returns a check for a program on PATH."""
+    return lambda: shutil.which(name) is not None
+
+
+def python_module(name: str) -> Callable[[], bool]:
+    """Returns a check for an installed Python module."""
+    return lambda: importlib.util.find_spec(name) is not None
+
+
+def tool_file(path: str) -> Callable[[], bool]:
+    """Returns a check for a file that `make tools` fetches."""
+    return (TOOLS / path).exists
+
+
+PARTS = {
+    "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
+    "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
+    "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
+    "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
+    "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
+    "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """One test that did not run because a part is missing."""
+
+    test: str
+    part: Part
+
+    def line(self) -> str:
+        """Returns the sentence that the run ends with."""
+        return f"not run: {self.test}, because {self.part.what} is missing, get it by {self.part.command}"
+
+
+NOT_RUN = pytest.StashKey[dict[NotRun, None]]()
+
+
+def missing_parts(names: Iterable[str]) -> list[Part]:
+    """Returns the missing ones among the named parts.
+
+    Raises:
+        pytest.UsageError: A name is not in the table above.
+    """
+    missing = []
+    for name in names:
+        part = PARTS.get(name)
+        if part is None:
+            raise pytest.UsageError(f"needs({name!r}): no such part; tests/support/requirements.py knows {sorted(PARTS)}")
+        if not part.present():
+            missing.append(part)
+    return missing
+
+
+def everything_is_required() -> bool:
+    """Tells whether a missing part is a failure.
+
+    Raises:
+        pytest.UsageError: The variable is set to something else than `all` or nothing.
+    """
+    setting = os.environ.get(REQUIRE_VARIABLE, "")
+    if setting not in ("", "all"):
+        raise pytest.UsageError(f"{REQUIRE_VARIABLE}={setting}: only `all` is allowed, or leave it unset")
+    return setting == "all"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Checks the setting before any test runs."""
+    everything_is_required()
+    config.stash[NOT_RUN] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuses misspelled parts before any test runs, also those of tests that would not be reached."""
+    for item in items:
+        for marker in item.iter_markers("needs"):
+            missing_parts(marker.args)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a test whose parts are missing, or fails it where everything is required."""
+    names = [name for marker in item.iter_markers("needs") for name in marker.args]
+    missing = missing_parts(names)
+    if not missing:
+        return
+    # One line for all parameters of a test.
+    test = item.nodeid.partition("[")[0]
+    lines = [NotRun(test, part) for part in missing]
+    if everything_is_required():
+        sentences = "; ".join(f"{entry.part.what} is missing, get it by {entry.part.command}" for entry in lines)
+        pytest.fail(f"{sentences} ({REQUIRE_VARIABLE}=all)", pytrace=False)
+    for entry in lines:
+        item.config.stash[NOT_RUN][entry] = None
+    pytest.skip("; ".join(f"{entry.part.what} is missing" for entry in lines))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Ends the run with the list of what did not run."""
+    not_run = terminalreporter.config.stash[NOT_RUN]
+    if not_run:
+        terminalreporter.section("not run")
+    for entry in not_run:
+        terminalreporter.write_line(entry.line())

@@ -1,0 +1,252 @@
+"""The import rules of the architecture, held by reading every source file's syntax tree.
+
+Arrows point one way: bridges -> oncewire.client -> oncewire.wire; router -> {wire, records, topology}; chaos -> all.
+Pure parts import nothing that has a clock, chance, a socket or a thread.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+FOLDERS = ("oncewire", "delivery_records", "topology", "router", "bridges", "chaos")
+LONGEST_FILE = 600
+# Lines of code from `def` to the end, without the docstring.
+LONGEST_FUNCTION = 60
+
+# Whatever would make a pure core depend on more than its input.
+IMPURE = frozenset(
+    {
+        "asyncio", "concurrent", "http", "importlib", "multiprocessing", "os", "pathlib", "random",
+        "sched", "secrets", "select", "selectors", "shutil", "signal", "socket", "socketserver",
+        "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
+    }
+)
+EVERYTHING = frozenset(FOLDERS)
+BASE_INSTALL = frozenset({"aiohttp", "click", "prometheus_client", "rich", "uvloop"})
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What the files under a path may import beside the standard library. The longest matching path counts.
+
+    Attributes:
+        ours: Our own modules, by prefix.
+        others: Names of third-party modules; None where the layer chooses freely.
+    """
+
+    ours: frozenset[str]
+    others: frozenset[str] | None = frozenset()
+
+
+# The table of the architecture page. yarl is the URL type of aiohttp's interface and comes with it.
+LAYERS: Mapping[str, Layer] = {
+    "oncewire": Layer(frozenset({"oncewire"})),
+    "oncewire/wire": Layer(frozenset({"oncewire.wire"})),
+    "oncewire/client": Layer(frozenset({"oncewire.client", "oncewire.wire"}), frozenset({"proton"})),
+    "oncewire/cli": Layer(frozenset({"oncewire"}), frozenset({"click", "rich"})),
+    "delivery_records": Layer(frozenset({"delivery_records"})),
+    "topology": Layer(frozenset({"topology", "delivery_records"}), frozenset({"aiohttp", "yarl", "etcd3"})),
+    "router": Layer(frozenset({"router", "topology", "delivery_records", "oncewire"}), BASE_INSTALL),
+    "bridges": Layer(frozenset({"bridges", "oncewire"}), None),
+    # A second wire inside the router process: it speaks to the records.
+    "bridges/mqtt": Layer(frozenset({"bridges", "oncewire", "delivery_records"}), None),
+    "chaos": Layer(EVERYTHING, None),
+}
+# A folder's commands use the command line's parts, whatever else the folder may do.
+COMMAND_FILES = ("cli.py", "_cli.py")
+COMMAND_LAYER = Layer(frozenset({"oncewire.cli"}), frozenset({"click", "rich"}))
+
+
+def is_pure(path: str) -> bool:
+    """Tells whether a file (path inside the project) is part of a pure core."""
+    return path.startswith(("oncewire/wire/", "delivery_records/")) or path.endswith("_core.py")
+
+
+def imported_modules(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """Yields line number and full name of everything a file imports, wherever in the file it does."""
+    package = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    if not path.endswith("/__init__.py"):
+        package = package[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield node.lineno, name.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join(base + ([node.module] if node.module else []))
+            for name in node.names:
+                yield node.lineno, f"{module}.{name.name}"
+
+
+def within(module: str, prefixes: frozenset[str]) -> bool:
+    """Tells whether a module is one of the prefixes or inside one."""
+    return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
+
+
+def layer_of(path: str) -> Layer:
+    """Returns what a file may import."""
+    layer = LAYERS[max((prefix for prefix in LAYERS if path.startswith(prefix + "/")), key=len)]
+    if path.endswith(COMMAND_FILES):
+        others = None if layer.others is None else layer.others | (COMMAND_LAYER.others or frozenset())
+        return Layer(layer.ours | COMMAND_LAYER.ours, others)
+    return layer
+
+
+def complaints(path: str, sources: Mapping[str, str]) -> list[str]:
+    """Returns every breach of the import rules in one file, as `path:line: sentence`."""
+    layer = layer_of(path)
+    found = []
+    for line, module in imported_modules(path, sources[path]):
+        top = module.partition(".")[0]
+        if top in EVERYTHING:
+            if not within(module, layer.ours):
+                found.append(f"{path}:{line}: imports {module}, which its layer must not know")
+        elif top not in sys.stdlib_module_names and layer.others is not None and top not in layer.others:
+            found.append(f"{path}:{line}: imports {module}, which is not among its layer's packages")
+    if is_pure(path):
+        found += [f"{where} reached from the pure {path}" for where in impure_imports(path, sources)]
+    return found
+
+
+def impure_imports(path: str, sources: Mapping[str, str]) -> list[str]:
+    """Returns the impure imports of a file and of every file of ours that it imports, directly or not."""
+    found = []
+    seen = {path}
+    waiting = [path]
+    while waiting:
+        current = waiting.pop()
+        for line, module in imported_modules(current, sources[current]):
+            if module.partition(".")[0] in IMPURE:
+                found.append(f"{current}:{line}: imports {module},")
+            reached = source_file(module, sources)
+            if reached is not None and reached not in seen:
+                seen.add(reached)
+                waiting.append(reached)
+    return found
+
+
+def source_file(module: str, sources: Mapping[str, str]) -> str | None:
+    """Returns the file of a module, or of the module that the last part of the name is a name in."""
+    for name in (module, module.rpartition(".")[0]):
+        stem = name.replace(".", "/")
+        for path in (f"{stem}.py", f"{stem}/__init__.py"):
+            if path in sources:
+                return path
+    return None
+
+
+def read_sources() -> dict[str, str]:
+    """Returns the text of every source file of the packages by its path inside the project."""
+    files = (file for folder in FOLDERS for file in sorted((PROJECT / folder).rglob("*.py")))
+    return {file.relative_to(PROJECT).as_posix(): file.read_text(encoding="utf-8") for file in files}
+
+
+def too_long(path: str, source: str) -> list[str]:
+    """Returns complaints about a file, or functions in it, that nobody reads in one go."""
+    lines = source.count("\n")
+    found = [f"{path}: {lines} lines, more than {LONGEST_FILE}"] if lines > LONGEST_FILE else []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                lines -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+            if lines > LONGEST_FUNCTION:
+                found.append(f"{path}:{node.lineno}: {node.name} has {lines} lines, more than {LONGEST_FUNCTION}")
+    return found
+
+
+def test_every_file_keeps_to_its_layer() -> None:
+    sources = read_sources()
+    assert [complaint for path in sources for complaint in complaints(path, sources)] == []
+
+
+def test_no_file_and_no_function_is_longer_than_the_limit() -> None:
+    sources = read_sources()
+    for folder in ("tests", "benchmarks"):
+        for file in (PROJECT / folder).rglob("*.py"):
+            sources[file.relative_to(PROJECT).as_posix()] = file.read_text(encoding="utf-8")
+    assert [complaint for path, text in sources.items() for complaint in too_long(path, text)] == []
+
+
+def test_a_file_over_the_limit_is_found() -> None:
+    assert too_long("router/node.py", "\n" * LONGEST_FILE) == []
+    assert too_long("router/node.py", "\n" * (LONGEST_FILE + 1)) != []
+
+
+def test_a_function_over_the_limit_is_found_and_its_docstring_does_not_count() -> None:
+    fits = 'def f() -> None:\n    """One.\n\n    Two.\n    """\n' + "    pass\n" * (LONGEST_FUNCTION - 1)
+    assert too_long("router/node.py", fits) == []
+    assert too_long("router/node.py", fits + "    pass\n") != []
+
+
+@pytest.mark.parametrize(
+    ("path", "statement"),
+    [
+        ("oncewire/wire/link.py", "import asyncio"),
+        ("oncewire/wire/link.py", "from time import monotonic"),
+        ("oncewire/wire/link.py", "def f():\n    import socket"),
+        ("oncewire/wire/link.py", "from oncewire import client"),
+        ("oncewire/wire/link.py", "from ..client import publisher"),
+        ("oncewire/wire/link.py", "import delivery_records.tags"),
+        ("oncewire/client/publisher_core.py", "import threading"),
+        ("oncewire/client/publisher_core.py", "import ssl as tls"),
+        ("oncewire/client/publisher.py", "import router.node"),
+        ("oncewire/client/publisher.py", "import topology"),
+        ("oncewire/client/publisher.py", "import aiohttp"),
+        ("oncewire/client/publisher.py", "import delivery_records"),
+        ("oncewire/cli/run.py", "from chaos import checker"),
+        ("delivery_records/ingress.py", "import random"),
+        ("delivery_records/ingress.py", "from oncewire.wire import codec"),
+        ("delivery_records/ingress.py", "import attrs"),
+        ("topology/membership.py", "from router import node"),
+        ("topology/membership.py", "import oncewire.wire"),
+        ("topology/membership.py", "import networkx"),
+        ("topology/cli.py", "import router.config"),
+        ("router/node.py", "import bridges.mqtt"),
+        ("router/node.py", "from chaos.checker import verdict"),
+        ("router/node.py", "import proton"),
+        ("router/routes_core.py", "from asyncio import Queue"),
+        ("bridges/node/journal.py", "import router"),
+        ("bridges/node/journal.py", "import delivery_records"),
+        ("bridges/spark/source.py", "import chaos"),
+    ],
+)
+def test_a_planted_import_across_layers_is_found(path: str, statement: str) -> None:
+    assert complaints(path, {path: f'"""Planted."""\n{statement}\n'}) != []
+
+
+@pytest.mark.parametrize(
+    ("path", "statement"),
+    [
+        ("oncewire/wire/link.py", "from oncewire.wire.codec import encode"),
+        ("oncewire/client/publisher.py", "import asyncio, ssl, proton"),
+        ("oncewire/client_cli.py", "import click"),
+        ("delivery_records/ingress.py", "from .tags import NetworkTag"),
+        ("topology/gateway_store.py", "import aiohttp"),
+        ("topology/cli.py", "from oncewire.cli.errors import CliError"),
+        ("router/node.py", "from topology.store import Store"),
+        ("bridges/mqtt/listener.py", "import delivery_records"),
+        ("bridges/spark/source.py", "import pyspark"),
+        ("chaos/checker.py", "import router, topology, bridges, toxiproxy"),
+    ],
+)
+def test_imports_that_the_architecture_allows_are_not_complained_about(path: str, statement: str) -> None:
+    assert complaints(path, {path: f'"""Planted."""\n{statement}\n'}) == []
+
+
+def test_a_pure_core_is_not_pure_through_another_file() -> None:
+    sources = {
+        "router/routes_core.py": "from router.paths import best",
+        "router/paths.py": "from router.clock import now",
+        "router/clock.py": "import time",
+    }
+    assert complaints("router/routes_core.py", sources) == [
+        "router/clock.py:1: imports time, reached from the pure router/routes_core.py"
+    ]
