@@ -160,6 +160,7 @@ def decode_transfer(buf: bytes, pos: int, end: int) -> tuple[Transfer, int] | No
 # --- disposition ------------------------------------------------------------------------------------------------------
 
 _DISPOSITION_HEADS = _heads(0x15, 5)
+_SETTLE_HEADS = _heads(0x15, 4)
 
 # (number of fields, settled, state)
 _DispositionTail = tuple[int, bool, DeliveryState | None]
@@ -201,15 +202,18 @@ def encode_disposition(
     Raises:
         LocalProtocolError: a number is out of its range.
     """
-    if state is not ACCEPTED or batchable:
+    settles = settled and state is None  # the last step of the exactly-once exchange
+    if not (settles or state is ACCEPTED) or batchable:
         return encode_composite(Disposition(role, first, last, settled, state, batchable))
     fields = (
         (TRUE if role else FALSE)
         + encode_uint(first)
         + (NULL if last is None else encode_uint(last))
         + (TRUE if settled else FALSE)
-        + _ENCODED_ACCEPTED
     )
+    if settles:
+        return _SETTLE_HEADS[len(fields)] + fields
+    fields += _ENCODED_ACCEPTED
     return _DISPOSITION_HEADS[len(fields)] + fields
 
 
