@@ -1,0 +1,374 @@
+"""One client's AMQP connection: bytes to events to the record core's inputs, and its effects back to bytes.
+
+A data_received call is one read: the clock is vetted first (K-3a), then everything read becomes one `submit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from delivery_records.effects import Detach
+from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
+from oncewire.wire import (
+    CONNECTION_FORCED,
+    RESOURCE_LIMIT_EXCEEDED,
+    AmqpError,
+    Connection,
+    ConnectionClosed,
+    ConnectionLost,
+    ConnectionOpened,
+    ConnectionState,
+    DeliveryReceived,
+    DispositionReceived,
+    Link,
+    LinkAttached,
+    LinkDetached,
+    LinkFlow,
+    LocalProtocolError,
+    ReceiverLink,
+    SaslOutcome,
+    SenderLink,
+    SessionEnded,
+)
+from router import conventions
+from router.link_refusal import LinkRefusal
+from router.logs import EventLog, RouterEvent
+from router.publisher_link import PublisherLink
+from router.subscriber_link import SubscriberLink
+
+if TYPE_CHECKING:
+    from router.listener import ClientListener
+    from router.records_driver import RecordsDriver
+
+OUTPUT_HIGH_BYTES = 1 << 20
+"""More than this unwritten: the client is behind, and new deliveries wait in the record core."""
+OUTPUT_LIMIT_BYTES = 64 << 20
+"""More than this unwritten: the client makes us answer and does not read; nothing more is read from it either."""
+CLOSE_TIMEOUT_S = 2.0
+"""After our close frame, before the transport is closed without the client's answer."""
+OPEN_TIMEOUT_S = 10.0
+"""From accept to open: a client that does not even say who it is."""
+
+TIMER_RESOLUTION_S = 0.05
+"""Heartbeats need not be more exact, and a deadline that cannot be met yet is not tried more often."""
+
+ClientLink = PublisherLink | SubscriberLink
+
+
+class ClientConnection(asyncio.Protocol):
+    """The asyncio protocol of one client connection."""
+
+    def __init__(self, listener: ClientListener, engine: Connection, driver: RecordsDriver | None) -> None:
+        """Serve one client.
+
+        Args:
+            listener: settings and the registry of connections.
+            engine: a fresh engine in the server's role.
+            driver: the incarnation that serves it; None = there is none, and the client is sent elsewhere (A-1).
+        """
+        self._listener = listener
+        self.engine = engine
+        self._driver = driver
+        self.log: EventLog = listener.log
+        self.max_message_size = listener.config.max_message_size
+        self.container_id = ""
+        self.peer = ""
+        self._user: str | None = None
+        self._links: dict[int, ClientLink] = {}
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_dirty = False
+        self._is_behind = False
+        self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
+            DeliveryReceived: self._on_delivery,
+            DispositionReceived: self._on_disposition,
+            LinkFlow: self._on_flow,
+            LinkAttached: self._on_attached,
+            LinkDetached: self._on_detached,
+            SessionEnded: self._on_session_ended,
+            ConnectionOpened: self._on_opened,
+            ConnectionClosed: self._on_closed,
+            ConnectionLost: self._on_lost,
+            SaslOutcome: self._on_sasl,
+        }
+
+    @property
+    def driver(self) -> RecordsDriver:
+        """The incarnation that serves this client; only links ask, and they exist under one only."""
+        assert self._driver is not None
+        return self._driver
+
+    @property
+    def is_served(self) -> bool:
+        """Whether there is an incarnation behind this connection."""
+        return self._driver is not None
+
+    @property
+    def frame_size(self) -> int:
+        """The smaller of both max-frame-sizes (C-4)."""
+        return min(self.engine.send_frame_size, self._listener.config.max_frame_size)
+
+    # --- asyncio ------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The client has connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
+        name = transport.get_extra_info("peername")
+        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        self._listener.add(self)
+        self._timer = self._loop.call_later(OPEN_TIMEOUT_S, self._on_open_timeout)
+
+    def data_received(self, data: bytes) -> None:
+        """One read: vet it, decode it, hand it over."""
+        now = time.monotonic()
+        driver = self._driver
+        if driver is not None and not driver.vet(now):
+            return
+        self.engine.receive_data(data, now)
+        self._listener.bytes_in += len(data)
+        self._process_events()
+
+    def eof_received(self) -> bool:
+        """The client will send no more: nothing can be settled over this connection any longer."""
+        self.engine.receive_eof(time.monotonic())
+        self._process_events()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._transport = None
+        self.engine.receive_eof(time.monotonic())
+        self._process_events()
+        self._end()
+        self._listener.remove(self)
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly (C-2)."""
+        self._is_behind = True
+        self._submit([found for link in self._subscribers() if (found := link.hold_input()) is not None])
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_behind = False
+        if self._transport is not None and not self._transport.is_reading():
+            self.engine.receive_data(b"", time.monotonic())  # its silence was our doing
+            self._transport.resume_reading()
+        self._submit([found for link in self._subscribers() if (found := link.release_input()) is not None])
+
+    # --- events of the engine -----------------------------------------------------------------------------------------
+
+    def _process_events(self) -> None:
+        inputs: list[Input] = []
+        handlers = self._handlers
+        for event in self.engine.events():
+            handler = handlers.get(type(event))
+            if handler is not None:
+                handler(event, inputs)
+        self._submit(inputs)
+        self.mark_dirty()
+
+    def _submit(self, inputs: list[Input]) -> None:
+        if inputs and self._driver is not None:
+            self._driver.submit(inputs)
+
+    def _on_delivery(self, event: DeliveryReceived, inputs: list[Input]) -> None:
+        shell = event.link.context
+        if isinstance(shell, PublisherLink):
+            inputs.append(shell.transfer_input(event))
+
+    def _on_disposition(self, event: DispositionReceived, inputs: list[Input]) -> None:
+        shell = event.link.context
+        if isinstance(shell, PublisherLink | SubscriberLink):
+            found = shell.disposition_input(event)
+            if found is not None:
+                inputs.append(found)
+
+    def _on_flow(self, event: LinkFlow, inputs: list[Input]) -> None:
+        shell = event.link.context
+        if isinstance(shell, PublisherLink | SubscriberLink):
+            found = shell.flow_input(event)
+            if found is not None:
+                inputs.append(found)
+
+    def _on_attached(self, event: LinkAttached, inputs: list[Input]) -> None:
+        link = event.link
+        if self._driver is None:
+            return
+        if len(self._links) >= self._listener.config.max_links:
+            limit = self._listener.config.max_links
+            link.refuse(AmqpError(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
+            return
+        shell: ClientLink
+        if isinstance(link, ReceiverLink):
+            shell = PublisherLink(self, link)
+        else:
+            assert isinstance(link, SenderLink)
+            shell = SubscriberLink(self, link)
+        try:
+            attach = shell.attach_input()
+        except LinkRefusal as refusal:
+            self.driver.links.pop(shell.number, None)
+            link.refuse(AmqpError(conventions.Symbol(refusal.condition), refusal.description))
+            self._listener.count_refusal(self, link.name, refusal)
+            return
+        link.context = shell
+        self._links[shell.number] = shell
+        inputs.append(attach)
+
+    def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
+        shell = event.link.context
+        if not isinstance(shell, PublisherLink | SubscriberLink) or shell.number not in self._links:
+            return
+        if not event.needs_answer:
+            self._forget(shell)
+        # A-9: a detach with an error suspends, whatever it says of closing.
+        inputs.append(LinkDetach(shell.number, event.needs_answer))
+
+    def _on_session_ended(self, event: SessionEnded, inputs: list[Input]) -> None:
+        for link in event.session.links:
+            self._lose(link, LossCause.SESSION_END, inputs)
+
+    def _lose(self, link: Link, cause: LossCause, inputs: list[Input]) -> None:
+        shell = link.context
+        if isinstance(shell, PublisherLink | SubscriberLink) and shell.number in self._links:
+            self._forget(shell)
+            inputs.append(LinkLost(shell.number, cause))
+
+    def _on_opened(self, event: ConnectionOpened, _inputs: list[Input]) -> None:
+        self.container_id = event.open.container_id
+        self._set_timer()
+        problem = self._listener.refusal(self)
+        if problem is not None:
+            self.close(CONNECTION_FORCED, problem)
+            return
+        self.log.event(
+            RouterEvent.CLIENT_CONNECTED,
+            container_id=self.container_id,
+            peer=self.peer,
+            user=self._user or "",
+        )
+
+    def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
+        self._user = event.user
+        if not event.ok:
+            self.log.event(
+                RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism
+            )
+
+    def _on_closed(self, event: ConnectionClosed, inputs: list[Input]) -> None:
+        self._end_links(inputs)
+        self._log_end(event.error)
+
+    def _on_lost(self, event: ConnectionLost, inputs: list[Input]) -> None:
+        self._end_links(inputs)
+        self._log_end(event.error)
+
+    def _end_links(self, inputs: list[Input]) -> None:
+        """A-9: everything the connection carried is suspended."""
+        for number in list(self._links):
+            self._forget(self._links[number])
+            inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
+
+    def _forget(self, shell: ClientLink) -> None:
+        del self._links[shell.number]
+        self.driver.links.pop(shell.number, None)
+
+    def _log_end(self, error: AmqpError | None) -> None:
+        why = "" if error is None else f"{error.condition}: {error.description}"
+        self.log.event(
+            RouterEvent.CLIENT_DISCONNECTED, container_id=self.container_id, peer=self.peer, why=why
+        )
+
+    def _subscribers(self) -> list[SubscriberLink]:
+        return [link for link in self._links.values() if isinstance(link, SubscriberLink)]
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def detach(self, shell: ClientLink, effect: Detach) -> None:
+        """Detach a link, or answer its detach; before the attach was answered this is a refusal (A-8)."""
+        if shell.number in self._links:
+            self._forget(shell)
+        error = conventions.amqp_error(effect.condition, effect.description, effect.info)
+        with contextlib.suppress(LocalProtocolError):  # the peer was faster: session or connection are gone
+            shell.link.detach(effect.closed, error)
+
+    def close(self, condition: str, description: str) -> None:
+        """Close the connection with an error; its links count as lost."""
+        inputs: list[Input] = []
+        self._end_links(inputs)
+        with contextlib.suppress(LocalProtocolError):  # it is closing already
+            self.engine.close(conventions.amqp_error(condition, description))
+        self._submit(inputs)
+        self.mark_dirty()
+        if self._transport is not None:
+            self._loop.call_later(CLOSE_TIMEOUT_S, self._end)
+
+    def stop_serving(self) -> None:
+        """The incarnation is over: nothing this client sent from now on counts (K-3)."""
+        self._driver = None
+        self._links.clear()
+
+    def abort(self) -> None:
+        """Drop the transport at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- output and time ----------------------------------------------------------------------------------------------
+
+    def mark_dirty(self) -> None:
+        """Write at the end of this turn."""
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._listener.turn.mark_dirty(self)
+
+    def flush(self) -> None:
+        """Write everything the turn produced in one piece."""
+        self._is_dirty = False
+        data = self.engine.data_to_send()
+        transport = self._transport
+        if transport is None:
+            return
+        if data:
+            self._listener.bytes_out += len(data)
+            transport.write(data)
+            if self._is_behind and transport.get_write_buffer_size() > OUTPUT_LIMIT_BYTES:
+                transport.pause_reading()
+        if self.engine.state is ConnectionState.ENDED:
+            self._end()
+
+    def _end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self.engine.next_deadline()
+        if deadline is not None:
+            delay = max(TIMER_RESOLUTION_S, deadline - time.monotonic())
+            self._timer = self._loop.call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """Heartbeats and the idle time-out; while we do not read, silence says nothing."""
+        self._timer = None
+        if self._transport is None:
+            return
+        if self._transport.is_reading():
+            self.engine.handle_timer(time.monotonic())
+            self._process_events()
+        self._set_timer()
+
+    def _on_open_timeout(self) -> None:
+        self._timer = None
+        self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="no open frame came")
+        self.abort()

@@ -1,0 +1,100 @@
+"""The names this network adds to AMQP, and how AMQP's delivery states and the record core's outcomes correspond."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from delivery_records.outcomes import Outcome
+from oncewire.wire import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    AmqpError,
+    DeliveryState,
+    Fields,
+    Modified,
+    Rejected,
+    Released,
+    Symbol,
+)
+
+EXACTLY_ONCE = Symbol("topic-exactly-once")
+"""Link capability: desired, the client promises P-1, P-2 or S-1, C-3 and answers the echo; offered, it is granted."""
+INTER_ROUTER = Symbol("oncewire-inter-router")
+"""Connection capability between routers."""
+
+RESUME = Symbol("x-opt-topic-resume")
+INCARNATION = Symbol("x-opt-topic-incarnation")
+ECHO = Symbol("x-opt-topic-echo")
+SESSION = Symbol("x-opt-topic-session")
+CONFIRMED = Symbol("x-opt-topic-confirmed")
+ASK = Symbol("x-opt-topic-ask")
+ASKED = Symbol("x-opt-topic-asked")
+OWING = Symbol("x-opt-topic-owing")
+OWING_COUNT = Symbol("x-opt-topic-owing-count")
+
+MAP_ENTRY_BYTES = 48
+"""A tag of 32 bytes and a bare state, encoded (C-4)."""
+MAP_FRAME_OVERHEAD = 512
+"""What an attach needs besides its map (C-4)."""
+
+OUTCOME_SYMBOLS = (
+    Symbol("amqp:accepted:list"),
+    Symbol("amqp:rejected:list"),
+    Symbol("amqp:released:list"),
+    Symbol("amqp:modified:list"),
+)
+"""Every outcome a subscriber may state (AMQP 1.0 section 3.5.3)."""
+
+_STATES: dict[Outcome, DeliveryState] = {
+    Outcome.ACCEPTED: ACCEPTED,
+    Outcome.REJECTED: Rejected(),
+    Outcome.RELEASED: RELEASED,
+    Outcome.MODIFIED: Modified(),
+    Outcome.MODIFIED_FAILED: Modified(delivery_failed=True),
+    Outcome.UNDELIVERABLE: Modified(undeliverable_here=True),
+}
+
+
+def outcome_of(state: DeliveryState | None) -> Outcome | None:
+    """The terminal outcome a delivery state stands for; None while there is none (section 3.4)."""
+    if isinstance(state, Accepted):
+        return Outcome.ACCEPTED
+    if isinstance(state, Rejected):
+        return Outcome.REJECTED
+    if isinstance(state, Released):
+        return Outcome.RELEASED
+    if isinstance(state, Modified):
+        if state.undeliverable_here:
+            return Outcome.UNDELIVERABLE
+        return Outcome.MODIFIED_FAILED if state.delivery_failed else Outcome.MODIFIED
+    return None
+
+
+def state_of(outcome: Outcome) -> DeliveryState:
+    """The delivery state that says `outcome`, bare: maps carry no errors and no annotations (C-4)."""
+    return _STATES[outcome]
+
+
+def outcomes_of_map(
+    unsettled: Mapping[bytes, DeliveryState | None] | None,
+) -> dict[bytes, Outcome | None] | None:
+    """A presented unsettled map in the record core's words."""
+    if unsettled is None:
+        return None
+    return {tag: outcome_of(state) for tag, state in unsettled.items()}
+
+
+def map_bound(frame_size: int) -> int:
+    """How many unsettled entries an attach of one frame can present (C-4)."""
+    return max(1, (frame_size - MAP_FRAME_OVERHEAD) // MAP_ENTRY_BYTES)
+
+
+def amqp_error(
+    condition: str, description: str, info: Mapping[str, object] | None = None
+) -> AmqpError | None:
+    """An error for detach, close or rejected; None for an empty condition."""
+    if not condition:
+        return None
+    fields: Fields | None = {Symbol(key): value for key, value in info.items()} if info else None
+    return AmqpError(Symbol(condition), description or None, fields)

@@ -1,0 +1,192 @@
+"""Where AMQP clients connect: one TCP listener, the engines it makes, and the connections that are open."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import hmac
+import socket
+import time
+from collections.abc import Callable
+
+from oncewire.cli.errors import CliError
+from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
+from router.client_connection import ClientConnection
+from router.config import RouterConfig, anonymous_is_allowed
+from router.link_refusal import LinkRefusal
+from router.logs import EventLog, RouterEvent
+from router.records_driver import RecordsDriver
+from router.turn import Turn
+
+BACKLOG = 1024
+"""After a failover thousands of clients connect at once."""
+PRODUCT = "oncewire"
+
+
+class ClientListener:
+    """Listens for clients and keeps the registry of their connections."""
+
+    def __init__(self, config: RouterConfig, log: EventLog, turn: Turn, version: str) -> None:
+        self.config = config
+        self.log = log
+        self.turn = turn
+        self.driver: RecordsDriver | None = None
+        """The incarnation that serves new connections; None = clients are sent elsewhere (A-1)."""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.accepted = 0
+        self.refused_links = 0
+        self._connections: set[ClientConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._properties: Fields = {
+            Symbol("product"): PRODUCT,
+            Symbol("version"): version,
+            Symbol("router"): config.node_id,
+        }
+        self._verify = password_check(dict(config.users))
+        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open now."""
+        return len(self._connections)
+
+    async def listen(self) -> int:
+        """Open the listener; returns the port.
+
+        Raises:
+            CliError: the address cannot be listened on.
+        """
+        self._server = await listen(
+            self._make, self.config.listen_host, self.config.listen_port, "--listen-port"
+        )
+        return port_of(self._server)
+
+    async def stop_listening(self) -> None:
+        """Take no more connections; open ones go on (K-8)."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _make(self) -> ClientConnection:
+        mechanisms = (["ANONYMOUS"] if self._anonymous else []) + (["PLAIN"] if self.config.users else [])
+        sasl = SaslServer(
+            mechanisms, self._verify if self.config.users else None, allow_no_sasl=self._anonymous
+        )
+        engine = Connection(
+            Role.SERVER,
+            container_id=self.config.node_id,
+            max_frame_size=self.config.max_frame_size,
+            idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
+            properties=self._properties,
+            sasl=sasl,
+            now=time.monotonic(),
+        )
+        return ClientConnection(self, engine, self.driver)
+
+    # --- for the connections ------------------------------------------------------------------------------------------
+
+    def add(self, connection: ClientConnection) -> None:
+        """A client has connected."""
+        self.accepted += 1
+        self._connections.add(connection)
+
+    def remove(self, connection: ClientConnection) -> None:
+        """A client's transport is gone."""
+        self._connections.discard(connection)
+
+    def refusal(self, connection: ClientConnection) -> str | None:
+        """Why this client must go elsewhere; None = it may stay."""
+        if self.driver is None or not connection.is_served:
+            return "this router has no valid lease in etcd just now; connect to another router"
+        if len(self._connections) > self.config.max_connections:
+            return f"this router has {self.config.max_connections} connections; connect to another router"
+        return None
+
+    def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
+        """An attach was refused before the record core heard of it."""
+        self.refused_links += 1
+        self.log.event(
+            RouterEvent.CLIENT_REFUSED,
+            container_id=connection.container_id,
+            peer=connection.peer,
+            link_name=link_name,
+            condition=refusal.condition,
+            why=str(refusal),
+        )
+
+    # --- ends of an incarnation ---------------------------------------------------------------------------------------
+
+    def end_incarnation(self, why: str) -> None:
+        """Send all clients away and let nothing they still send count (K-3, K-8)."""
+        self.driver = None
+        for connection in list(self._connections):
+            connection.stop_serving()
+            connection.close("amqp:connection:forced", why)
+
+    def abort_all(self) -> None:
+        """Drop every transport that is still open."""
+        for connection in list(self._connections):
+            connection.abort()
+
+
+def password_check(users: dict[str, str]) -> Callable[[str, str], bool]:
+    """A check that takes as long for an unknown user as for a wrong password."""
+
+    def verify(user: str, password: str) -> bool:
+        known = users.get(user)
+        expected = hashlib.sha256((known or "").encode()).digest()
+        given = hashlib.sha256(password.encode()).digest()
+        return hmac.compare_digest(expected, given) and known is not None
+
+    return verify
+
+
+async def listen(
+    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, flag: str
+) -> asyncio.Server:
+    """Listen on host and port.
+
+    Raises:
+        CliError: the address is in use, not ours, or not to be had.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(factory, host, port, backlog=BACKLOG)
+    except OSError as error:
+        raise cannot_listen(error, host, port, flag) from None
+
+
+def cannot_listen(error: OSError, host: str, port: int, flag: str) -> CliError:
+    """What a user needs to know about an address that cannot be listened on."""
+    host_flag = flag.removesuffix("port") + "host"
+    what = f"cannot listen on {host}:{port}"
+    if isinstance(error, socket.gaierror):
+        return CliError(
+            what, f"{host} is no known host name or address", f"give {host_flag} an address of this machine"
+        )
+    if error.errno == errno.EADDRINUSE:
+        return CliError(
+            what,
+            "the port is in use",
+            f"stop the other program, or give {flag} another port (0 = any free one)",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return CliError(
+            what, "this machine does not have that address", f"give {host_flag} an address of this machine"
+        )
+    if error.errno == errno.EACCES:
+        return CliError(what, "ports below 1024 need privileges", f"give {flag} a port from 1024 on")
+    return CliError(
+        what,
+        error.strerror or str(error),
+        f"give {host_flag} and {flag} an address of this machine that is free",
+    )
+
+
+def port_of(server: asyncio.Server) -> int:
+    """The port a listener got."""
+    port = server.sockets[0].getsockname()[1]
+    assert isinstance(port, int)
+    return port

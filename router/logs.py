@@ -1,0 +1,129 @@
+"""Structured logs: one line an event, as key=value or JSON; the event's name is a Decision or a RouterEvent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+
+from delivery_records.outcomes import Decision
+
+LOGGER_NAME = "oncewire.router"
+
+
+class RouterEvent(Enum):
+    """What the shell itself has to say; the record core's events are the values of `Decision`."""
+
+    ROUTER_STARTED = "router_started"
+    ROUTER_STOPPED = "router_stopped"
+    INCARNATION_STARTED = "incarnation_started"
+    INCARNATION_ENDED = "incarnation_ended"
+    STORE_FAILED = "store_failed"
+    STORE_BACK = "store_back"
+    CLIENT_CONNECTED = "client_connected"
+    CLIENT_REFUSED = "client_refused"
+    CLIENT_DISCONNECTED = "client_disconnected"
+    DELIVERY_TOO_LARGE = "delivery_too_large"
+    NEIGHBOUR_UP = "neighbour_up"
+    NEIGHBOUR_DOWN = "neighbour_down"
+    NEIGHBOUR_REFUSED = "neighbour_refused"
+    NEIGHBOUR_UNREACHABLE = "neighbour_unreachable"
+    NEIGHBOUR_SLOW = "neighbour_slow"
+    PATHS_CHANGED = "paths_changed"
+    LOOP_LAG = "loop_lag"
+    KEY_MALFORMED = "key_malformed"
+    INTERNAL_ERROR = "internal_error"
+
+
+_WARNINGS = frozenset(
+    {
+        RouterEvent.STORE_FAILED,
+        RouterEvent.CLIENT_REFUSED,
+        RouterEvent.DELIVERY_TOO_LARGE,
+        RouterEvent.NEIGHBOUR_REFUSED,
+        RouterEvent.NEIGHBOUR_SLOW,
+        RouterEvent.LOOP_LAG,
+        RouterEvent.KEY_MALFORMED,
+        Decision.PUBLISHER_EXPIRED,
+        Decision.PUBLISHER_NOT_ALIVE,
+        Decision.PUBLISHER_NEVER_SETTLES,
+        Decision.DELIVERY_ABANDONED,
+        Decision.DELIVERY_POISONED,
+        Decision.ATTACH_REFUSED,
+        Decision.ATTACH_UNKNOWN,
+        Decision.STEAL_REFUSED,
+        Decision.CHANNEL_RESTARTED,
+    }
+)
+_DEBUG = frozenset({Decision.ATTACH_RETRIED, Decision.RETRY_SCHEDULED, RouterEvent.NEIGHBOUR_UNREACHABLE})
+
+
+class EventLog:
+    """Writes events with the router's name; cheap when the level hides them."""
+
+    def __init__(self, router: str) -> None:
+        self._router = router
+        self._logger = logging.getLogger(LOGGER_NAME)
+
+    def decision(self, decision: Decision, fields: Mapping[str, object]) -> None:
+        """A decision of the record core."""
+        self._write(decision, fields)
+
+    def event(self, event: RouterEvent, **fields: object) -> None:
+        """An event of the shell."""
+        self._write(event, fields)
+
+    def internal_error(self, error: BaseException, doing: str) -> None:
+        """A fault of our own, with its traceback."""
+        extra = {"fields": {"router": self._router, "doing": doing}}
+        self._logger.error(
+            RouterEvent.INTERNAL_ERROR.value, extra=extra, exc_info=(type(error), error, error.__traceback__)
+        )
+
+    def _write(self, event: Decision | RouterEvent, fields: Mapping[str, object]) -> None:
+        level = logging.WARNING if event in _WARNINGS else logging.DEBUG if event in _DEBUG else logging.INFO
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, event.value, extra={"fields": {"router": self._router, **fields}})
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        words = [_time(record), record.levelname.lower(), record.getMessage()]
+        words += [f"{key}={_word(value)}" for key, value in getattr(record, "fields", {}).items()]
+        line = " ".join(words)
+        return line + "\n" + self.formatException(record.exc_info) if record.exc_info else line
+
+
+def set_up_logging(level: str, form: str) -> None:
+    """Send all logs of this process to stderr in the given form (`text` or `json`)."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # What libraries say about single requests is not ours to log.
+    logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return json.dumps(text) if not text or any(c in text for c in ' "=\n') else text

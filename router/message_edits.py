@@ -1,0 +1,86 @@
+"""What a router changes in a message on the way: annotations at the ingress, delivery-count and marks at the egress.
+
+The bare message is never touched (I-1b); only deliveries that are repeated pay for the second edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from delivery_records.effects import Deliver
+from oncewire.wire.annotations import (
+    HEADER_CODE,
+    IN_DOUBT,
+    MESSAGE_ANNOTATIONS_CODE,
+    mark_redelivered,
+    read_annotations,
+    read_section_code,
+    set_delivery_count,
+    splice_annotations,
+    topic_annotations,
+)
+from oncewire.wire.decoding import skip
+from oncewire.wire.encoding import encode
+from oncewire.wire.errors import DecodeError, LocalProtocolError
+from oncewire.wire.types import Described, ULong
+
+_CLIENT_KEYS = (
+    IN_DOUBT.encode(),
+    b"x-opt-topic-producer",
+    b"x-opt-topic-seq",
+    b"x-opt-topic-floor",
+    b"x-opt-topic-batch",
+    b"x-opt-topic-batch-end",
+    b"x-opt-topic-delivery-hash",
+)
+"""Annotations under our prefix that publishers and bridges set themselves; the others are the routers' alone."""
+
+EMPTY_DATA_SECTION = b"\x00\x53\x75\xa0\x00"
+"""For clients that cannot take a transfer without payload (A-7)."""
+
+
+def annotate(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+    """The message with the annotations that name its delivery (I-1b).
+
+    Raises:
+        ValueError: the sections in front of the bare message are malformed.
+    """
+    added, count = topic_annotations(publisher, tag, session)
+    try:
+        return splice_annotations(message, added, count, _CLIENT_KEYS)
+    except DecodeError as error:
+        raise ValueError(error.description) from None
+
+
+def edit_for_attempt(effect: Deliver) -> bytes:
+    """The message of a repeated delivery: marked, counted, with the annotations of `modified` (E-4a).
+
+    A message whose sections cannot be read (another message-format) goes out as it is.
+    """
+    message = effect.message
+    try:
+        if effect.annotations:
+            message = _merge_annotations(message, effect.annotations)
+        if effect.redelivered:
+            message = mark_redelivered(message)
+        if effect.attempt:
+            message = set_delivery_count(message, effect.attempt)
+    except (DecodeError, LocalProtocolError):
+        return effect.message
+    return message
+
+
+def _merge_annotations(message: bytes, changes: Mapping[object, object]) -> bytes:
+    """AMQP 1.0 section 3.4.5: entries of `modified` replace those of the same key."""
+    annotations = {**read_annotations(message), **changes}
+    header = b""
+    pos = 0
+    while True:
+        code, value = read_section_code(message, pos)
+        if code > MESSAGE_ANNOTATIONS_CODE:
+            break
+        end = skip(message, value, len(message))
+        if code == HEADER_CODE:
+            header = message[pos:end]
+        pos = end
+    return header + encode(Described(ULong(MESSAGE_ANNOTATIONS_CODE), annotations)) + message[pos:]

@@ -1,0 +1,205 @@
+"""A publisher's link at this router: AMQP's attach, flow, transfer and disposition in the record core's words and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from delivery_records import effects
+from delivery_records.inputs import Input, LinkFlow, PublisherAttach, PublisherSettle, Transfer
+from delivery_records.outcomes import Outcome
+from oncewire.wire import (
+    Attach,
+    DeliveryReceived,
+    DeliveryState,
+    Described,
+    DispositionReceived,
+    Fields,
+    ReceiverLink,
+    ReceiverSettleMode,
+    Rejected,
+    Target,
+    UInt,
+    ULong,
+)
+from oncewire.wire import LinkFlow as FlowEvent
+from router import conventions
+from router.link_refusal import LinkRefusal, refuse_unless_topic
+
+if TYPE_CHECKING:
+    from router.client_connection import ClientConnection
+
+SERIAL_MASK = 0xFFFFFFFF
+
+
+class PublisherLink:
+    """The receiving end of one publisher's link."""
+
+    __slots__ = ("_initial_count", "connection", "link", "number")
+
+    def __init__(self, connection: ClientConnection, link: ReceiverLink) -> None:
+        self.connection = connection
+        self.link = link
+        self.number = connection.driver.add_link(self)
+        remote = link.remote_attach
+        assert remote is not None
+        self._initial_count = remote.initial_delivery_count or 0
+
+    def attach_input(self) -> PublisherAttach:
+        """What the client's attach asks for (A-2).
+
+        Raises:
+            LinkRefusal: it asks for something this router does not offer.
+        """
+        remote = self.link.remote_attach
+        assert remote is not None
+        topic = _topic_of(remote)
+        target = remote.target
+        assert isinstance(target, Target)
+        connection = self.connection
+        refuse_unless_topic(topic, target.capabilities)
+        presents_map = remote.unsettled is not None
+        settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
+        exactly_once = conventions.EXACTLY_ONCE in remote.desired_capabilities
+        return PublisherAttach(
+            link=self.number,
+            container_id=connection.container_id,
+            link_name=self.link.name,
+            topic=topic,
+            unsettled=conventions.outcomes_of_map(remote.unsettled),
+            exactly_once=exactly_once and presents_map and not settles_first,
+            settles_first=settles_first,
+            timeout_s=float(target.timeout) if target.timeout else None,
+            map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
+            incomplete=remote.incomplete_unsettled,
+            peer=connection.peer,
+        )
+
+    # --- from the client ----------------------------------------------------------------------------------------------
+
+    def transfer_input(self, event: DeliveryReceived) -> Transfer:
+        """A whole delivery of the publisher (I-1)."""
+        return Transfer(
+            self.number,
+            event.delivery_id,
+            event.tag,
+            event.payload,
+            event.settled,
+            event.resume,
+            event.aborted,
+            event.message_format,
+        )
+
+    def disposition_input(self, event: DispositionReceived) -> Input | None:
+        """The publisher settled deliveries (I-4); what it says without settling changes nothing here."""
+        if not event.settled:
+            return None
+        return PublisherSettle(self.number, [tag for _, tag in event.deliveries])
+
+    def flow_input(self, event: FlowEvent) -> Input | None:
+        """The answer to our echo (A-4), or the question who still owes a delivery."""
+        properties = event.properties
+        if not properties:
+            return None
+        echoed, asked = properties.get(conventions.ECHO), properties.get(conventions.ASK)
+        if event.echo:
+            self.link.flow()
+        return LinkFlow(
+            self.number,
+            echoed_epoch=int(echoed) if isinstance(echoed, int) else None,
+            asked_tag=asked if isinstance(asked, bytes) else None,
+        )
+
+    # --- from the record core -----------------------------------------------------------------------------------------
+
+    def dispose(self, effect: effects.Dispose) -> None:
+        """Tell the outcome of deliveries (I-3)."""
+        if self.link.is_attached:
+            self.link.dispose(effect.delivery_ids, _told_state(effect), effect.settled)
+            self.connection.mark_dirty()
+
+    def grant(self, effect: effects.GrantCredit) -> None:
+        """Let the publisher send up to a total (C-1); the first grant tells the session (F24)."""
+        if not self.link.is_attached:
+            return
+        moved = (self.link.delivery_count - self._initial_count) & SERIAL_MASK
+        credit = (effect.limit - moved) & SERIAL_MASK
+        properties: Fields | None = None
+        if effect.session is not None:
+            properties = {conventions.SESSION: ULong(effect.session)}
+        # More than half the serial range: the publisher is ahead of what is granted.
+        self.link.grant(credit if credit <= SERIAL_MASK >> 1 else 0, properties=properties)
+        self.connection.mark_dirty()
+
+    def carry_out(self, effect: Any) -> None:
+        """Carry out an effect that is not on the hot path."""
+        if isinstance(effect, effects.Detach):
+            self.connection.detach(self, effect)
+        elif isinstance(effect, effects.CloseConnection):
+            self.connection.close(effect.condition, effect.description)
+        elif isinstance(effect, effects.PublisherReply):
+            self._reply(effect)
+        elif self.link.is_attached:
+            if isinstance(effect, effects.AskEcho):
+                # A-4: no credit, and a number that only this attach can answer with
+                self.link.grant(0, echo=True, properties={conventions.ECHO: ULong(effect.epoch)})
+            elif isinstance(effect, effects.TellOwing):
+                self.link.flow(
+                    {
+                        conventions.ASKED: effect.tag,
+                        conventions.OWING: list(effect.names),
+                        conventions.OWING_COUNT: UInt(effect.count),
+                    }
+                )
+        self.connection.mark_dirty()
+
+    def _reply(self, effect: effects.PublisherReply) -> None:
+        """A-3a: an empty map for a presented one, null for null, and what was really granted."""
+        remote = self.link.remote_attach
+        assert remote is not None
+        asked = remote.target
+        assert isinstance(asked, Target)
+        self.link.reply(
+            source=remote.source,
+            target=Target(
+                address=asked.address,
+                durable=asked.durable,
+                expiry_policy=asked.expiry_policy,
+                timeout=int(effect.timeout_s),
+                capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            ),
+            unsettled={} if effect.presented_map else None,
+            rcv_settle_mode=ReceiverSettleMode.FIRST if effect.settles_first else ReceiverSettleMode.SECOND,
+            max_message_size=self.connection.max_message_size,
+            offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            properties={conventions.RESUME: "resumed" if effect.resumed else "new"},
+        )
+
+
+def _told_state(effect: effects.Dispose) -> DeliveryState:
+    if effect.outcome is Outcome.REJECTED and effect.condition:
+        return Rejected(conventions.amqp_error(effect.condition, effect.description, effect.info))
+    return conventions.state_of(effect.outcome)
+
+
+def _topic_of(attach: Attach) -> str:
+    """The topic a publisher attaches to.
+
+    Raises:
+        LinkRefusal: no such target here.
+    """
+    target = attach.target
+    if isinstance(target, Described):
+        raise LinkRefusal("amqp:not-implemented", "transactions are not offered")
+    if target is None:
+        raise LinkRefusal(
+            "amqp:invalid-field", "a publisher's attach needs a target: the topic is its address"
+        )
+    if target.dynamic:
+        raise LinkRefusal(
+            "amqp:not-implemented", "dynamic nodes are not offered; publish to a topic by its name"
+        )
+    if target.address is None:
+        raise LinkRefusal(
+            "amqp:not-implemented", "the anonymous terminus is not offered; attach one link to each topic"
+        )
+    return target.address

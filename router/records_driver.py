@@ -1,0 +1,166 @@
+"""Drives the record core of one incarnation: inputs in, effects carried out, one timer kept.
+
+Whoever read something from the outside calls `submit` with all inputs of that read. The effects are carried out at once
+by the parts that registered for them; what those write to sockets goes out at the end of the turn (see turn.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from delivery_records import Records, effects
+from delivery_records.inputs import Input
+from router.logs import EventLog
+
+
+class ClientLink(Protocol):
+    """The shell of one client link: carries out the effects that name it."""
+
+    def carry_out(self, effect: Any) -> None:
+        """Carry out an effect that is not on the hot path."""
+        ...
+
+
+class RecordsDriver:
+    """One incarnation's record core, its clock, its timer and its links."""
+
+    def __init__(self, records: Records, log: EventLog, vet: Callable[[float], bool]) -> None:
+        """Drive `records`.
+
+        Args:
+            records: the fresh record core of this incarnation.
+            log: where its decisions go.
+            vet: tells whether the lease was surely valid at a time on the monotonic clock; ends the incarnation if not.
+        """
+        self.records = records
+        self.vet = vet
+        """Ask after each read from a client, before the engine sees the bytes (K-3a)."""
+        self.links: dict[int, Any] = {}
+        """Shells by link number; a number is never used twice."""
+        self.is_stopped = False
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._next_link = 1
+        self._backlog: list[Input] = []
+        self._is_handling = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            effects.Deliver: self._deliver,
+            effects.Dispose: self._dispose,
+            effects.SettleAtSubscriber: self._settle,
+            effects.GrantCredit: self._grant,
+            effects.Note: self._note,
+        }
+        for kind in (
+            effects.PublisherReply,
+            effects.SubscriberReply,
+            effects.AskEcho,
+            effects.Confirm,
+            effects.Drained,
+            effects.TellOwing,
+            effects.Detach,
+            effects.CloseConnection,
+        ):
+            self._handlers[kind] = self._carry_out_on_link
+
+    def register(self, kind: type, handler: Callable[[Any], None]) -> None:
+        """Have effects of this type carried out by `handler` (store and peers)."""
+        self._handlers[kind] = handler
+
+    def add_link(self, shell: ClientLink) -> int:
+        """Give a client link its number."""
+        number = self._next_link
+        self._next_link += 1
+        self.links[number] = shell
+        return number
+
+    def submit(self, inputs: list[Input]) -> None:
+        """Hand what was read in one go to the record core and carry out what it decides."""
+        if self.is_stopped:
+            return
+        if self._is_handling:
+            self._backlog += inputs  # an effect made these; they are handled right after the others
+            return
+        self._is_handling = True
+        try:
+            self._carry_out(self.records.handle(inputs, time.monotonic()))
+            while self._backlog and not self.is_stopped:
+                backlog, self._backlog = self._backlog, []
+                self._carry_out(self.records.handle(backlog, time.monotonic()))
+        finally:
+            self._is_handling = False
+        self._set_timer()
+
+    def stop(self) -> None:
+        """The incarnation is over: nothing is handled or written any more (K-3)."""
+        self.is_stopped = True
+        self.links.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, decided: list[effects.Effect]) -> None:
+        handlers = self._handlers
+        for effect in decided:
+            handlers[type(effect)](effect)
+
+    def _deliver(self, effect: effects.Deliver) -> None:
+        link = self.links.get(effect.link)
+        if link is not None:
+            link.deliver(effect)
+
+    def _dispose(self, effect: effects.Dispose) -> None:
+        link = self.links.get(effect.link)
+        if link is not None:
+            link.dispose(effect)
+
+    def _settle(self, effect: effects.SettleAtSubscriber) -> None:
+        link = self.links.get(effect.link)
+        if link is not None:
+            link.settle(effect)
+
+    def _grant(self, effect: effects.GrantCredit) -> None:
+        link = self.links.get(effect.link)
+        if link is not None:
+            link.grant(effect)
+
+    def _carry_out_on_link(self, effect: Any) -> None:
+        link = self.links.get(effect.link)
+        if link is not None:
+            link.carry_out(effect)
+
+    def _note(self, effect: effects.Note) -> None:
+        self._log.decision(effect.decision, effect.fields)
+
+    # --- the one timer ------------------------------------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        """A deadline that moved away is noticed when the old one fires: cheaper than a new timer a turn."""
+        deadline = self.records.next_deadline()
+        if deadline is None or self.is_stopped:
+            return
+        if self._timer is not None:
+            if deadline >= self._timer_at:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self.is_stopped:
+            return
+        self._is_handling = True
+        try:
+            self._carry_out(self.records.handle_timer(time.monotonic()))
+        finally:
+            self._is_handling = False
+        if self._backlog:
+            self.submit([])
+        self._set_timer()

@@ -1,0 +1,274 @@
+"""A subscriber's link at this router: AMQP's attach, flow, transfer and disposition in the record core's words and back."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from delivery_records import effects
+from delivery_records.inputs import Input, LinkFlow, SubscriberAttach, SubscriberDisposition
+from delivery_records.outcomes import Outcome
+from delivery_records.view import SubscriptionMode
+from oncewire.wire import (
+    CreditError,
+    DispositionReceived,
+    LimitError,
+    Modified,
+    ReceiverSettleMode,
+    SenderLink,
+    SenderSettleMode,
+    Source,
+    StateError,
+    Symbol,
+    TerminusDurability,
+    ULong,
+)
+from oncewire.wire import LinkFlow as FlowEvent
+from router import conventions
+from router.link_refusal import LinkRefusal, refuse_unless_topic
+from router.logs import RouterEvent
+from router.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
+
+if TYPE_CHECKING:
+    from router.client_connection import ClientConnection
+
+COPY = Symbol("copy")
+"""Every subscription gets every message (3.5.7)."""
+
+
+class SubscriberLink:
+    """The sending end of one subscriber's link."""
+
+    __slots__ = (
+        "_default_outcome",
+        "_flow",
+        "_ids",
+        "_is_held",
+        "_is_replied",
+        "_needs_payload",
+        "_sent",
+        "_waiting",
+        "connection",
+        "link",
+        "number",
+    )
+
+    def __init__(self, connection: ClientConnection, link: SenderLink) -> None:
+        self.connection = connection
+        self.link = link
+        self.number = connection.driver.add_link(self)
+        self._ids: dict[bytes, int] = {}
+        """Delivery-ids of what the client has not settled, by network tag."""
+        self._sent = 0
+        self._waiting: deque[effects.Deliver] = deque()
+        """Decided in a turn in which the client took back credit: only then can the engine be out of credit."""
+        self._flow: LinkFlow | None = None
+        """The client's last word on credit."""
+        self._is_replied = False
+        self._is_held = False
+        self._needs_payload = True
+        self._default_outcome: Outcome | None = None
+
+    def attach_input(self) -> SubscriberAttach:
+        """What the client's attach asks for (A-2).
+
+        Raises:
+            LinkRefusal: it asks for something this router does not offer.
+        """
+        remote = self.link.remote_attach
+        assert remote is not None
+        source = remote.source
+        if source is not None and source.dynamic:
+            raise LinkRefusal(
+                "amqp:not-implemented", "dynamic nodes are not offered; subscribe to a topic by its name"
+            )
+        if source is not None and source.address is None:
+            raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
+        if source is not None:
+            refuse_unless_topic(source.address, source.capabilities)
+            self._default_outcome = conventions.outcome_of(source.default_outcome)
+        connection = self.connection
+        presents_map = remote.unsettled is not None
+        second = remote.rcv_settle_mode == ReceiverSettleMode.SECOND
+        mode = SubscriptionMode.AT_LEAST_ONCE
+        if remote.snd_settle_mode == SenderSettleMode.SETTLED:
+            mode = SubscriptionMode.AT_MOST_ONCE
+        elif presents_map and second:
+            mode = SubscriptionMode.EXACTLY_ONCE
+        promises = conventions.EXACTLY_ONCE in remote.desired_capabilities
+        exactly_once = promises and mode is SubscriptionMode.EXACTLY_ONCE
+        self._needs_payload = not promises
+        asked = source if source is not None else Source()
+        # The capability's own convention: 0 asks for the default, else AMQP's 0 means at once.
+        default_timeout = exactly_once and not asked.timeout
+        return SubscriberAttach(
+            link=self.number,
+            container_id=connection.container_id,
+            link_name=self.link.name,
+            topic=None if source is None else source.address,
+            unsettled=conventions.outcomes_of_map(remote.unsettled),
+            exactly_once=exactly_once,
+            mode=mode,
+            expiry_policy=str(asked.expiry_policy),
+            timeout_s=None if default_timeout else float(asked.timeout),
+            map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
+            incomplete=remote.incomplete_unsettled,
+            peer=connection.peer,
+        )
+
+    # --- from the client ----------------------------------------------------------------------------------------------
+
+    def disposition_input(self, event: DispositionReceived) -> Input | None:
+        """The subscriber stated outcomes (E-4); settled without one counts as its default-outcome (E-4a)."""
+        tags = [tag for _, tag in event.deliveries]
+        outcome = conventions.outcome_of(event.state)
+        if event.settled:
+            for tag in tags:
+                self._ids.pop(tag, None)
+            if outcome is None:
+                outcome = self._default_outcome
+        elif outcome is None:
+            return None
+        annotations = event.state.message_annotations if isinstance(event.state, Modified) else None
+        return SubscriberDisposition(self.number, tags, outcome, event.settled, annotations)
+
+    def flow_input(self, event: FlowEvent) -> Input | None:
+        """The subscriber's credit; kept until the attach is answered, and while its socket is behind."""
+        assert event.credit_limit is not None
+        if self._waiting:
+            self._send_waiting()
+        if event.echo and event.properties is not None:
+            self.link.flow()
+        self._flow = LinkFlow(
+            self.number, limit=event.credit_limit, drain=event.drain, delivery_count=event.delivery_count or 0
+        )
+        return self._flow if self._is_replied and not self._is_held else None
+
+    def hold_input(self) -> Input | None:
+        """The client does not read fast enough: new deliveries wait in the record core, not in the socket (C-2)."""
+        self._is_held = True
+        return LinkFlow(self.number, limit=self._sent) if self._is_replied else None
+
+    def release_input(self) -> Input | None:
+        """The client reads again: its own word on credit holds."""
+        self._is_held = False
+        return self._flow if self._is_replied else None
+
+    # --- from the record core -----------------------------------------------------------------------------------------
+
+    def deliver(self, effect: effects.Deliver) -> None:
+        """Send a transfer (E-3), or the settled resume of A-7."""
+        if self._waiting:
+            self._waiting.append(effect)
+        elif self._send(effect):
+            self.connection.mark_dirty()
+
+    def _send(self, effect: effects.Deliver) -> bool:
+        """Send one transfer; False when there is no credit for it any more, and it waits."""
+        message, tag = effect.message, effect.tag
+        if effect.redelivered or effect.attempt or effect.annotations:
+            message = edit_for_attempt(effect)
+        state = None if effect.outcome is None else conventions.state_of(effect.outcome)
+        if not message and self._needs_payload:
+            message = EMPTY_DATA_SECTION
+        try:
+            delivery_id = self.link.send(
+                tag, message, settled=effect.settled, state=state, resume=effect.resume
+            )
+        except StateError:
+            return True  # detached meanwhile: the record core hears of it in the same turn
+        except CreditError:
+            self._waiting.append(effect)
+            return False
+        except LimitError:
+            self._reject_unsendable(effect)
+            return True
+        self._sent += 1
+        if not effect.settled:
+            self._ids[tag] = delivery_id
+        return True
+
+    def _send_waiting(self) -> None:
+        """New credit: what was decided before the client took credit back goes first."""
+        waiting, self._waiting = self._waiting, deque()
+        while waiting:
+            if not self._send(waiting.popleft()):
+                self._waiting += waiting
+                break
+        self.connection.mark_dirty()
+
+    def settle(self, effect: effects.SettleAtSubscriber) -> None:
+        """Settle deliveries at the subscriber (E-5)."""
+        if self._waiting:
+            settled = set(effect.tags)
+            self._waiting = deque(delivery for delivery in self._waiting if delivery.tag not in settled)
+        ids = [found for tag in effect.tags if (found := self._ids.pop(tag, None)) is not None]
+        if ids and self.link.is_attached:
+            ids.sort()
+            self.link.settle(ids)
+            self.connection.mark_dirty()
+
+    def carry_out(self, effect: Any) -> None:
+        """Carry out an effect that is not on the hot path."""
+        if isinstance(effect, effects.Detach):
+            self.connection.detach(self, effect)
+        elif isinstance(effect, effects.CloseConnection):
+            self.connection.close(effect.condition, effect.description)
+        elif isinstance(effect, effects.SubscriberReply):
+            self._reply(effect)
+        elif self.link.is_attached:
+            if isinstance(effect, effects.Confirm):
+                self.link.flow({conventions.CONFIRMED: ULong(effect.incarnation)})
+            elif isinstance(effect, effects.Drained):
+                self.link.drained()
+                if self._flow is not None:
+                    self._sent = max(self._sent, self._flow.limit)
+        self.connection.mark_dirty()
+
+    def _reply(self, effect: effects.SubscriberReply) -> None:
+        """A-6: the granted source, and the entries that are kept."""
+        remote = self.link.remote_attach
+        assert remote is not None
+        asked = (
+            remote.source if remote.source is not None else Source(durable=TerminusDurability.UNSETTLED_STATE)
+        )
+        try:
+            self.link.reply(
+                source=Source(
+                    address=effect.topic,
+                    durable=asked.durable,
+                    expiry_policy=Symbol(effect.expiry_policy),
+                    timeout=int(effect.timeout_s),
+                    distribution_mode=COPY,
+                    default_outcome=asked.default_outcome,
+                    outcomes=conventions.OUTCOME_SYMBOLS,
+                    capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+                ),
+                target=remote.target,
+                unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
+                incomplete_unsettled=effect.incomplete,
+                offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+                properties={
+                    conventions.RESUME: "resumed" if effect.resumed else "new",
+                    conventions.INCARNATION: ULong(effect.incarnation),
+                },
+            )
+        except LimitError as error:
+            # 2.7.3: an attach that cannot be written; the client's max-frame-size is too small for its own map.
+            self.connection.close("amqp:frame-size-too-small", str(error))
+            return
+        self._is_replied = True
+        if self._flow is not None and not self._is_held:
+            self.connection.driver.submit([self._flow])
+
+    def _reject_unsendable(self, effect: effects.Deliver) -> None:
+        """The client takes only smaller messages: nobody will ever process this one here, as if it said rejected."""
+        self.connection.log.event(
+            RouterEvent.DELIVERY_TOO_LARGE,
+            link_name=self.link.name,
+            container_id=self.connection.container_id,
+            bytes=len(effect.message),
+        )
+        self.connection.driver.submit(
+            [SubscriberDisposition(self.number, [effect.tag], Outcome.REJECTED, settled=True)]
+        )
