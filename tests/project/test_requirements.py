@@ -37,8 +37,8 @@ def run_pytest(folder: Path, tests: str, *, require: str = "", path: str = "") -
         "PYTHONPATH": str(TESTS / "support"),
         requirements.REQUIRE_VARIABLE: require,
     }
-    command = [sys.executable, "-m", "pytest", "-p", "requirements", "-p", "no:cacheprovider", "-o", "markers=needs: parts"]
-    command += ["--rootdir", str(folder), "--strict-markers", "test_sample.py"]
+    command = [sys.executable, "-m", "pytest", "test_sample.py", "--rootdir", str(folder)]
+    command += ["-p", "requirements", "-p", "no:cacheprovider", "--strict-markers", "-o", "markers=needs: parts"]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
@@ -80,7 +80,7 @@ def test_a_misspelled_part_stops_the_run_and_names_those_that_exist(tmp_path: Pa
     done = run_pytest(tmp_path, "import pytest\n@pytest.mark.needs('nod')\ndef test_it(): pass\n")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "needs('nod'): no such part" in done.stderr
-    assert "'node'" in done.stderr
+    assert "node" in done.stderr.partition("knows ")[2]
 
 
 def test_a_wrong_setting_stops_the_run(tmp_path: Path) -> None:

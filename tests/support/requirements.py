@@ -92,7 +92,8 @@ def missing_parts(names: Iterable[str]) -> list[Part]:
     for name in names:
         part = PARTS.get(name)
         if part is None:
-            raise pytest.UsageError(f"needs({name!r}): no such part; tests/support/requirements.py knows {sorted(PARTS)}")
+            known = ", ".join(sorted(PARTS))
+            raise pytest.UsageError(f"needs({name!r}): no such part; tests/support/requirements.py knows {known}")
         if not part.present():
             missing.append(part)
     return missing
