@@ -31,8 +31,8 @@ PLAIN = "PLAIN"
 # SCRAM needs 2 challenges; a peer that wants many more keeps a socket busy without ever saying who it is.
 MAX_CHALLENGES = 8
 
-# Checks a user name and a password. It must compare in constant time (hmac.compare_digest) and take as long for an
-# unknown user as for a known one: nothing here hides how long it took.
+# Checks a user name and a password. It must compare in constant time (hmac.compare_digest, on bytes: both may hold any
+# Unicode character), take as long for an unknown user as for a known one, and raise nothing: nothing here hides it.
 Verify: TypeAlias = Callable[[str, str], bool]
 
 
