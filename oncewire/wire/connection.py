@@ -17,26 +17,23 @@ from oncewire.wire.errors import (
     INVALID_FIELD,
     NOT_ALLOWED,
     RESOURCE_LIMIT_EXCEEDED,
-    UNAUTHORIZED_ACCESS,
     LimitError,
     RemoteProtocolError,
     StateError,
 )
-from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event, SaslOutcome
+from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event
 from oncewire.wire.frames import (
     AMQP_FRAME,
-    AMQP_HEADER,
     FRAME_HEADER_SIZE,
     HEARTBEAT_FRAME,
-    MAX_SASL_FRAME_SIZE,
     MIN_MAX_FRAME_SIZE,
-    SASL_FRAME,
-    SASL_HEADER,
     FrameParser,
     encode_frame,
 )
+from oncewire.wire.hot_codec import decode_transfer
 from oncewire.wire.link import symbols
-from oncewire.wire.performative_codec import decode_performative, decode_sasl_frame, encode_performative
+from oncewire.wire.negotiation import Negotiation
+from oncewire.wire.performative_codec import decode_performative, encode_performative
 from oncewire.wire.performatives import (
     USHORT_MAX,
     AmqpError,
@@ -72,21 +69,15 @@ MIN_PEER_IDLE_TIME_OUT_MS = 100
 # What the peer is told about its fault; longer texts may hold parts of what it sent and not fit its frames.
 MAX_DESCRIPTION = 160
 
+# How a transfer starts in the form everybody writes it; other forms take the long way.
+_TRANSFER_DESCRIPTOR = b"\x00\x53\x14"
+
 
 class Role(Enum):
     """Which end of the transport we are: a client speaks first."""
 
     CLIENT = auto()
     SERVER = auto()
-
-
-class _Due(Enum):
-    """What comes next in the peer's byte stream (2.2, 5.3.2)."""
-
-    FIRST_HEADER = auto()
-    SASL_FRAMES = auto()
-    AMQP_HEADER = auto()
-    AMQP_FRAMES = auto()
 
 
 class Connection:
@@ -159,8 +150,6 @@ class Connection:
             properties=properties,
         )
         self._incoming_window = incoming_window
-        self._sasl = sasl
-        self._due = _Due.FIRST_HEADER
         self._parser = FrameParser(max_frame_size)
         self._events: list[Event] = []
         self._by_channel: dict[int, AmqpSession] = {}
@@ -168,7 +157,7 @@ class Connection:
         # Bytes to send; frames written before the peer's open may have to wait in _early (see _write_early).
         self._out: list[bytes] = []
         self._early: list[bytes] = []
-        self._header_sent = False
+        self._negotiation = Negotiation(role is Role.SERVER, sasl, self._parser, self._out, self._events)
         # Seconds.
         self._idle_time_out = idle_time_out_ms / 1000
         self._heartbeat_every = 0.0
@@ -188,9 +177,10 @@ class Connection:
             self._last_received = now
         try:
             self._parser.feed(data)
-            if self._due is not _Due.AMQP_FRAMES:
-                self._negotiate()
-            if self._due is _Due.AMQP_FRAMES:
+            if not self._negotiation.finished:
+                self._negotiation.advance()
+                self._release_early()
+            if self._negotiation.finished:
                 self._read_frames()
         except RemoteProtocolError as fault:
             self._fail(fault.condition, fault.description)
@@ -235,11 +225,8 @@ class Connection:
             raise StateError(f"open cannot be sent: the connection is {self.state.name}")
         self.write_frame(0, encode_performative(self._open))
         self.state = following
-        if self.role is Role.CLIENT and self._due is _Due.FIRST_HEADER:
-            if self._sasl is None:
-                self._send_amqp_header()
-            else:
-                self._out.append(SASL_HEADER + self._sasl.start())
+        self._negotiation.start()
+        self._release_early()
 
     def close(self, error: AmqpError | None = None) -> None:
         """Close the connection; ``ConnectionClosed`` follows. Input is ignored from now on, but for the peer's close.
@@ -318,76 +305,6 @@ class Connection:
             self._out.append(HEARTBEAT_FRAME)
             self._last_sent = now
 
-    # --- protocol headers and SASL ------------------------------------------------------------------------------------
-
-    def _negotiate(self) -> None:
-        """Read protocol headers and SASL frames until AMQP frames are due, or no more bytes are there."""
-        while self._due is not _Due.AMQP_FRAMES and self.state is not ConnectionState.ENDED:
-            if self._due is _Due.SASL_FRAMES:
-                frame = self._parser.next_frame()
-                if frame is None:
-                    return
-                _, frame_type, buf, pos, end = frame
-                if frame_type != SASL_FRAME:
-                    raise RemoteProtocolError(FRAMING_ERROR, "an AMQP frame came before the SASL outcome")
-                self._receive_sasl(buf, pos, end)
-            else:
-                try:
-                    header = self._parser.next_header()
-                except RemoteProtocolError:
-                    self._answer_wrong_header()
-                    raise
-                if header is None:
-                    return
-                self._receive_header(header)
-
-    def _receive_header(self, header: bytes) -> None:
-        sasl = self._sasl if self._due is _Due.FIRST_HEADER else None
-        if header == SASL_HEADER and sasl is not None:
-            self._due = _Due.SASL_FRAMES
-            self._parser.max_frame_size = MAX_SASL_FRAME_SIZE
-            if isinstance(sasl, SaslServer):
-                self._out.append(SASL_HEADER + sasl.start())
-            return
-        skipped = isinstance(sasl, SaslServer) and sasl.allow_no_sasl
-        if header != AMQP_HEADER or (sasl is not None and not skipped):
-            self._answer_wrong_header()
-            raise RemoteProtocolError(
-                FRAMING_ERROR, f"protocol header {header.hex()} is not what is due here"
-            )
-        self._due = _Due.AMQP_FRAMES
-        if not self._header_sent:
-            self._send_amqp_header()
-
-    def _answer_wrong_header(self) -> None:
-        """2.2: tell what we speak; the transport is closed behind it."""
-        if self.role is Role.SERVER and not self._header_sent and self._due is _Due.FIRST_HEADER:
-            self._out.append(AMQP_HEADER if self._sasl is None else SASL_HEADER)
-
-    def _receive_sasl(self, buf: bytes, pos: int, end: int) -> None:
-        sasl = self._sasl
-        assert sasl is not None
-        body, _ = decode_sasl_frame(buf, pos, end)
-        answer = sasl.receive(body)
-        if answer:
-            self._out.append(answer)
-        result = sasl.result
-        if result is None:
-            return
-        self._events.append(SaslOutcome(result.ok, result.mechanism, result.user))
-        if not result.ok:
-            self._lose(AmqpError(UNAUTHORIZED_ACCESS, result.description[:MAX_DESCRIPTION]))
-            return
-        self._due = _Due.AMQP_HEADER
-        self._parser.max_frame_size = self._open.max_frame_size
-        if self.role is Role.CLIENT:
-            self._send_amqp_header()
-
-    def _send_amqp_header(self) -> None:
-        self._out.append(AMQP_HEADER)
-        self._header_sent = True
-        self._release_early()
-
     # --- frames in ----------------------------------------------------------------------------------------------------
 
     def _read_frames(self) -> None:
@@ -403,19 +320,18 @@ class Connection:
                 raise RemoteProtocolError(FRAMING_ERROR, "a SASL frame came behind the SASL layer")
             if pos == end:  # 2.4.5: a heartbeat
                 continue
-            performative, pos = decode_performative(buf, pos, end)
-            if self.state is not ConnectionState.OPENED:
-                self._receive_control(channel, performative)
-                continue
-            if isinstance(performative, Transfer):
+            if buf[pos : pos + 3] == _TRANSFER_DESCRIPTOR:
                 session = sessions.get(channel)
-                if session is not None and session.state is SessionState.MAPPED:
-                    session.receive_transfer(performative, buf[pos:end])
+                transfer = decode_transfer(buf, pos + 3, end)
+                if session is not None and transfer is not None:
+                    if session.state is SessionState.MAPPED:
+                        session.receive_transfer(transfer[0], buf[transfer[1] : end])
                     continue
-            self._receive_control(channel, performative)
+            performative, payload = decode_performative(buf, pos, end)
+            self._receive_frame(channel, performative, buf[payload:end])
 
-    def _receive_control(self, channel: int, performative: Performative) -> None:
-        """Carry out a frame that is not a transfer on a living session."""
+    def _receive_frame(self, channel: int, performative: Performative, payload: bytes) -> None:
+        """Carry out any frame."""
         if isinstance(performative, Open):
             self._receive_open(performative)
         elif isinstance(performative, Close):
@@ -434,10 +350,14 @@ class Connection:
                     f"{type(performative).__name__} came on channel {channel}, where no session is",
                 )
             if session.state is SessionState.MAPPED or isinstance(performative, End):
-                self._receive_in_session(session, channel, performative)
+                self._receive_in_session(session, channel, performative, payload)
 
-    def _receive_in_session(self, session: AmqpSession, channel: int, performative: Performative) -> None:
-        if isinstance(performative, Disposition):
+    def _receive_in_session(
+        self, session: AmqpSession, channel: int, performative: Performative, payload: bytes
+    ) -> None:
+        if isinstance(performative, Transfer):
+            session.receive_transfer(performative, payload)
+        elif isinstance(performative, Disposition):
             session.receive_disposition(performative)
         elif isinstance(performative, Flow):
             session.receive_flow(performative)
@@ -535,17 +455,16 @@ class Connection:
                 f"a frame of {size} bytes is over the peer's max-frame-size of {self.send_frame_size}"
             )
 
-    def write_frame(self, channel: int, performative: bytes, payload: bytes = b"") -> None:
-        """Send a frame, or keep it until it may be sent. Engine only.
+    def write_frame(self, channel: int, performative: bytes) -> None:
+        """Send a frame without payload, or keep it until it may be sent. Engine only.
 
         Raises:
-            LimitError: it is larger than the peer's max-frame-size, and it is not a transfer cut to size.
+            LimitError: it is larger than the peer's max-frame-size.
         """
-        frame = encode_frame(channel, performative, payload)
+        frame = encode_frame(channel, performative)
         if self.remote_open is None:
             self._early.append(frame)
-            if self._header_sent:
-                self._release_early()
+            self._release_early()
             return
         if len(frame) > self.send_frame_size:
             self.check_frame_size(len(performative))
@@ -556,7 +475,7 @@ class Connection:
 
         Everything behind a frame that must wait waits too.
         """
-        if not self._header_sent:
+        if not self._negotiation.header_sent:
             return
         limit = self.send_frame_size
         for index, frame in enumerate(self._early):
@@ -575,7 +494,7 @@ class Connection:
     def _fail(self, condition: Symbol, description: str) -> None:
         """Give up a connection whose peer is at fault: close with the error where that is legal."""
         error = AmqpError(condition, description[:MAX_DESCRIPTION])
-        if self._header_sent and self.state is not ConnectionState.CLOSE_SENT:
+        if self._negotiation.header_sent and self.state is not ConnectionState.CLOSE_SENT:
             self._early.clear()
             if self.state is ConnectionState.START or self.state is ConnectionState.OPEN_RECEIVED:
                 self._out.append(encode_frame(0, encode_performative(self._open)))

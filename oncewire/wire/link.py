@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncewire.wire.deliveries import SERIAL_MASK
-from oncewire.wire.errors import LocalProtocolError, StateError
+from oncewire.wire.errors import ILLEGAL_STATE, LocalProtocolError, StateError
 from oncewire.wire.events import LinkDetached, LinkFlow
 from oncewire.wire.performatives import (
     AmqpError,
@@ -25,6 +25,7 @@ from oncewire.wire.performatives import (
     Flow,
     Source,
     Target,
+    Transfer,
     UnsettledMap,
 )
 from oncewire.wire.states import LINK_NEXT, LinkState, Step
@@ -290,7 +291,11 @@ class Link:
         self._credit_limit = self._moved
         self.session.forget_deliveries(self)
 
-    # --- flow ---------------------------------------------------------------------------------------------------------
+    # --- frames -------------------------------------------------------------------------------------------------------
+
+    def receive_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Take one frame of a delivery; only a receiver does so."""
+        self.session.end_faulty(ILLEGAL_STATE, "a transfer came from the receiving end of a link")
 
     def receive_flow(self, flow: Flow) -> None:
         """Take a flow of the peer that names this link."""

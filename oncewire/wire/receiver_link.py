@@ -130,10 +130,12 @@ class ReceiverLink(Link):
 
         Raises:
             StateError: the link is not attached.
+            LimitError: the state does not fit a frame of the peer.
         """
         if self.state is not LinkState.ATTACHED:
             raise StateError(f"nothing can be disposed of on link {self.name!r}: it is {self.state.name}")
         session = self.session
+        session.check_state_size(True, settled, state)
         for first, last in merge(session.received_unsettled, self, delivery_ids, settled):
             session.write_disposition(True, first, last, settled, state)
 
@@ -162,14 +164,26 @@ class ReceiverLink(Link):
         if len(payload) > self._max_message_size:
             self._too_large()
             return
-        self._complete(
-            delivery_id,
-            tag,
-            payload,
-            transfer.settled is True,
-            transfer.resume,
-            transfer.state,
-            transfer.message_format or 0,
+        # This is _complete() written out: most deliveries end here.
+        session = self.session
+        settled = transfer.settled is True
+        if not settled:
+            unsettled = session.received_unsettled
+            if delivery_id in unsettled:
+                session.end_faulty(INVALID_FIELD, f"delivery-id {delivery_id} is unsettled already")
+                return
+            unsettled[delivery_id] = (self, tag)
+        session.pending_events.append(
+            DeliveryReceived(
+                self,
+                delivery_id,
+                tag,
+                payload,
+                settled,
+                transfer.resume,
+                transfer.state,
+                transfer.message_format or 0,
+            )
         )
 
     def _continue(self, partial: IncomingDelivery, transfer: Transfer, payload: bytes) -> None:

@@ -138,10 +138,12 @@ class SenderLink(Link):
 
         Raises:
             StateError: the link is not attached.
+            LimitError: the state does not fit a frame of the peer.
         """
         if self.state is not LinkState.ATTACHED:
             raise StateError(f"nothing can be settled on link {self.name!r}: it is {self.state.name}")
         session = self.session
+        session.check_state_size(False, True, state)
         for first, last in merge(session.sent_unsettled, self, delivery_ids, True):
             if session.is_queueing:  # it must not overtake the transfer
                 session.write_ordered(

@@ -9,6 +9,7 @@ only.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,9 +29,11 @@ from oncewire.wire.errors import (
     StateError,
 )
 from oncewire.wire.events import DispositionReceived, Event, LinkAttached, SessionBegun, SessionEnded
+from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
 from oncewire.wire.link import AttachOptions, Link, symbols
 from oncewire.wire.performative_codec import encode_disposition, encode_performative
 from oncewire.wire.performatives import (
+    ACCEPTED,
     AmqpError,
     Attach,
     Begin,
@@ -70,6 +73,9 @@ MAX_LINK_NAME_SIZE = 1024
 # peer that makes us queue more attaches and detaches for ever on purpose.
 MAX_QUEUED_CONTROL = 8192
 
+# 2.3.1: size, data offset, type, channel.
+_pack_header = struct.Struct(">IBBH").pack
+
 Ordered: TypeAlias = Attach | Flow | Disposition | Detach
 
 
@@ -90,13 +96,14 @@ class AmqpSession:
         "_by_name",
         "_by_remote_handle",
         "_end_reported",
+        "_incoming_base",
         "_incoming_left",
-        "_next_incoming_id",
         "_next_outgoing_id",
         "_out",
         "_queue",
         "_queued_control",
         "_remote_window",
+        "_replenish_below",
         "_waiting_echoes",
         "channel",
         "connection",
@@ -138,8 +145,10 @@ class AmqpSession:
         # 2.5.6: transfer frames, not deliveries, count for the windows.
         self._next_outgoing_id = FIRST_OUTGOING_ID
         self._remote_window = 0
-        self._next_incoming_id: int | None = None
+        # The next transfer-id of the peer was this when it had the whole window.
+        self._incoming_base: int | None = None
         self._incoming_left = incoming_window
+        self._replenish_below = (incoming_window + 1) // 2
         # What waits for the peer's window to open, in order; see write_ordered.
         self._queue: deque[OutgoingDelivery | tuple[Link, Ordered]] = deque()
         self._queued_control = 0
@@ -291,7 +300,7 @@ class AmqpSession:
         self.state = following
         self.remote_begin = begin
         self.remote_channel = remote_channel
-        self._next_incoming_id = begin.next_outgoing_id
+        self._incoming_base = begin.next_outgoing_id
         self._remote_window = begin.incoming_window
         if following is SessionState.BEGIN_RECEIVED:
             self.write_begin()
@@ -440,8 +449,6 @@ class AmqpSession:
         """Take one frame of a delivery."""
         left = self._incoming_left - 1
         self._incoming_left = left
-        assert self._next_incoming_id is not None
-        self._next_incoming_id = (self._next_incoming_id + 1) & SERIAL_MASK
         if left < 0:
             self.end_faulty(WINDOW_VIOLATION, "a transfer came with the session window closed")
             return
@@ -449,11 +456,8 @@ class AmqpSession:
         if link is None:
             self._unattached(transfer.handle)
             return
-        if not isinstance(link, ReceiverLink):
-            self.end_faulty(ILLEGAL_STATE, "a transfer came on a link whose receiver sent it")
-            return
         link.receive_transfer(transfer, payload)
-        if 2 * left < self.incoming_window and self.state is SessionState.MAPPED:
+        if left < self._replenish_below and self.state is SessionState.MAPPED:
             # The delivery is with the owner now; what limits memory is link credit, so the window opens at once.
             self._write_window()
 
@@ -484,8 +488,12 @@ class AmqpSession:
     def write(self, performative: Attach | Begin | Flow | Disposition | Detach | End) -> None:
         """Send a frame without payload at once."""
         if isinstance(performative, Flow):
-            performative.next_incoming_id = self._next_incoming_id
-            performative.incoming_window = self._incoming_left = self.incoming_window
+            if self._incoming_base is not None:
+                received = self.incoming_window - self._incoming_left
+                self._incoming_base = (self._incoming_base + received) & SERIAL_MASK
+            self._incoming_left = self.incoming_window
+            performative.next_incoming_id = self._incoming_base
+            performative.incoming_window = self.incoming_window
             performative.next_outgoing_id = self._next_outgoing_id
             performative.outgoing_window = OUTGOING_WINDOW
         self.connection.write_frame(self.channel, encode_performative(performative))
@@ -505,14 +513,24 @@ class AmqpSession:
         """Send one transfer frame; the window must be open."""
         self._remote_window -= 1
         self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
-        self.connection.write_frame(self.channel, performative, payload)
+        out = self._out
+        size = FRAME_HEADER_SIZE + len(performative) + len(payload)
+        out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
+        out.append(payload)  # not joined here: large ones are copied only once
 
     def write_disposition(
         self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None
     ) -> None:
         """Send a disposition at once."""
         performative = encode_disposition(role, first, None if first == last else last, settled, state)
-        self.connection.write_frame(self.channel, performative)
+        size = FRAME_HEADER_SIZE + len(performative)
+        self._out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
+
+    def check_state_size(self, role: bool, settled: bool, state: DeliveryState | None) -> None:
+        """Raise LimitError, before anything is changed, if a disposition with ``state`` does not fit a frame."""
+        if state is not None and state is not ACCEPTED:
+            largest = encode_disposition(role, SERIAL_MASK, SERIAL_MASK, settled, state)
+            self.connection.check_frame_size(len(largest))
 
     def send_in_parts(self, delivery: OutgoingDelivery) -> None:
         """Send a delivery as far as the window allows and keep the rest."""

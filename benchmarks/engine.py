@@ -1,0 +1,180 @@
+"""CPU time of the wire engine per message, in one process and without sockets.
+
+A publisher and a subscriber stand at two connections of a router that forwards every message with the exactly-once
+exchange: transfer, accepted, settled. Only the router's side is timed. Run it with
+
+    python benchmarks/engine.py [--messages N] [--size BYTES]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from oncewire.wire import (
+    ACCEPTED,
+    Connection,
+    DeliveryReceived,
+    DispositionReceived,
+    Event,
+    ReceiverLink,
+    Role,
+    SenderLink,
+    Source,
+    Target,
+)
+
+# Read sizes of the router: 50 messages a read is a busy socket, 1 an idle one.
+BATCHES = (50, 1)
+
+
+class Pair:
+    """A router's connection and the client at its other end."""
+
+    def __init__(self) -> None:
+        self.router = Connection(Role.SERVER, container_id="router")
+        self.client = Connection(Role.CLIENT, container_id="client")
+        self.client.open()
+
+    def exchange(self) -> list[Event]:
+        """Move bytes until both are quiet; return what the router heard."""
+        heard: list[Event] = []
+        while True:
+            up, down = self.client.data_to_send(), self.router.data_to_send()
+            if not up and not down:
+                return heard
+            self.router.receive_data(up, 0.0)
+            heard += self.router.events()
+            self.client.receive_data(down, 0.0)
+            self.client.events()
+
+    def router_reads(self) -> list[Event]:
+        self.router.receive_data(self.client.data_to_send(), 0.0)
+        return self.router.events()
+
+    def client_reads(self) -> list[Event]:
+        self.client.receive_data(self.router.data_to_send(), 0.0)
+        return self.client.events()
+
+
+def publisher_pair() -> tuple[Pair, SenderLink, ReceiverLink]:
+    pair = Pair()
+    sender = pair.client.begin().attach_sender("p", source=Source(), target=Target("topic"), unsettled={})
+    pair.exchange()
+    (receiver,) = pair.router.sessions[0].links
+    assert isinstance(receiver, ReceiverLink)
+    receiver.reply(source=Source(), target=Target("topic"), unsettled={})
+    receiver.grant(1 << 30)
+    pair.exchange()
+    return pair, sender, receiver
+
+
+def subscriber_pair() -> tuple[Pair, SenderLink, ReceiverLink]:
+    pair = Pair()
+    receiver = pair.client.begin().attach_receiver("s", source=Source("topic"), target=Target(), unsettled={})
+    pair.exchange()
+    (sender,) = pair.router.sessions[0].links
+    assert isinstance(sender, SenderLink)
+    sender.reply(source=Source("topic"), target=Target(), unsettled={})
+    receiver.grant(1 << 30)
+    pair.exchange()
+    return pair, sender, receiver
+
+
+def three_steps(messages: int, size: int, batch: int) -> dict[str, float]:
+    """Forward messages from one publisher to one subscriber; return microseconds per message by step."""
+    publishers, publisher, ingress = publisher_pair()
+    subscribers, egress, subscriber = subscriber_pair()
+    spent = dict.fromkeys(("transfer in and out", "accept back", "settle on"), 0.0)
+    body = bytes(size)
+
+    def forward() -> None:
+        send = egress.send
+        for event in publishers.router_reads():
+            if isinstance(event, DeliveryReceived):
+                send(event.tag, event.payload)
+
+    def accept() -> None:
+        for event in subscribers.router_reads():
+            if isinstance(event, DispositionReceived):
+                ingress.dispose([number for number, _ in event.deliveries], ACCEPTED, False)
+
+    def settle() -> None:
+        for event in publishers.router_reads():
+            if isinstance(event, DispositionReceived):
+                egress.settle([number for number, _ in event.deliveries])
+
+    sent = settled = 0
+    while sent < messages:
+        for _ in range(batch):
+            publisher.send(b"tag-%d" % sent, body)
+            sent += 1
+        before = time.process_time()
+        forward()
+        data = subscribers.router.data_to_send()
+        spent["transfer in and out"] += time.process_time() - before
+        subscribers.client.receive_data(data, 0.0)
+        received = [e.delivery_id for e in subscribers.client.events() if isinstance(e, DeliveryReceived)]
+        subscriber.dispose(received, ACCEPTED, False)
+        before = time.process_time()
+        accept()
+        data = publishers.router.data_to_send()
+        spent["accept back"] += time.process_time() - before
+        publishers.client.receive_data(data, 0.0)
+        for event in publishers.client.events():
+            if isinstance(event, DispositionReceived):
+                publisher.settle([number for number, _ in event.deliveries])
+        before = time.process_time()
+        settle()
+        data = subscribers.router.data_to_send()
+        spent["settle on"] += time.process_time() - before
+        subscribers.client.receive_data(data, 0.0)
+        for event in subscribers.client.events():
+            if isinstance(event, DispositionReceived):
+                settled += len(event.deliveries)
+    assert settled == sent
+    return {name: seconds / sent * 1e6 for name, seconds in spent.items()}
+
+
+def one_way(messages: int, size: int) -> tuple[float, float]:
+    """Return microseconds per message to send, and to receive and dispatch, in batches of 50."""
+    pair, sender, _ = publisher_pair()
+    body = bytes(size)
+    sending = receiving = 0.0
+    for start in range(0, messages, 50):
+        tags = [b"tag-%d" % number for number in range(start, start + 50)]
+        send = sender.send
+        before = time.process_time()
+        for tag in tags:
+            send(tag, body, settled=False)
+        data = pair.client.data_to_send()
+        middle = time.process_time()
+        pair.router.receive_data(data, 0.0)
+        events = pair.router.events()
+        receiving += time.process_time() - middle
+        sending += middle - before
+        pair.client_reads()
+        ids = [e.delivery_id for e in events if isinstance(e, DeliveryReceived)]
+        sender.settle(ids)
+        pair.router_reads()
+        pair.client_reads()
+    return sending / messages * 1e6, receiving / messages * 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
+    parser.add_argument("--messages", type=int, default=50_000)
+    parser.add_argument("--size", type=int, default=256, help="bytes of a message (default 256)")
+    options = parser.parse_args()
+    sending, receiving = one_way(options.messages, options.size)
+    print(f"send one message                    {sending:6.2f} us")
+    print(f"receive and dispatch one message    {receiving:6.2f} us")
+    for batch in BATCHES:
+        steps = three_steps(options.messages, options.size, batch)
+        print(f"three steps, {batch:2} a read               {sum(steps.values()):6.2f} us per message")
+        for name, micros in steps.items():
+            print(f"    {name:32}{micros:6.2f} us")
+
+
+if __name__ == "__main__":
+    main()
