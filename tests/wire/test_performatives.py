@@ -414,7 +414,7 @@ MALFORMED = {
     "boolean as handle": _body(0x16, True),
     "number as boolean": _body(0x16, UInt(0), UInt(1)),
     "string as binary": _body(0x14, UInt(0), UInt(0), "tag"),
-    "symbol that is no ASCII": _body(0x12, "l", UInt(0), True, UByte(0), UByte(0), Described(ULong(0x28), [None, None, "\u00fc"])),
+    "symbol that is no ASCII": _body(0x18, Described(ULong(0x1D), ["\u00fc"])),
     "number as capability": _body(0x10, "c", None, None, None, None, UInt(1)),
     "described array of capabilities": _body(0x10, "c", None, None, None, None, AmqpArray(Symbol, (), (ULong(1),))),
     "list as properties": _body(0x11, None, UInt(0), UInt(0), UInt(0), None, None, None, []),
