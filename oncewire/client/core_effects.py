@@ -1,0 +1,164 @@
+"""What the publisher's and the subscriber's core ask of their shell. Effects are carried out in order, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from oncewire.client.outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEcho:
+    """Proof of life (A-4): send a flow with `x-opt-topic-echo` = value."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseLink:
+    """The router does not grant what was asked for: detach, and tell the application why."""
+
+    reason: str
+
+
+# --- publisher ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SendTransfer:
+    """Send the message as a new transfer (resume=false) with this tag; add `x-opt-topic-in-doubt` when `in_doubt`."""
+
+    number: int
+    tag: bytes
+    payload: bytes
+    in_doubt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SettleDeliveries:
+    """Disposition role=sender settled=true for these delivery-ids of the link."""
+
+    delivery_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOutcome:
+    """The outcome is recorded: tell the application."""
+
+    number: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDrain:
+    """All credit that can be used is used: give the rest back (C-5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskOwing:
+    """Flow with `x-opt-topic-ask` = tag: which subscriptions still owe this message?"""
+
+    tag: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOwing:
+    """The router's answer: the first names, and how many there are."""
+
+    number: int
+    names: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportActive:
+    """The first credit of this attach came: messages flow. `resumed` entries were presented and are sent again."""
+
+    session: int
+    resumed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportExpired:
+    """The session is gone (A-5). These messages were unsettled in it; `sent_again` tells which of two ways they go."""
+
+    numbers: tuple[int, ...]
+    sent_again: bool
+
+
+PublisherEffect: TypeAlias = (
+    SendTransfer
+    | SettleDeliveries
+    | ReportOutcome
+    | AnswerEcho
+    | AnswerDrain
+    | AskOwing
+    | ReportOwing
+    | ReportActive
+    | ReportExpired
+    | RefuseLink
+)
+
+
+# --- subscriber ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class DeliverMessage:
+    """Hand this delivery to the application, behind all earlier ones (`again`: before them, it was released).
+
+    `serial` names it toward the core. `settled` = the router expects no outcome.
+    """
+
+    serial: int
+    tag: bytes
+    payload: bytes
+    settled: bool
+    again: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DisposeDeliveries:
+    """Disposition role=receiver settled=false with this outcome for these delivery-ids of the link.
+
+    `settled` is true for a router that settles first only: at-least-once.
+    """
+
+    delivery_ids: Sequence[int]
+    outcome: Outcome
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GrantCredit:
+    """Flow with this link-credit: so many deliveries may come beyond those that have."""
+
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportConfirmed:
+    """Every message sent from now on is owed to this subscription (A-6b)."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportIncarnation:
+    """The subscription was created anew: messages between the two may be missing. `before` 0 = there was none."""
+
+    before: int
+    now: int
+
+
+SubscriberEffect: TypeAlias = (
+    DeliverMessage
+    | DisposeDeliveries
+    | GrantCredit
+    | AnswerEcho
+    | ReportConfirmed
+    | ReportIncarnation
+    | RefuseLink
+)

@@ -1,0 +1,125 @@
+"""Where a client keeps what must outlive it: the publisher's map, the subscriber's processed deliveries.
+
+The cores decide what is written and when (`next_commit()`); a journal only writes it. Calls come from one thread at a
+time, in the order begin, write..., commit or rollback.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from oncewire.client.journal_records import (
+    PublisherChanges,
+    PublisherState,
+    SubscriberChanges,
+    SubscriberState,
+)
+
+
+class Journal(ABC):
+    """One process's memory for any number of links of one container-id.
+
+    Attributes:
+        is_durable: whether what was committed survives the process; if so commits are made in a thread.
+    """
+
+    is_durable: bool
+
+    @abstractmethod
+    def bind(self, container_id: str) -> None:
+        """Make the journal this container's.
+
+        Raises:
+            JournalOwnerError: it belongs to another container-id.
+        """
+
+    @abstractmethod
+    def open_publisher(self, link_name: str) -> PublisherState:
+        """Read a publisher's part; a link that is not known has the empty state.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+
+    @abstractmethod
+    def open_subscriber(self, link_name: str) -> SubscriberState:
+        """Read a subscriber's part; a link that is not known has the empty state.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start a transaction.
+
+        Raises:
+            JournalError: it cannot be started.
+        """
+
+    @abstractmethod
+    def write_publisher(self, link_name: str, changes: PublisherChanges) -> None:
+        """Add a publisher's changes to the transaction.
+
+        Raises:
+            JournalError: they cannot be written; roll back.
+        """
+
+    @abstractmethod
+    def write_subscriber(self, link_name: str, changes: SubscriberChanges) -> None:
+        """Add a subscriber's changes to the transaction.
+
+        Raises:
+            JournalError: they cannot be written; roll back.
+        """
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make the transaction durable.
+
+        Raises:
+            JournalError: it is not; it was rolled back.
+        """
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Drop the transaction."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the file. Nothing may be called afterwards; closing twice is harmless."""
+
+
+class MemoryJournal(Journal):
+    """Keeps nothing beyond the cores' own maps: links survive every router, not their own process."""
+
+    is_durable = False
+
+    def bind(self, container_id: str) -> None:
+        """Serve any container."""
+
+    def open_publisher(self, link_name: str) -> PublisherState:
+        """Start with an empty map."""
+        return PublisherState()
+
+    def open_subscriber(self, link_name: str) -> SubscriberState:
+        """Start with an empty map."""
+        return SubscriberState()
+
+    def begin(self) -> None:
+        """Nothing to start."""
+
+    def write_publisher(self, link_name: str, changes: PublisherChanges) -> None:
+        """The core's own map is the memory."""
+
+    def write_subscriber(self, link_name: str, changes: SubscriberChanges) -> None:
+        """The core's own map is the memory."""
+
+    def commit(self) -> None:
+        """Nothing to write."""
+
+    def rollback(self) -> None:
+        """Nothing to drop."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""

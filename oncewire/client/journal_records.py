@@ -1,0 +1,82 @@
+"""What a journal holds and how it changes: the durable side of the two cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncewire.client.outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as the journal keeps it.
+
+    `outcome` is set while the application has not been told of an outcome other than accepted.
+    """
+
+    number: int
+    payload: bytes
+    in_doubt: bool = False
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherState:
+    """What a publisher's journal holds.
+
+    Attributes:
+        next_number: number of the next message; never goes back while the journal lives (P-2).
+        exposed_before: messages with smaller numbers may have reached a socket (P-1).
+        session: the last session the router told; 0 = none yet.
+        messages: in order of their numbers.
+    """
+
+    next_number: int = 0
+    exposed_before: int = 0
+    session: int = 0
+    messages: tuple[StoredMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherChanges:
+    """One atomic change of the journal.
+
+    Attributes:
+        stored: new messages.
+        next_number: see PublisherState.
+        exposed_before: see PublisherState; goes back only when a session has expired.
+        session: see PublisherState.
+        decided: (number, outcome): an accepted message is deleted, any other outcome is kept with it until `forgotten`.
+        forgotten: numbers whose outcome the application has been told.
+        doubted: numbers that will be sent again in a new session, marked in-doubt.
+    """
+
+    stored: tuple[StoredMessage, ...]
+    next_number: int
+    exposed_before: int
+    session: int
+    decided: tuple[tuple[int, Outcome], ...] = ()
+    forgotten: tuple[int, ...] = ()
+    doubted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberState:
+    """What a subscriber's journal holds.
+
+    Attributes:
+        incarnation: of the subscription, as last told by a router; 0 = none yet.
+        done: (network tag, outcome) of processed deliveries that are not settled, oldest first.
+    """
+
+    incarnation: int = 0
+    done: tuple[tuple[bytes, Outcome], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberChanges:
+    """One atomic change of the journal: `forgotten` is deleted, then `done` added."""
+
+    incarnation: int
+    done: tuple[tuple[bytes, Outcome], ...] = ()
+    forgotten: tuple[bytes, ...] = ()

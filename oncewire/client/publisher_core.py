@@ -1,0 +1,475 @@
+"""A publisher's unsettled map as a pure state machine: rule P-a with A-4, A-5, C-1, I-9, P-1 and P-2.
+
+The shell reports what happened and carries out the effects it gets back, in order. It asks `next_commit()` for what is
+to be written to the journal whenever `wants_commit` is true, writes it durably, and calls `committed()`; one commit is
+under way at a time, so everything that came up meanwhile is in the next one (group commit).
+
+A message's life: submitted -> stored -> handed to a link -> outcome told -> outcome recorded -> settled, removed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from oncewire.client.core_effects import (
+    AnswerDrain,
+    AnswerEcho,
+    AskOwing,
+    PublisherEffect,
+    RefuseLink,
+    ReportActive,
+    ReportExpired,
+    ReportOutcome,
+    ReportOwing,
+    SendTransfer,
+    SettleDeliveries,
+)
+from oncewire.client.journal_records import PublisherChanges, PublisherState, StoredMessage
+from oncewire.client.outcomes import UNKNOWN, Outcome
+
+WINDOW = 1024
+"""Messages a publisher may have unsettled or waiting; the router's own window (C-1) is as large."""
+WINDOW_BYTES = 64 << 20
+"""Bytes of them; one message may be larger when it stands alone."""
+TAG_BYTES = 8
+"""A tag is the message's number, big endian (P-2): fits verbatim into a network tag and never wraps."""
+NO_BOUND = 1 << 31
+"""More entries than any map holds: the peer's frame size sets no limit."""
+
+
+class _Message:
+    """An entry of the map. Hot path: a plain class."""
+
+    __slots__ = (
+        "answered",
+        "delivery_id",
+        "handed",
+        "in_doubt",
+        "number",
+        "outcome",
+        "payload",
+        "presented",
+        "recorded",
+        "settled_by_peer",
+        "tag",
+    )
+
+    def __init__(self, number: int, payload: bytes, in_doubt: bool = False, handed: bool = False) -> None:
+        self.number = number
+        self.tag = number.to_bytes(TAG_BYTES, "big")
+        self.payload = payload
+        self.in_doubt = in_doubt
+        self.handed = handed  # a transfer of it may have reached a socket of this session (P-1)
+        self.presented = False  # stands in the map of the present attach: must be sent on it
+        self.answered = False  # an outcome came on the present attach: can be settled there
+        self.delivery_id = 0
+        self.settled_by_peer = False
+        self.outcome: Outcome | None = None
+        self.recorded = False
+
+
+class PublisherCore:
+    """One publisher link over all its attaches.
+
+    Args:
+        window: messages that may be unsettled or waiting.
+        window_bytes: bytes of them.
+        resend_in_doubt: when the session expires, send its unsettled messages again, marked, instead of reporting
+            "outcome unknown" (A-5).
+        exactly_once: insist on the capability `topic-exactly-once`. False: present no map; at-least-once.
+        recovered: what the journal holds.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int = WINDOW,
+        window_bytes: int = WINDOW_BYTES,
+        resend_in_doubt: bool = False,
+        exactly_once: bool = True,
+        recovered: PublisherState | None = None,
+    ) -> None:
+        state = recovered or PublisherState()
+        self._window = window
+        self._window_bytes = window_bytes
+        self._resend_in_doubt = resend_in_doubt
+        self._exactly_once = exactly_once
+        self._messages: dict[int, _Message] = {}  # the map, in order of numbers
+        self._bytes = 0
+        self._handed = 0
+        self._next_number = state.next_number
+        self._recovered_before = state.next_number
+        self._exposed_before = state.exposed_before
+        self._session = state.session
+        # what the next commit writes
+        self._unstored: list[_Message] = []
+        self._decided: list[_Message] = []
+        self._forgotten: list[int] = []
+        self._doubted: list[int] = []
+        self._state_changed = False
+        self._committing: PublisherChanges | None = None
+        self._committing_messages: list[_Message] = []
+        self._committing_decided: list[_Message] = []
+        self._expiring = False
+        self._expiry_in_commit = False
+        self._recovered_outcomes: list[ReportOutcome] = []
+        # the present attach
+        self._attached = False
+        self._active = False
+        self._presented = 0
+        self._map_bound = NO_BOUND
+        self._queue: deque[_Message] = deque()  # stored, to be sent on this attach, in order
+        self._sent = 0
+        self._credit_limit = 0
+        for stored in state.messages:
+            self._recover(stored)
+
+    def _recover(self, stored: StoredMessage) -> None:
+        if stored.outcome is not None:
+            self._recovered_outcomes.append(ReportOutcome(stored.number, stored.outcome))
+            return
+        handed = stored.number < self._exposed_before
+        self._messages[stored.number] = _Message(stored.number, stored.payload, stored.in_doubt, handed)
+        self._bytes += len(stored.payload)
+        self._handed += handed
+
+    # ------------------------------------------------------------------------------------------ the application
+
+    @property
+    def unfinished(self) -> int:
+        """Messages that are not settled yet."""
+        return len(self._messages)
+
+    @property
+    def session(self) -> int:
+        """The publisher's session at the network; 0 while it is not known."""
+        return self._session
+
+    @property
+    def next_number(self) -> int:
+        """Number the next message gets: how many messages were submitted since the journal was made."""
+        return self._next_number
+
+    @property
+    def is_active(self) -> bool:
+        """True while the link is attached and has had credit."""
+        return self._active
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of `size` bytes may be submitted now (back-pressure)."""
+        count = len(self._messages)
+        return count == 0 or (count < self._window and self._bytes + size <= self._window_bytes)
+
+    def submit(self, payload: bytes) -> int:
+        """Take an encoded message and return its number. The caller has asked `has_room()`."""
+        number = self._next_number
+        self._next_number = number + 1
+        message = _Message(number, payload)
+        self._messages[number] = message
+        self._bytes += len(payload)
+        self._unstored.append(message)
+        return number
+
+    def recovered_outcomes(self) -> list[ReportOutcome]:
+        """Outcomes that were recorded before a restart and may not have been told to the application."""
+        return self._recovered_outcomes
+
+    def recovered_messages(self) -> list[int]:
+        """Numbers of the messages a restart found in the journal without an outcome; they go on by themselves."""
+        return [number for number in self._messages if number < self._recovered_before]
+
+    def told(self, number: int) -> None:
+        """The application has been told an outcome other than accepted: the journal may forget the message."""
+        self._forgotten.append(number)
+
+    def ask(self, number: int) -> list[PublisherEffect]:
+        """Ask the router who still owes `number`. Empty when it was not sent on the present attach."""
+        message = self._messages.get(number)
+        if message is None or not self._active or not message.handed or message.answered:
+            return []
+        return [AskOwing(message.tag)]
+
+    # ------------------------------------------------------------------------------------------------- the link
+
+    @property
+    def may_attach(self) -> bool:
+        """False while an expired session is being recorded (A-5).
+
+        With a fresh attach before that, a crash in between would present the old entries in the new session, where
+        they would be taken for unsettled ones and processed a second time.
+        """
+        return not self._expiring
+
+    def fits(self, map_bound: int) -> bool:
+        """Whether the map fits a frame that holds `map_bound` entries (C-4)."""
+        return self._handed <= map_bound
+
+    def begin_attach(self, map_bound: int = NO_BOUND) -> dict[bytes, None] | None:
+        """Start a new attach; returns the unsettled map to present, None = present null.
+
+        The map holds what may have reached a socket and has no recorded outcome (P-1): a recorded one that could not
+        be settled on the old connection is left out, and absence means settled.
+        """
+        assert self.may_attach
+        assert self.fits(map_bound)
+        self.lost()
+        self._map_bound = map_bound
+        self._queue.clear()
+        unstored = {message.number for message in self._unstored}
+        unstored.update(message.number for message in self._committing_messages)
+        for message in list(self._messages.values()):
+            if message.recorded:
+                self._remove(message)
+            elif message.number not in unstored:
+                message.presented = message.handed
+                self._presented += message.handed
+                self._queue.append(message)
+        if not self._exactly_once:
+            return None
+        return {message.tag: None for message in self._queue if message.presented}
+
+    def attached(self, *, capable: bool, resume: str) -> list[PublisherEffect]:
+        """The attach reply came.
+
+        Args:
+            capable: the reply offers `topic-exactly-once`.
+            resume: `x-opt-topic-resume` of the reply, empty if absent.
+        """
+        if self._exactly_once and not capable:
+            return [RefuseLink("it does not offer the capability topic-exactly-once")]
+        if self._exactly_once and self._presented and resume == "new":
+            return [RefuseLink("it started a new session although unsettled deliveries were presented")]
+        self._attached = True
+        return []
+
+    def flow(
+        self,
+        credit_limit: int,
+        *,
+        drain: bool = False,
+        echo: int | None = None,
+        session: int | None = None,
+    ) -> list[PublisherEffect]:
+        """A flow came.
+
+        Args:
+            credit_limit: deliveries the router allows in all on this attach.
+            drain: it wants the credit used or given back.
+            echo: value of `x-opt-topic-echo` (A-4).
+            session: value of `x-opt-topic-session` (F24).
+        """
+        effects: list[PublisherEffect] = []
+        if not self._attached:
+            return effects
+        if echo is not None:
+            effects.append(AnswerEcho(echo))
+        if session is not None and session != self._session:
+            self._session = session
+            self._state_changed = True
+        self._credit_limit = credit_limit
+        if not self._active and credit_limit > 0:
+            self._active = True
+            effects.append(ReportActive(self._session, self._presented))
+        self._send(effects)
+        if drain:
+            effects.append(AnswerDrain())
+            self._sent = max(self._sent, credit_limit)
+        return effects
+
+    def asked(self, tag: bytes, names: Sequence[str], count: int) -> list[PublisherEffect]:
+        """The router answered `ask()`."""
+        message = self._messages.get(int.from_bytes(tag, "big")) if len(tag) == TAG_BYTES else None
+        return [] if message is None else [ReportOwing(message.number, tuple(names), count)]
+
+    def disposition(
+        self, deliveries: Sequence[tuple[int, bytes]], outcome: Outcome | None, settled: bool
+    ) -> list[PublisherEffect]:
+        """The router told an outcome for (delivery-id, tag) pairs of this attach.
+
+        `outcome` None with `settled` means the router settled without saying what happened.
+        """
+        if outcome is None:
+            if not settled:
+                return []
+            outcome = replace(UNKNOWN, condition="", description="the router settled it without an outcome")
+        again: list[int] = []
+        for delivery_id, tag in deliveries:
+            message = self._messages.get(int.from_bytes(tag, "big"))
+            if message is None or message.answered:
+                continue
+            message.answered = True
+            message.delivery_id = delivery_id
+            message.settled_by_peer = settled
+            if message.recorded:  # told on an earlier attach, recorded since: only the settle is missing
+                if not settled:
+                    again.append(delivery_id)
+                self._remove(message)
+            elif message.outcome is None:
+                message.outcome = replace(outcome, in_doubt=True) if message.in_doubt else outcome
+                self._decided.append(message)
+        effects: list[PublisherEffect] = [SettleDeliveries(again)] if again else []
+        self._send(effects)
+        return effects
+
+    def lost(self) -> None:
+        """The link is gone (detached, or its connection lost): everything stays in the map."""
+        self._attached = self._active = False
+        self._presented = self._sent = self._credit_limit = 0
+        for message in self._messages.values():
+            message.presented = message.answered = message.settled_by_peer = False
+
+    def expire(self) -> list[PublisherEffect]:
+        """The router refused with `oncewire:session-expired` (A-5).
+
+        Exactly the entries that may have reached a socket are affected; others wait for the new session as they are.
+        Attach again when `may_attach`.
+        """
+        self.lost()
+        self._session = 0
+        self._state_changed = True
+        affected = [
+            message for message in self._messages.values() if message.handed and message.outcome is None
+        ]
+        for message in affected:
+            if self._resend_in_doubt:
+                message.in_doubt = True
+                message.handed = False
+                self._handed -= 1
+                self._doubted.append(message.number)
+            else:
+                message.outcome = UNKNOWN
+                self._decided.append(message)
+        # The rest has reached no socket of a session that exists: after a crash it must not look as if it had.
+        rest = [message.number for message in self._messages.values() if not message.handed]
+        self._exposed_before = min([self._exposed_before, *rest])
+        self._expiring = True
+        return [ReportExpired(tuple(message.number for message in affected), self._resend_in_doubt)]
+
+    # ---------------------------------------------------------------------------------------------- the journal
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether there is something to write and no commit is under way."""
+        return self._committing is None and bool(
+            self._unstored
+            or self._decided
+            or self._forgotten
+            or self._doubted
+            or self._state_changed
+            or self._waits_for_exposure()
+        )
+
+    def _waits_for_exposure(self) -> bool:
+        return bool(self._queue) and self._sendable() > 0 and self._queue[0].number >= self._exposed_before
+
+    def _sendable(self) -> int:
+        """How many messages credit lets go now."""
+        return self._credit_limit - self._sent if self._attached else 0
+
+    def next_commit(self) -> PublisherChanges:
+        """What is to be written now, in one transaction; `committed()` must follow when it is durable."""
+        assert self._committing is None
+        stored = self._unstored
+        decided = self._decided
+        self._unstored, self._decided = [], []
+        changes = PublisherChanges(
+            stored=tuple(StoredMessage(message.number, message.payload) for message in stored),
+            next_number=self._next_number,
+            exposed_before=self._exposure(stored),
+            session=self._session,
+            decided=tuple(
+                (message.number, message.outcome) for message in decided if message.outcome is not None
+            ),
+            forgotten=tuple(self._forgotten),
+            doubted=tuple(self._doubted),
+        )
+        self._forgotten, self._doubted = [], []
+        self._state_changed = False
+        self._expiry_in_commit = self._expiring
+        self._committing = changes
+        self._committing_messages = stored
+        self._committing_decided = decided
+        return changes
+
+    def _exposure(self, stored: list[_Message]) -> int:
+        """P-1: the mark below which messages may reach a socket, moved as far as the credit at hand goes.
+
+        Messages that are stored while there is credit are exposed by the same commit, so the common case costs one.
+        """
+        credit = self._sendable()
+        if credit <= 0 or self._expiring:
+            return self._exposed_before
+        waiting = len(self._queue)
+        if credit <= waiting:
+            last = self._queue[credit - 1]
+        elif stored:
+            last = stored[min(credit - waiting, len(stored)) - 1]
+        elif waiting:
+            last = self._queue[-1]
+        else:
+            return self._exposed_before
+        return max(self._exposed_before, last.number + 1)
+
+    def committed(self) -> list[PublisherEffect]:
+        """The changes are durable: send what was stored, settle and report what was decided (P-a, in this order)."""
+        changes = self._committing
+        assert changes is not None
+        self._committing = None
+        effects: list[PublisherEffect] = []
+        if self._expiry_in_commit or not self._expiring:
+            self._exposed_before = changes.exposed_before
+            self._expiring = (
+                False  # else: this commit began before the session expired and carries the old mark
+            )
+        self._queue.extend(self._committing_messages)
+        self._committing_messages = []
+        self._finish_decided(effects)
+        self._send(effects)
+        return effects
+
+    def _finish_decided(self, effects: list[PublisherEffect]) -> None:
+        settle: list[int] = []
+        reports: list[PublisherEffect] = []
+        for message in self._committing_decided:
+            message.recorded = True
+            assert message.outcome is not None
+            if message.answered and not message.settled_by_peer:
+                settle.append(message.delivery_id)
+            reports.append(ReportOutcome(message.number, message.outcome))
+            if message.handed:
+                message.handed = False
+                self._handed -= 1
+            if message.answered:
+                message.presented = False
+            # An entry presented on this attach but not answered there stays until it is: without a delivery-id it
+            # cannot be settled, and an entry that is never sent again would hold the router's window (I-9).
+            if not message.presented:
+                self._remove(message)
+        self._committing_decided = []
+        if settle:
+            effects.append(SettleDeliveries(settle))
+        effects.extend(reports)
+
+    # --------------------------------------------------------------------------------------------------- helpers
+
+    def _remove(self, message: _Message) -> None:
+        if self._messages.pop(message.number, None) is not None:
+            self._bytes -= len(message.payload)
+            self._handed -= message.handed
+
+    def _send(self, effects: list[PublisherEffect]) -> None:
+        """Send in order as far as credit, exposure (P-1) and the frame bound of the map (C-4) allow."""
+        while self._queue and self._sendable() > 0:
+            message = self._queue[0]
+            if message.number >= self._exposed_before and not (message.handed or message.presented):
+                return
+            if not message.handed and not message.recorded:
+                if self._handed >= self._map_bound:
+                    return
+                message.handed = True
+                self._handed += 1
+            self._queue.popleft()
+            self._sent += 1
+            effects.append(SendTransfer(message.number, message.tag, message.payload, message.in_doubt))

@@ -1,0 +1,323 @@
+"""A journal in a SQLite file: write-ahead log, synchronous=FULL, one process at a time.
+
+The application may keep tables of its own in the same file, so that an effect and the acceptance of the message that
+caused it are one transaction (`Delivery.transaction()`), and so are a message and the place in its source
+(`Publisher.transaction()`). Tables of the journal start with `oncewire_`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from oncewire.client.errors import (
+    JournalCorrupt,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalOwnerError,
+    JournalUnusable,
+)
+from oncewire.client.journal import Journal
+from oncewire.client.journal_records import (
+    PublisherChanges,
+    PublisherState,
+    StoredMessage,
+    SubscriberChanges,
+    SubscriberState,
+)
+from oncewire.client.outcomes import Outcome, OutcomeKind
+
+VERSION = 1
+BUSY_SECONDS = 5.0
+"""How long to wait for another program that writes the application's tables of the same file."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS oncewire_journal (
+    version INTEGER NOT NULL, container_id TEXT
+);
+CREATE TABLE IF NOT EXISTS oncewire_publishers (
+    link TEXT PRIMARY KEY, next_number INTEGER NOT NULL, exposed_before INTEGER NOT NULL, session INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS oncewire_messages (
+    link TEXT NOT NULL, number INTEGER NOT NULL, payload BLOB NOT NULL, in_doubt INTEGER NOT NULL, outcome TEXT,
+    PRIMARY KEY (link, number)
+);
+CREATE TABLE IF NOT EXISTS oncewire_subscribers (
+    link TEXT PRIMARY KEY, incarnation INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS oncewire_done (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, link TEXT NOT NULL, tag BLOB NOT NULL, outcome TEXT NOT NULL,
+    UNIQUE (link, tag)
+);
+"""
+
+T = TypeVar("T")
+
+
+def _to_text(outcome: Outcome) -> str:
+    return json.dumps(
+        [
+            outcome.kind.value,
+            outcome.condition,
+            outcome.description,
+            outcome.in_doubt,
+            list(outcome.subscriptions),
+        ]
+    )
+
+
+def _from_text(text: str) -> Outcome:
+    kind, condition, description, in_doubt, subscriptions = json.loads(text)
+    return Outcome(OutcomeKind(kind), condition, description, in_doubt, tuple(subscriptions))
+
+
+class SqliteJournal(Journal):
+    """A durable journal.
+
+    Args:
+        path: the file; made if it does not exist, readable by its owner only. Beside it `PATH.lock` is kept.
+
+    Raises:
+        JournalLocked: another process has it open.
+        JournalCorrupt: it is no SQLite database or was written by a newer version.
+        JournalUnusable: it cannot be opened or written.
+
+    Attributes:
+        connection: the SQLite connection in autocommit mode. Use it inside `transaction()` of a delivery or
+            publisher, or before any link is opened (to make tables).
+    """
+
+    is_durable = True
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock = self._take_lock()
+        try:
+            # Before SQLite makes it with the process's umask: it holds messages.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self.connection = sqlite3.connect(
+                self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
+            )
+        except (OSError, sqlite3.Error) as error:
+            os.close(self._lock)
+            raise self._unusable(error) from error
+        self._closed = False
+        try:
+            self._run(self._prepare)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _take_lock(self) -> int:
+        """Hold PATH.lock as long as this process lives: the kernel lets go of it whatever kills the process."""
+        lock_path = self.path.with_name(self.path.name + ".lock")
+        try:
+            lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise self._unusable(error) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(lock)
+            raise JournalLocked(
+                f"the journal {self.path} cannot be opened",
+                f"process {owner} is using it",
+                "stop that process, or give each process a journal of its own",
+            ) from error
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        return lock
+
+    def _prepare(self) -> None:
+        mode = self.connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise JournalUnusable(
+                f"the journal {self.path} cannot be opened",
+                f"SQLite's write-ahead log does not work there (it answered {mode!r})",
+                "put the journal on a local disk",
+            )
+        # FULL: a commit that power loss could undo would break exactly-once.
+        self.connection.execute("PRAGMA synchronous=FULL")
+        self.connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+        row = self.connection.execute("SELECT version FROM oncewire_journal").fetchone()
+        if row is None:
+            self.connection.execute("INSERT INTO oncewire_journal VALUES (?, NULL)", (VERSION,))
+        elif row[0] != VERSION:
+            raise JournalCorrupt(
+                f"the journal {self.path} cannot be opened",
+                f"it has version {row[0]}, this program knows version {VERSION}",
+                "use the version of Oncewire that wrote it, or another file",
+            )
+
+    def bind(self, container_id: str) -> None:
+        """Make the journal this container's; see Journal."""
+
+        def check() -> str | None:
+            owner: str | None = self.connection.execute(
+                "SELECT container_id FROM oncewire_journal"
+            ).fetchone()[0]
+            if owner is None:
+                self.connection.execute("UPDATE oncewire_journal SET container_id = ?", (container_id,))
+            return owner
+
+        owner = self._run(check)
+        if owner is not None and owner != container_id:
+            raise JournalOwnerError(
+                f"the journal {self.path} cannot be used by container-id {container_id!r}",
+                f"it belongs to container-id {owner!r}: its deliveries are known to the network under that name",
+                f"connect with container_id={owner!r}, or use another file",
+            )
+
+    def open_publisher(self, link_name: str) -> PublisherState:
+        """Read a publisher's part; see Journal."""
+
+        def read() -> PublisherState:
+            row = self.connection.execute(
+                "SELECT next_number, exposed_before, session FROM oncewire_publishers WHERE link = ?",
+                (link_name,),
+            ).fetchone()
+            if row is None:
+                return PublisherState()
+            messages = self.connection.execute(
+                "SELECT number, payload, in_doubt, outcome FROM oncewire_messages WHERE link = ? ORDER BY number",
+                (link_name,),
+            )
+            stored = tuple(
+                StoredMessage(number, payload, bool(in_doubt), _from_text(outcome) if outcome else None)
+                for number, payload, in_doubt, outcome in messages
+            )
+            return PublisherState(row[0], row[1], row[2], stored)
+
+        return self._run(read)
+
+    def open_subscriber(self, link_name: str) -> SubscriberState:
+        """Read a subscriber's part; see Journal."""
+
+        def read() -> SubscriberState:
+            row = self.connection.execute(
+                "SELECT incarnation FROM oncewire_subscribers WHERE link = ?", (link_name,)
+            ).fetchone()
+            if row is None:
+                return SubscriberState()
+            done = self.connection.execute(
+                "SELECT tag, outcome FROM oncewire_done WHERE link = ? ORDER BY place", (link_name,)
+            )
+            return SubscriberState(row[0], tuple((tag, _from_text(outcome)) for tag, outcome in done))
+
+        return self._run(read)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start a transaction; see Journal."""
+        self._run(lambda: self.connection.execute("BEGIN IMMEDIATE"))
+
+    def write_publisher(self, link_name: str, changes: PublisherChanges) -> None:
+        """Add a publisher's changes; see Journal."""
+        accepted = [number for number, outcome in changes.decided if outcome.is_accepted]
+        self._many(
+            "INSERT INTO oncewire_messages (link, number, payload, in_doubt) VALUES (?, ?, ?, ?)",
+            ((link_name, message.number, message.payload, message.in_doubt) for message in changes.stored),
+        )
+        self._many(
+            "DELETE FROM oncewire_messages WHERE link = ? AND number = ?",
+            ((link_name, number) for number in (*accepted, *changes.forgotten)),
+        )
+        self._many(
+            "UPDATE oncewire_messages SET outcome = ? WHERE link = ? AND number = ?",
+            (
+                (_to_text(outcome), link_name, number)
+                for number, outcome in changes.decided
+                if not outcome.is_accepted
+            ),
+        )
+        self._many(
+            "UPDATE oncewire_messages SET in_doubt = 1 WHERE link = ? AND number = ?",
+            ((link_name, number) for number in changes.doubted),
+        )
+        self._many(
+            "INSERT OR REPLACE INTO oncewire_publishers VALUES (?, ?, ?, ?)",
+            [(link_name, changes.next_number, changes.exposed_before, changes.session)],
+        )
+
+    def write_subscriber(self, link_name: str, changes: SubscriberChanges) -> None:
+        """Add a subscriber's changes; see Journal."""
+        self._many(
+            "DELETE FROM oncewire_done WHERE link = ? AND tag = ?",
+            ((link_name, tag) for tag in changes.forgotten),
+        )
+        self._many(
+            "INSERT INTO oncewire_done (link, tag, outcome) VALUES (?, ?, ?)",
+            ((link_name, tag, _to_text(outcome)) for tag, outcome in changes.done),
+        )
+        self._many(
+            "INSERT OR REPLACE INTO oncewire_subscribers VALUES (?, ?)", [(link_name, changes.incarnation)]
+        )
+
+    def commit(self) -> None:
+        """Make the transaction durable; see Journal."""
+        if not self.connection.in_transaction:
+            raise JournalUnusable(
+                f"nothing was committed to the journal {self.path}",
+                "the transaction was ended inside `transaction()`",
+                "do not call commit() or rollback() there; leave the block to commit, raise to roll back",
+            )
+        self._run(lambda: self.connection.execute("COMMIT"))
+
+    def rollback(self) -> None:
+        """Drop the transaction; see Journal."""
+        if self.connection.in_transaction:
+            with suppress(sqlite3.Error):  # what a rollback cannot undo, the next opening does
+                self.connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Let go of the file; see Journal."""
+        if not self._closed:
+            self._closed = True
+            self.connection.close()
+            os.close(self._lock)
+
+    # --- errors -------------------------------------------------------------------------------------------------------
+
+    def _many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        self._run(lambda: self.connection.executemany(statement, rows))
+
+    def _run(self, work: Callable[[], T]) -> T:
+        """Do it, and turn SQLite's errors into ours; what it began is rolled back."""
+        try:
+            return work()
+        except sqlite3.Error as error:
+            self.rollback()
+            raise self._explain(error) from error
+
+    def _explain(self, error: sqlite3.Error) -> JournalError:
+        # The extended code's low byte is the primary one.
+        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+        what = f"the journal {self.path} cannot be used"
+        why = f"SQLite says: {error}"
+        if code == sqlite3.SQLITE_FULL:
+            return JournalFull(what, why, "make room on the disk (or raise the limit), then start again")
+        if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            return JournalLocked(what, why, "end the program that holds a transaction open on this file")
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            return JournalCorrupt(
+                what, why, "restore the file, or use a new one: what was in flight is then in doubt"
+            )
+        return self._unusable(error)
+
+    def _unusable(self, error: Exception) -> JournalUnusable:
+        return JournalUnusable(
+            f"the journal {self.path} cannot be used",
+            str(error),
+            "check that the folder exists and that this user may write there",
+        )

@@ -1,0 +1,401 @@
+"""A subscriber's unsettled map as a pure state machine: rule S-a with C-3, C-4, C-5, A-4, A-6, A-7 and S-1.
+
+The shell reports what happened and carries out the effects it gets back, in order. It asks `next_commit()` for what is
+to be written to the journal whenever `wants_commit` is true (or in the application's own transaction), writes it, and
+calls `committed()`; one commit is under way at a time.
+
+An entry's life: arrived -> processed by the application (outcome known) -> done (outcome recorded: in the journal)
+-> settled by the router, forgotten. A settled one that the application has not processed is processed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from oncewire.client.core_effects import (
+    AnswerEcho,
+    DeliverMessage,
+    DisposeDeliveries,
+    GrantCredit,
+    RefuseLink,
+    ReportConfirmed,
+    ReportIncarnation,
+    SubscriberEffect,
+)
+from oncewire.client.journal_records import SubscriberChanges, SubscriberState
+from oncewire.client.outcomes import Outcome
+
+PREFETCH = 256
+"""Unprocessed deliveries a subscriber lets come at once: covers a round trip, bounds the application's memory."""
+LAZY_FORGETS = 1024
+"""Settled tags the journal may still hold: forgetting needs no commit of its own, the router leaves them out (A-6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PresentedMap:
+    """What to attach with: tag -> recorded outcome, or None; `incomplete` = it does not hold all entries (C-4)."""
+
+    unsettled: dict[bytes, Outcome | None]
+    incomplete: bool
+
+
+class _Entry:
+    """One delivery. Hot path: a plain class."""
+
+    __slots__ = (
+        "again",
+        "attach",
+        "counts",
+        "delivery_id",
+        "outcome",
+        "payload",
+        "pre_settled",
+        "recorded",
+        "serial",
+        "settled",
+        "tag",
+    )
+
+    def __init__(self, serial: int, tag: bytes, payload: bytes) -> None:
+        self.serial = serial
+        self.tag = tag
+        self.payload = payload
+        self.delivery_id = 0
+        self.attach = 0  # the attach that delivery_id belongs to
+        self.counts = False  # takes one of this attach's prefetched places
+        self.settled = False  # by the router: forget it when it is processed
+        self.pre_settled = False  # never was in the map: at-most-once
+        self.outcome: Outcome | None = None
+        self.recorded = False
+        self.again = 0
+
+
+class SubscriberCore:
+    """One subscriber link over all its attaches.
+
+    Args:
+        prefetch: unprocessed new deliveries the router may send ahead.
+        exactly_once: insist on the capability `topic-exactly-once`. False: at-least-once.
+        recovered: what the journal holds.
+    """
+
+    def __init__(
+        self,
+        *,
+        prefetch: int = PREFETCH,
+        exactly_once: bool = True,
+        recovered: SubscriberState | None = None,
+    ) -> None:
+        assert prefetch >= 1
+        state = recovered or SubscriberState()
+        self._prefetch = prefetch
+        self._exactly_once = exactly_once
+        self._incarnation = state.incarnation
+        self._next_serial = 1
+        self._map: dict[bytes, _Entry] = {}  # in order of arrival (S-1)
+        self._unprocessed: dict[int, _Entry] = {}  # by serial, in order of arrival
+        # what the next commit writes
+        self._processed: list[_Entry] = []
+        self._forgotten: dict[bytes, None] = {}
+        self._incarnation_changed = False
+        self._committing: list[_Entry] | None = None
+        # the present attach
+        self._attach = 0
+        self._attached = False
+        self._settles_first = False
+        self._presented: list[_Entry] = []
+        self._to_resume: set[bytes] = set()
+        self._received = 0
+        self._held = 0
+        self._limit = 0
+        for tag, outcome in state.done:
+            entry = self._new_entry(tag, b"")
+            entry.outcome = outcome
+            entry.recorded = True
+            self._map[tag] = entry
+
+    # ------------------------------------------------------------------------------------------ the application
+
+    @property
+    def unfinished(self) -> int:
+        """Deliveries in the map: arrived, or processed and not settled yet."""
+        return len(self._map)
+
+    @property
+    def unprocessed(self) -> int:
+        """Deliveries the application has not finished with."""
+        return len(self._unprocessed)
+
+    @property
+    def incarnation(self) -> int:
+        """The subscription's incarnation; 0 while it is not known."""
+        return self._incarnation
+
+    def complete(self, serial: int, outcome: Outcome) -> None:
+        """The application has processed a delivery; the next commit records it.
+
+        Raises:
+            KeyError: the delivery was completed before.
+        """
+        entry = self._unprocessed.pop(serial)
+        entry.outcome = outcome
+        self._processed.append(entry)
+
+    def release(self, serial: int) -> list[SubscriberEffect]:
+        """The application wants the delivery again: that is done here, never by the network (1.9, S-1).
+
+        Raises:
+            KeyError: the delivery was completed before.
+        """
+        entry = self._unprocessed[serial]
+        entry.again += 1
+        return [
+            DeliverMessage(serial, entry.tag, entry.payload, settled=entry.pre_settled, again=entry.again)
+        ]
+
+    # ------------------------------------------------------------------------------------------------- the link
+
+    def begin_attach(self, map_bound: int) -> PresentedMap | None:
+        """Start a new attach; returns the map to present, None = present null.
+
+        Args:
+            map_bound: entries that fit a frame (C-4). When there are more, the oldest processed ones are presented:
+                only those can shrink.
+        """
+        self.lost()
+        entries = [entry for entry in self._map.values() if not entry.settled]
+        incomplete = len(entries) > map_bound
+        if incomplete:
+            entries.sort(key=lambda entry: not entry.recorded)
+            entries = entries[:map_bound]
+        self._presented = entries
+        if not self._exactly_once:
+            return None
+        return PresentedMap(
+            {entry.tag: entry.outcome if entry.recorded else None for entry in entries}, incomplete
+        )
+
+    def attached(
+        self,
+        kept: Collection[bytes],
+        *,
+        capable: bool,
+        incarnation: int = 0,
+        settles_first: bool = False,
+    ) -> list[SubscriberEffect]:
+        """The attach reply came.
+
+        Args:
+            kept: tags of the reply's map (empty for null).
+            capable: the reply offers `topic-exactly-once`.
+            incarnation: `x-opt-topic-incarnation` of the reply, 0 if absent.
+            settles_first: the reply grants rcv-settle-mode first only.
+        """
+        if self._exactly_once and (not capable or settles_first):
+            lacks = "the capability topic-exactly-once" if not capable else "rcv-settle-mode second"
+            return [RefuseLink(f"it does not offer {lacks}")]
+        effects: list[SubscriberEffect] = []
+        self._attached = True
+        self._settles_first = settles_first
+        for entry in self._presented:
+            if entry.tag in kept:
+                self._to_resume.add(entry.tag)
+            else:
+                self._settle(entry)  # A-6: a left-out entry is settled
+        self._presented = []
+        if incarnation and incarnation != self._incarnation:
+            effects.append(ReportIncarnation(self._incarnation, incarnation))
+            self._incarnation = incarnation
+            self._incarnation_changed = True
+        self._replenish(effects)
+        return effects
+
+    def flow(self, *, echo: int | None = None, confirmed: int | None = None) -> list[SubscriberEffect]:
+        """A flow came.
+
+        Args:
+            echo: value of `x-opt-topic-echo`.
+            confirmed: value of `x-opt-topic-confirmed` (A-6b).
+        """
+        effects: list[SubscriberEffect] = []
+        if not self._attached:
+            return effects
+        if echo is not None:
+            effects.append(AnswerEcho(echo))
+        if confirmed is not None:
+            effects.append(ReportConfirmed(confirmed))
+        return effects
+
+    def transfer(
+        self,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        resume: bool = False,
+        aborted: bool = False,
+    ) -> list[SubscriberEffect]:
+        """A whole delivery came, or one that was aborted."""
+        effects: list[SubscriberEffect] = []
+        self._received += 1
+        entry = self._map.get(tag)
+        if not aborted:
+            self._to_resume.discard(tag)
+            if entry is not None:
+                self._repeat(entry, delivery_id, settled, effects)
+            elif not resume:  # AMQP 2.6.13: a resume of what this end does not hold is ignored
+                self._arrive(delivery_id, tag, payload, settled, effects)
+        self._replenish(effects)
+        return effects
+
+    def _arrive(
+        self, delivery_id: int, tag: bytes, payload: bytes, settled: bool, effects: list[SubscriberEffect]
+    ) -> None:
+        entry = self._new_entry(tag, payload)
+        entry.delivery_id = delivery_id
+        entry.attach = self._attach
+        entry.settled = entry.pre_settled = settled
+        entry.counts = True
+        self._held += 1
+        self._unprocessed[entry.serial] = entry
+        if not settled:
+            self._map[tag] = entry
+        effects.append(DeliverMessage(entry.serial, tag, payload, settled=settled))
+
+    def _repeat(
+        self, entry: _Entry, delivery_id: int, settled: bool, effects: list[SubscriberEffect]
+    ) -> None:
+        """S-a (2.10): a tag of the map came again. It is answered or waited for, never delivered a second time."""
+        entry.delivery_id = delivery_id
+        entry.attach = self._attach
+        if settled:
+            self._settle(entry)
+        elif entry.recorded:
+            assert entry.outcome is not None
+            effects.append(DisposeDeliveries((delivery_id,), entry.outcome, self._settles_first))
+
+    def settled(self, deliveries: Sequence[tuple[int, bytes]]) -> None:
+        """The router settled (delivery-id, tag) pairs: forget them, after they are processed."""
+        for _, tag in deliveries:
+            entry = self._map.get(tag)
+            if entry is not None:
+                self._settle(entry)
+
+    def lost(self) -> None:
+        """The link is gone (detached, or its connection lost): everything stays in the map."""
+        self._attach += 1
+        self._attached = False
+        self._presented = []
+        self._to_resume.clear()
+        self._received = self._held = self._limit = 0
+        for entry in self._unprocessed.values():
+            entry.counts = False
+        for entry in [*self._processed, *(self._committing or ())]:
+            entry.counts = False
+
+    def end_subscription(self) -> None:
+        """The subscription was deleted on the application's request: nothing of it is kept."""
+        self.lost()
+        for entry in list(self._map.values()):
+            entry.settled = True
+            if entry.recorded or entry.serial in self._unprocessed:
+                self._forget(entry)
+        self._unprocessed.clear()
+        self._incarnation = 0
+        self._incarnation_changed = True
+
+    # ---------------------------------------------------------------------------------------------- the journal
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether there is something that must be written and no commit is under way."""
+        return self._committing is None and bool(
+            self._processed or self._incarnation_changed or len(self._forgotten) >= LAZY_FORGETS
+        )
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether no commit is under way: the application's transaction may carry the next one."""
+        return self._committing is None
+
+    def next_commit(self) -> SubscriberChanges:
+        """What is to be written now, in one transaction; `committed()` must follow when it is durable."""
+        assert self._committing is None
+        self._committing = self._processed
+        self._processed = []
+        changes = SubscriberChanges(
+            incarnation=self._incarnation,
+            done=tuple(
+                (entry.tag, entry.outcome)
+                for entry in self._committing
+                if entry.outcome is not None and not entry.settled
+            ),
+            forgotten=tuple(self._forgotten),
+        )
+        self._forgotten = {}
+        self._incarnation_changed = False
+        return changes
+
+    def committed(self) -> list[SubscriberEffect]:
+        """The changes are durable: state the outcomes to the router, let new deliveries come (C-3)."""
+        entries = self._committing
+        assert entries is not None
+        self._committing = None
+        accepted: list[int] = []
+        effects: list[SubscriberEffect] = []
+        for entry in entries:
+            entry.recorded = True
+            entry.payload = b""
+            if entry.counts:
+                entry.counts = False
+                self._held -= 1
+            if entry.settled:
+                self._forget(entry)
+            elif self._attached and entry.attach == self._attach:
+                assert entry.outcome is not None
+                if entry.outcome.is_accepted:
+                    accepted.append(entry.delivery_id)
+                else:
+                    outcome = DisposeDeliveries((entry.delivery_id,), entry.outcome, self._settles_first)
+                    effects.append(outcome)
+                if self._settles_first:
+                    self._forget(entry)
+        if accepted:
+            outcome_accepted = next(
+                entry.outcome for entry in entries if entry.outcome and entry.outcome.is_accepted
+            )
+            effects.insert(0, DisposeDeliveries(accepted, outcome_accepted, self._settles_first))
+        if self._attached:
+            self._replenish(effects)
+        return effects
+
+    # --------------------------------------------------------------------------------------------------- helpers
+
+    def _new_entry(self, tag: bytes, payload: bytes) -> _Entry:
+        serial = self._next_serial
+        self._next_serial = serial + 1
+        return _Entry(serial, tag, payload)
+
+    def _settle(self, entry: _Entry) -> None:
+        entry.settled = True
+        if entry.recorded:
+            self._forget(entry)
+
+    def _forget(self, entry: _Entry) -> None:
+        if not entry.pre_settled and self._map.get(entry.tag) is entry:
+            del self._map[entry.tag]
+            self._forgotten[entry.tag] = None
+
+    def _replenish(self, effects: list[SubscriberEffect]) -> None:
+        """C-3: prefetched places that are free, and one credit for every kept entry that is not resumed yet (A-7).
+
+        Derived from what is there, never counted up, so no path can lose credit. The limit only ever grows: a new
+        delivery uses its own place, a processed, settled, repeated or aborted one gives it back.
+        """
+        limit = self._received + self._prefetch - self._held + len(self._to_resume)
+        grown = limit - self._limit
+        if grown > 0 and (grown >= self._prefetch // 4 or self._limit <= self._received):
+            self._limit = limit
+            effects.append(GrantCredit(limit - self._received))
