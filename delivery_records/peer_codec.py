@@ -1,7 +1,7 @@
 """Frames between routers as bytes (rules T-1, T-2, T-8).
 
-A frame is a header and a payload. The header names the origin and every target, so that a router on the way can split the
-target list by next hop and pass the payload on as it is: one copy per next hop, nothing decoded (T-2).
+A frame is a header and a payload. The header names the origin and every target, so that a router on the way can split
+the target list by next hop and pass the payload on as it is: one copy per next hop, nothing decoded (T-2).
 
     u8 version, u8 kind, u8 hop limit, u64 origin, u16 count, count x (u64 rid, u32 generation, u64 sequence), payload
 
@@ -196,9 +196,7 @@ def _msg_head(message: Msg) -> bytes:
 
 def _sync(message: Sync) -> bytes:
     assert len(message.numbers) == len(message.tags)
-    parts = [
-        _SYNC.pack(message.publisher_epoch, len(message.subscription_epochs), len(message.tags))
-    ]
+    parts = [_SYNC.pack(message.publisher_epoch, len(message.subscription_epochs), len(message.tags))]
     parts += [_NUMBER.pack(epoch) for epoch in message.subscription_epochs]
     for number, tag in zip(message.numbers, message.tags, strict=True):
         parts.append(_SYNC_TAG.pack(number, len(tag)))

@@ -33,6 +33,7 @@ from oncewire.wire import (
     SaslOutcome,
     SenderLink,
     SessionEnded,
+    Symbol,
 )
 from router import conventions
 from router.link_refusal import LinkRefusal
@@ -217,7 +218,7 @@ class ClientConnection(asyncio.Protocol):
             attach = shell.attach_input()
         except LinkRefusal as refusal:
             self.driver.links.pop(shell.number, None)
-            link.refuse(AmqpError(conventions.Symbol(refusal.condition), refusal.description))
+            link.refuse(AmqpError(Symbol(refusal.condition), refusal.description))
             self._listener.count_refusal(self, link.name, refusal)
             return
         link.context = shell

@@ -1,4 +1,4 @@
-"""A publisher's link at this router: AMQP's attach, flow, transfer and disposition in the record core's words and back."""
+"""A publisher's link: AMQP's attach, flow, transfer and disposition in the record core's words, and back."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def settings_of(config_class: type) -> dict[str, Setting]:
     return {f.name: f.metadata[METADATA_KEY] for f in fields(config_class) if METADATA_KEY in f.metadata}
 
 
-# --- parsers: each takes a TOML value or a text, and raises ValueError or TypeError ------------------------------------------------
+# --- parsers: each takes a TOML value or a text, and raises ValueError or TypeError ----------
 
 
 def text(pattern: str = r".*") -> Parser:
@@ -153,10 +153,8 @@ def urls(value: object) -> tuple[str, ...]:
 def users(value: object) -> tuple[tuple[str, str], ...]:
     """A table name = password; in a text `name:password,name:password`."""
     if isinstance(value, str):
-        pairs = [tuple(part.strip().split(":", 1)) for part in value.split(",") if part.strip()]
-        if any(len(pair) != 2 for pair in pairs):
-            raise ValueError
-        value = dict(pairs)
+        pairs = [part.strip().partition(":") for part in value.split(",") if part.strip()]
+        value = {name: password for name, _, password in pairs}
     if not isinstance(value, dict):
         raise TypeError
     for name, password in value.items():

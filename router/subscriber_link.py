@@ -1,9 +1,10 @@
-"""A subscriber's link at this router: AMQP's attach, flow, transfer and disposition in the record core's words and back."""
+"""A subscriber's link: AMQP's attach, flow, transfer and disposition in the record core's words, and back."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from delivery_records import effects
 from delivery_records.inputs import Input, LinkFlow, SubscriberAttach, SubscriberDisposition
@@ -130,7 +131,9 @@ class SubscriberLink:
         elif outcome is None:
             return None
         annotations = event.state.message_annotations if isinstance(event.state, Modified) else None
-        return SubscriberDisposition(self.number, tags, outcome, event.settled, annotations)
+        return SubscriberDisposition(
+            self.number, tags, outcome, event.settled, cast("Mapping[object, object] | None", annotations)
+        )
 
     def flow_input(self, event: FlowEvent) -> Input | None:
         """The subscriber's credit; kept until the attach is answered, and while its socket is behind."""

@@ -1,0 +1,72 @@
+"""Watches the event loop: how late it is, and garbage collection at times of our choosing (amendments 3.4).
+
+A router that stalls for seconds loses its lease, so stalls are measured, and the collector never runs in the middle of
+a burst: young objects are collected once a second, everything only once in a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+
+from router.logs import EventLog, RouterEvent
+
+PERIOD_S = 0.1
+ALARM_S = 0.25
+"""A later loop is worth a line in the log."""
+YOUNG_EVERY = 10
+"""Periods between collections of young objects: once a second."""
+FULL_EVERY = 3000
+"""Periods between full collections: once in five minutes; what was there at the start is exempt (gc.freeze)."""
+
+
+class LoopWatch:
+    """Measures the lag of the running loop and collects garbage in its pauses."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.lag_s = 0.0
+        """Lag at the last measurement."""
+        self.worst_s = 0.0
+        """Largest lag since `take_worst`."""
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._due = 0.0
+        self._periods = 0
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Take over garbage collection and begin to measure."""
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._schedule()
+
+    def stop(self) -> None:
+        """Give garbage collection back."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        gc.enable()
+        gc.unfreeze()
+
+    def take_worst(self) -> float:
+        """The largest lag since the last call, seconds."""
+        worst, self.worst_s = self.worst_s, 0.0
+        return worst
+
+    def _schedule(self) -> None:
+        self._due = time.monotonic() + PERIOD_S
+        self._handle = self._loop.call_later(PERIOD_S, self._on_time)
+
+    def _on_time(self) -> None:
+        self.lag_s = max(0.0, time.monotonic() - self._due)
+        self.worst_s = max(self.worst_s, self.lag_s)
+        if self.lag_s > ALARM_S:
+            self._log.event(RouterEvent.LOOP_LAG, seconds=round(self.lag_s, 3))
+        self._periods += 1
+        if self._periods % FULL_EVERY == 0:
+            gc.collect()
+        elif self._periods % YOUNG_EVERY == 0:
+            gc.collect(1)
+        self._schedule()
