@@ -1,0 +1,136 @@
+"""What the demo says at its end: a table per publisher and subscriber, the faults, and one JSON line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos.checker import Gap, Verdict
+from chaos.faults import FaultCost
+
+FAULTS_PLANNED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """One run of the demo."""
+
+    verdict: Verdict
+    faults: Sequence[FaultCost]
+    start: float
+    """Beginning of the load, on the clock of the journals."""
+    seconds: float
+    """From the start of the processes to the last one's end."""
+    etcd: str
+    problems: Sequence[str]
+    """What kept the run from its end, or from proving something; empty when nothing did."""
+
+    @property
+    def passed(self) -> bool:
+        """True when nothing was lost, duplicated or reordered, and faults were really survived."""
+        return not self.reasons()
+
+    def reasons(self) -> list[str]:
+        """Why the run did not pass: one line each."""
+        reasons = [*self.problems, *self.verdict.findings()]
+        if len(self.faults) < FAULTS_PLANNED:
+            reasons.append(f"only {len(self.faults)} of {FAULTS_PLANNED} faults fired")
+        if not self.resumed_links:
+            reasons.append("no link was resumed, so nothing was proven")
+        if any(each.incarnations > 1 for each in self.verdict.subscribers):
+            reasons.append("a subscription expired during the run")
+        return reasons
+
+    @property
+    def resumed_links(self) -> int:
+        """How many times a link was attached again with its state kept."""
+        return self.verdict.total("resumed")
+
+    def as_json(self) -> dict[str, object]:
+        """Return the content of the JSON line."""
+        total = self.verdict.total
+        longest = max((gap.seconds for gap in self.verdict.gaps), default=0.0)
+        return {
+            "published": total("published"),
+            "accepted": total("accepted"),
+            "lost": total("lost"),
+            "duplicated": total("duplicated"),
+            "reordered": total("reordered"),
+            "max_gap_ms": round(longest * 1000),
+            "resumed_links": self.resumed_links,
+            "redelivered": total("redelivered"),
+            "kills": [cost.as_json(self.start) for cost in self.faults],
+            "unexpected": total("unexpected"),
+            "stuck": total("stuck"),
+            "seconds": round(self.seconds, 1),
+            "etcd": self.etcd,
+            "passed": self.passed,
+        }
+
+
+def print_result(console: Console, result: DemoResult) -> None:
+    """Print tables, the faults, and the verdict in one sentence."""
+    console.print(_table_of_clients(result.verdict))
+    console.print(_table_of_faults(result))
+    reasons = result.reasons()
+    if not reasons:
+        total = result.verdict.total
+        console.print(
+            f"passed in {result.seconds:.1f} s: {total('accepted')} messages accepted, "
+            f"lost 0, duplicated 0, reordered 0; {result.resumed_links} links resumed",
+            style="green",
+        )
+        return
+    console.print(f"FAILED after {result.seconds:.1f} s:", style="bold red")
+    for reason in reasons:
+        console.print(f"  {reason}", style="red", markup=False)
+
+
+def _table_of_clients(verdict: Verdict) -> Table:
+    table = Table(title="what the clients' journals say", title_justify="left")
+    table.add_column("client")
+    for heading in ("published", "accepted", "received", "lost", "duplicated", "reordered", "resumed links"):
+        table.add_column(heading, justify="right")
+    table.add_column("longest gap", justify="right")
+    for each in verdict.publishers:
+        row = [str(each.published), str(each.accepted), "", "", "", ""]
+        table.add_row(f"publisher {each.name}", *row, str(each.resumed), _gap(each.longest_gap))
+    for one in verdict.subscribers:
+        counts = [_flag(one.lost), _flag(one.duplicated), _flag(one.reordered)]
+        row = ["", "", str(one.received), *counts, str(one.resumed)]
+        table.add_row(f"subscriber {one.name}", *row, _gap(one.longest_gap))
+    return table
+
+
+def _table_of_faults(result: DemoResult) -> Table:
+    table = Table(title="what was done to the routers", title_justify="left")
+    table.add_column("after", justify="right")
+    table.add_column("router")
+    table.add_column("signal")
+    table.add_column("deliveries unsettled", justify="right")
+    table.add_column("longest gap then", justify="right")
+    for cost in result.faults:
+        fault = cost.fault
+        table.add_row(
+            f"{fault.t - result.start:.1f} s",
+            fault.target,
+            fault.signal.name,
+            str(fault.unsettled),
+            _ms(cost.gap_s),
+        )
+    return table
+
+
+def _flag(count: int) -> str:
+    return str(count) if not count else f"[bold red]{count}[/bold red]"
+
+
+def _gap(gap: Gap | None) -> str:
+    return "-" if gap is None else _ms(gap.seconds)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"

@@ -1,0 +1,50 @@
+"""What was done to the network, and what it cost: the record of each fault of an experiment."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from chaos.checker import Gap, longest_gap_within
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A signal sent to a router (or another process) under load."""
+
+    t: float
+    """When, on the clock of the journals."""
+    target: str
+    signal: signal.Signals
+    unsettled: int
+    """Deliveries that were unsettled through the target just before."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCost:
+    """A fault with the longest gap any subscription had from then until the next fault."""
+
+    fault: Fault
+    gap_s: float
+
+    def as_json(self, start: float) -> dict[str, object]:
+        """Return what the demo's JSON line says of it; `start` is the beginning of the load."""
+        return {
+            "at_ms": round((self.fault.t - start) * 1000),
+            "router": self.fault.target,
+            "signal": self.fault.signal.name,
+            "unsettled_then": self.fault.unsettled,
+            "gap_ms": round(self.gap_s * 1000),
+        }
+
+
+def costs_of(faults: Sequence[Fault], gaps: Sequence[Gap]) -> list[FaultCost]:
+    """Attribute to each fault the longest gap that overlaps the time until the next one."""
+    ends = [later.t for _, later in pairwise(faults)] + [float("inf")]
+    costs = []
+    for fault, end in zip(faults, ends, strict=True):
+        gap = longest_gap_within(gaps, fault.t, end)
+        costs.append(FaultCost(fault, 0.0 if gap is None else gap.seconds))
+    return costs
