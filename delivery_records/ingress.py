@@ -319,7 +319,7 @@ class Ingress:
             self._drop(slot)  # c.3: at-least-once is settled together with the outcome
 
     def _outcome_of(self, slot: Slot) -> tuple[Outcome, str]:
-        """The outcome told to the publisher (1.9, replaces I-3a)."""
+        """The outcome told to the publisher (I-3)."""
         if slot.verdict is not None:
             return slot.verdict, slot.failure
         if slot.rejected_by and self.core.limits.report_rejections:

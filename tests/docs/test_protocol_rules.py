@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import math
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from delivery_records import limits
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOL = ROOT / "docs" / "protocol.md"
@@ -20,13 +23,18 @@ CARRYING_OUT = ("oncewire", "delivery_records", "topology", "router")
 NAMING = (*CARRYING_OUT, "chaos")
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
-# Families: K etcd, A attach, I ingress, E egress, T channels, C credit, P/S client, SH shared, D tags, N/P/S assumptions.
+# Families: K etcd, A attach, I ingress, E egress, T channels, C credit, P/S client, SH shared, D tags, N/P/S assumed.
 # The look-arounds keep UTF-8, SHA-256, P-256, 1E-3 and A-10-B out.
 NAME = r"(?:(?:SH|[KAIETCDNPS])-\d{1,2}[a-z]?|[PS]-a)"
 RULE = re.compile(rf"(?<![\w-]){NAME}(?![\w-])")
 HEADING = re.compile(rf"^#{{2,5}} ({NAME})\s*$")
 ASSUMPTION_ROW = re.compile(rf"^\| \*\*({NAME})\*\* \|")
 ANY_HEADING = re.compile(r"^#{1,6} ")
+
+UNITS = {"": 1, "ms": 0.001, "s": 1, "h": 3600, "KiB": 1024, "MiB": 1024 * 1024}
+CONSTANT_ROW = re.compile(
+    r"^\| [^|]+ \| (?P<number>\d+)(?: (?P<unit>ms|s|h|KiB|MiB))? \| `(?P<name>[A-Z_]+)` \|", re.MULTILINE
+)
 
 REASONING_ONLY = "*reasoning only*"
 LATER = "*later, not built*"
@@ -118,6 +126,13 @@ def mentions_under(root: Path, folders: Iterable[str]) -> list[Mention]:
     return found
 
 
+def constant_rows(page: str) -> dict[str, float]:
+    """Constant -> value, of the table rows `| name | value | `CONSTANT` | ...`; times in seconds, sizes in bytes."""
+    return {
+        row["name"]: float(row["number"]) * UNITS[row["unit"] or ""] for row in CONSTANT_ROW.finditer(page)
+    }
+
+
 def unknown_names(rules: dict[str, Rule], mentions: Iterable[Mention]) -> list[Mention]:
     """Mentions of rules that the page does not define."""
     return [mention for mention in mentions if mention.name not in rules]
@@ -193,6 +208,17 @@ def test_every_counterexample_and_finding_has_a_row_that_names_its_remedy(letter
     assert not without, f"no rule answers {', '.join(without)}"
 
 
+def test_times_and_limits_on_the_protocol_page_are_those_of_the_code() -> None:
+    rows = constant_rows(PROTOCOL.read_text(encoding="utf-8"))
+    assert len(rows) > 30, "the tables of times and limits were not found"
+    wrong = [
+        f"{name} is {getattr(limits, name, None)}, the page says {told}"
+        for name, told in rows.items()
+        if not math.isclose(getattr(limits, name, math.nan), told)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_every_guarantee_stands_on_the_protocol_page() -> None:
     found = re.findall(r"^\| \*\*(G\d)\*\* ", PROTOCOL.read_text(encoding="utf-8"), re.MULTILINE)
     assert found == [f"G{number}" for number in range(1, 9)]
@@ -260,3 +286,8 @@ def test_only_comments_and_docstrings_name_rules() -> None:
 )
 def test_other_names_with_dashes_are_not_rules(text: str) -> None:
     assert RULE.search(f"# see {text} here") is None
+
+
+def test_a_row_of_constants_is_read_with_its_unit() -> None:
+    page = "| probe | 500 ms | `PROBE_S` | x |\n| w | 64 MiB | `BYTES` | |\n| n | 10 | `N` | |\n| ttl | 10 s | - | |\n"
+    assert constant_rows(page) == {"PROBE_S": 0.5, "BYTES": 64 * 1024 * 1024, "N": 10}
