@@ -95,4 +95,4 @@ tools: $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV) .tools build dist site oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find $(PACKAGES) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
