@@ -1,0 +1,168 @@
+"""A real etcd over its JSON gateway, by aiohttp: no gRPC, no protobuf. Works with etcd 3.4 and 3.5.
+
+Calls go to one member at a time and move on to the next when it fails. A write that was sent and not answered is
+`StoreTimeout`; everything that certainly was not applied is `StoreUnavailable` (K-2a).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Sequence
+
+from topology import gateway_codec as codec
+from topology.gateway_codec import GatewayFormatError, JsonObject
+from topology.gateway_http import GatewayClient, GatewayOptions, NotSent, Unanswered
+from topology.gateway_watch import watch
+from topology.store import (
+    LeaseLost,
+    PutResult,
+    Stored,
+    StoreRejected,
+    StoreReplaced,
+    StoreTimeout,
+    StoreUnavailable,
+    WatchBatch,
+)
+
+
+class GatewayStore:
+    """A client of etcd; implements `topology.store.Store`."""
+
+    def __init__(self, endpoints: Sequence[str], options: GatewayOptions | None = None) -> None:
+        """Talk to these members.
+
+        Args:
+            endpoints: URLs such as `http://127.0.0.1:2379`, at least one; the first is tried first.
+            options: login, TLS and time-outs.
+
+        Raises:
+            ValueError: there is no endpoint, or one is not an http or https URL; the text names it.
+        """
+        self._options = options or GatewayOptions()
+        self._client = GatewayClient(endpoints, self._options)
+        self._highest_revision = 0
+
+    async def cluster_id(self) -> int:
+        """See `Store`."""
+        if not self._client.cluster_id:
+            await self._call("kv/range", codec.range_body("oncewire"), write=False)
+        return self._client.cluster_id
+
+    async def grant_lease(self, ttl_s: int) -> int:
+        """See `Store`."""
+        if ttl_s < 1:
+            raise StoreRejected(f"a lease of {ttl_s} s is too short: at least 1 s")
+        answer = await self._call("lease/grant", {"TTL": str(ttl_s)}, write=True)
+        return codec.integer(answer, "ID")
+
+    async def keep_alive(self, lease_id: int) -> float:
+        """See `Store`."""
+        # The call is a stream in gRPC: the gateway answers one line, wrapped in `result`. TTL 0 (left out): gone.
+        answer = await self._call("lease/keepalive", {"ID": str(lease_id)}, write=False)
+        ttl_s = codec.integer(_result(answer), "TTL")
+        if ttl_s <= 0:
+            raise LeaseLost(lease_id)
+        return float(ttl_s)
+
+    async def revoke(self, lease_id: int) -> None:
+        """See `Store`."""
+        with contextlib.suppress(LeaseLost):
+            await self._call("lease/revoke", {"ID": str(lease_id)}, write=True, lease_id=lease_id)
+
+    async def get(self, key: str) -> Stored | None:
+        """See `Store`."""
+        _, found = await self._range(codec.range_body(key), self._options.call_timeout_s)
+        return found[0] if found else None
+
+    async def snapshot(self, prefix: str) -> tuple[int, list[Stored]]:
+        """See `Store`."""
+        return await self._range(codec.prefix_body(prefix), self._options.snapshot_timeout_s)
+
+    async def compare_and_put(
+        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0
+    ) -> PutResult:
+        """See `Store`."""
+        if expect_mod_revision is None:
+            path, body = "kv/put", codec.put_body(key, value, lease_id)
+        else:
+            path, body = "kv/txn", codec.compare_and_put_body(key, value, expect_mod_revision, lease_id)
+        answer = await self._call(path, body, write=True, lease_id=lease_id)
+        return self._write_result(answer, succeeded=expect_mod_revision is None or codec.succeeded(answer))
+
+    async def compare_and_delete(self, key: str, expect_mod_revision: int) -> PutResult:
+        """See `Store`."""
+        if expect_mod_revision <= 0:
+            raise StoreRejected(
+                f"cannot delete {key} at revision {expect_mod_revision}: revisions start at 1"
+            )
+        answer = await self._call(
+            "kv/txn", codec.compare_and_delete_body(key, expect_mod_revision), write=True
+        )
+        return self._write_result(answer, succeeded=codec.succeeded(answer))
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
+        """See `Store`."""
+        return watch(self._client, prefix, from_revision)
+
+    async def close(self) -> None:
+        """See `Store`."""
+        await self._client.close()
+
+    async def _range(self, body: JsonObject, timeout_s: float) -> tuple[int, list[Stored]]:
+        floor = self._highest_revision
+        answer = await self._call("kv/range", body, write=False, timeout_s=timeout_s)
+        revision = codec.header(answer).revision
+        if revision < floor:
+            # A linearizable read is behind an earlier answer only if history itself was set back.
+            raise StoreReplaced(
+                f"etcd at {self._client.endpoint} is at revision {revision} after it was at {floor}: "
+                "it was restored from an older backup"
+            )
+        self._highest_revision = max(self._highest_revision, revision)
+        return revision, codec.stored_keys(answer)
+
+    def _write_result(self, answer: JsonObject, succeeded: bool) -> PutResult:
+        revision = codec.header(answer).revision
+        self._highest_revision = max(self._highest_revision, revision)
+        return PutResult(succeeded, revision)
+
+    async def _call(
+        self, path: str, body: JsonObject, *, write: bool, lease_id: int = 0, timeout_s: float | None = None
+    ) -> JsonObject:
+        """One call, to as many members as needed and possible in time."""
+        client = self._client
+        ends_at = time.monotonic() + (timeout_s or self._options.call_timeout_s)
+        failures: list[str] = []
+        for tries_left in range(client.member_count, 0, -1):
+            endpoint = client.endpoint
+            left_s = ends_at - time.monotonic()
+            if left_s <= 0:
+                break
+            # A read may be asked elsewhere, so it does not spend all its time on a member that hangs.
+            share_s = left_s if write or tries_left == 1 else left_s / 2
+            try:
+                answer = await client.post(endpoint, path, body, share_s, lease_id)
+                client.check_cluster(_result(answer))
+                return answer
+            except NotSent as error:
+                failures.append(f"{endpoint} says {error}")
+                client.rotate(endpoint)
+            except Unanswered as error:
+                client.rotate(endpoint)
+                if write:
+                    raise StoreTimeout(f"no answer from etcd at {endpoint}: {error}") from None
+                failures.append(f"{endpoint} does not answer: {error}")
+            except GatewayFormatError as error:
+                raise StoreRejected(
+                    f"what answers at {endpoint} is not etcd's gateway ({error}): give etcd's client URL"
+                ) from None
+        raise StoreUnavailable(
+            f"etcd cannot be reached ({'; '.join(failures)}): is it running, are the URLs right?"
+        )
+
+
+def _result(answer: JsonObject) -> JsonObject:
+    """What a stream wraps in `result`; other answers as they are."""
+    result = answer.get("result")
+    return result if isinstance(result, dict) else answer

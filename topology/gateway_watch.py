@@ -1,0 +1,146 @@
+"""One watch over etcd's JSON gateway that survives everything but compaction (K-4, K-7).
+
+The gateway answers a watch with one JSON object per line, for as long as the connection lives. When it breaks, or says
+nothing for a while, the watch is opened again from the revision after the last one that was handed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import aiohttp
+from yarl import URL
+
+from topology import gateway_codec as codec
+from topology.gateway_codec import GatewayFormatError, JsonObject
+from topology.gateway_http import GatewayClient, NotSent, TokenRefused, Unanswered, raise_error
+from topology.store import CompactedError, StoreAuthError, StoreRejected, WatchBatch, WatchEvent
+
+FIRST_PAUSE_S = 0.05
+"""Before a broken watch is opened again; doubled each time, up to LONGEST_PAUSE_S."""
+LONGEST_PAUSE_S = 1.0
+"""A member that is back is noticed within a second: well below the lease's time to live."""
+MAX_LINE_BYTES = 64 << 20
+"""etcd cuts responses into fragments of about 2 MiB; a longer line than this is not etcd's."""
+
+
+class _Silent(Exception):
+    """Nothing came for a while: normal on a quiet network, and all that shows of a dead connection."""
+
+
+async def watch(client: GatewayClient, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
+    """See `Store.watch`."""
+    next_revision = from_revision
+    pause_s = FIRST_PAUSE_S
+    while not client.closed:
+        endpoint = client.endpoint
+        try:
+            async with aclosing(_watch_once(client, endpoint, prefix, next_revision)) as batches:
+                async for batch in batches:
+                    next_revision = batch.revision + 1
+                    pause_s = FIRST_PAUSE_S
+                    yield batch
+        except _Silent:
+            pause_s = FIRST_PAUSE_S
+            continue
+        except TokenRefused:
+            await _log_in_again(client, endpoint)
+        except (NotSent, Unanswered):
+            client.rotate(endpoint)
+        except GatewayFormatError as error:
+            raise StoreRejected(f"what answers at {endpoint} is not etcd's gateway ({error})") from None
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+async def _log_in_again(client: GatewayClient, endpoint: URL) -> None:
+    try:
+        await client.log_in(endpoint)
+    except NotSent:
+        client.rotate(endpoint)
+
+
+async def _watch_once(
+    client: GatewayClient, endpoint: URL, prefix: str, next_revision: int
+) -> AsyncGenerator[WatchBatch, None]:
+    """The events of one connection; ends only by an exception."""
+    # Asking for one revision more than needed makes etcd say so when `next_revision` itself was compacted: of that
+    # revision it would still send what was put, but not what was deleted.
+    body = codec.watch_body(prefix, max(1, next_revision - 1))
+    parts: list[WatchEvent] = []
+    async with client.stream(endpoint, "watch", body) as content:
+        lines = _Lines(content)
+        while True:
+            line = await lines.next(client.options.watch_silence_s)
+            result = _watch_response(client, codec.parse_object(line))
+            parts.extend(e for e in codec.watch_events(result) if e.mod_revision >= next_revision)
+            if parts and result.get("fragment") is not True:
+                batch = WatchBatch(parts[-1].mod_revision, tuple(parts))
+                parts = []
+                next_revision = batch.revision + 1
+                yield batch
+
+
+def _watch_response(client: GatewayClient, answer: JsonObject) -> JsonObject:
+    """The WatchResponse in a line of the stream.
+
+    Raises:
+        CompactedError, StoreAuthError, StoreReplaced: this watch cannot go on.
+        NotSent, Unanswered, TokenRefused: it may, on another connection.
+    """
+    if "error" in answer:
+        raise_error(*codec.parse_error(answer))
+    result = answer.get("result")
+    if not isinstance(result, dict):
+        raise GatewayFormatError("a line of the watch without result")
+    client.check_cluster(result)
+    compacted = codec.integer(result, "compact_revision")
+    if compacted:
+        # etcd serves from the compact revision itself on; what was deleted at that revision is gone, though.
+        raise CompactedError(compacted)
+    if result.get("canceled") is True:
+        reason = str(result.get("cancel_reason", "no reason given"))
+        if "permission denied" in reason:
+            raise StoreAuthError(f"etcd refuses the watch: {reason}")
+        raise TokenRefused(reason) if "auth token" in reason else Unanswered(reason)
+    return result
+
+
+class _Lines:
+    """Lines of any length out of a response."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+        self._buffer = bytearray()
+        self._searched = 0
+
+    async def next(self, timeout_s: float) -> bytes:
+        """The next line.
+
+        Raises:
+            _Silent: none came in time.
+            Unanswered: the connection broke.
+        """
+        while (end := self._buffer.find(b"\n", self._searched)) < 0:
+            self._searched = len(self._buffer)
+            if self._searched > MAX_LINE_BYTES:
+                raise GatewayFormatError(f"a line of more than {MAX_LINE_BYTES} bytes")
+            self._buffer += await self._read(timeout_s)
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        self._searched = 0
+        return line
+
+    async def _read(self, timeout_s: float) -> bytes:
+        try:
+            async with asyncio.timeout(timeout_s):
+                data = await self._content.readany()
+        except TimeoutError:
+            raise _Silent from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unanswered(str(error)) from None
+        if not data:
+            raise Unanswered("the connection was closed")
+        return data
