@@ -8,7 +8,6 @@ and string stand for each other. A mandatory field that is missing and a value o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from oncewire.wire import performatives as p
 from oncewire.wire.encoding import compound, encode, encode_binary, encode_string, encode_symbol, encode_uint
@@ -18,32 +17,38 @@ from oncewire.wire.types import AmqpArray, Char, Described, Symbol, Timestamp, U
 NULL = b"\x40"
 
 
-@dataclass(frozen=True, slots=True)
 class Kind:
     """How a field of one type is written, and checked after the primitive codec has read it."""
 
-    write: Callable[[object], bytes]
-    convert: Callable[[object], object]
+    __slots__ = ("convert", "write")
+
+    def __init__(self, write: Callable[[object], bytes], convert: Callable[[object], object]) -> None:
+        self.write = write
+        self.convert = convert
 
 
-@dataclass(frozen=True, slots=True)
 class Field:
     """One field of a composite type. ``default`` is both the value of null and written as null."""
 
-    name: str
-    kind: Kind
-    default: object = None
-    mandatory: bool = False
+    __slots__ = ("default", "kind", "mandatory", "name")
+
+    def __init__(self, name: str, kind: Kind, default: object = None, mandatory: bool = False) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.mandatory = mandatory
 
 
-@dataclass(frozen=True, slots=True)
 class Composite:
     """A composite type: its descriptor in both forms, the class that stands for it, and its fields in order."""
 
-    code: int
-    symbol: str
-    cls: type[object]
-    fields: tuple[Field, ...]
+    __slots__ = ("cls", "code", "fields", "symbol")
+
+    def __init__(self, code: int, symbol: str, cls: type[object], fields: tuple[Field, ...]) -> None:
+        self.code = code
+        self.symbol = symbol
+        self.cls = cls
+        self.fields = fields
 
 
 # --- kinds of fields --------------------------------------------------------------------------------------------------
@@ -51,10 +56,6 @@ class Composite:
 
 def _wrong(value: object, expected: str) -> DecodeError:
     return DecodeError(f"a {type(value).__name__} stands where AMQP wants {expected}")
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, (bool, Timestamp))
 
 
 def _unsigned(bits: int, name: str, write: Callable[[int], bytes]) -> Kind:
@@ -66,7 +67,8 @@ def _unsigned(bits: int, name: str, write: Callable[[int], bytes]) -> Kind:
         return write(int(value))
 
     def convert(value: object) -> object:
-        if not isinstance(value, int) or not _is_integer(value) or not 0 <= value <= limit:
+        # bool is asked for first: compiled code forgets the subclass of what it knows to be an int
+        if isinstance(value, (bool, Timestamp)) or not isinstance(value, int) or not 0 <= value <= limit:
             raise _wrong(value, name)
         return int(value)
 

@@ -290,12 +290,13 @@ def _string_keys(value: object, what: str) -> dict[str, object]:
     return {str(key): item for key, item in entries.items()}
 
 
-def decode_message(data: bytes) -> Message:
+def decode_message(encoded: bytes | bytearray | memoryview) -> Message:
     """Decode a message (message-format 0).
 
     Raises:
         DecodeError: malformed, sections out of order, or no body.
     """
+    data = bytes(encoded)  # no copy if it is bytes already
     message = Message(None)
     budget = DecodeBudget(MAX_MESSAGE_VALUES)
     bodies: list[object] = []

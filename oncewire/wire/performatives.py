@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from oncewire.wire.types import Described, Symbol
 
@@ -46,10 +46,10 @@ class TerminusDurability(IntEnum):
 class TerminusExpiryPolicy:
     """3.5.6: the event that starts the expiry timer of a terminus."""
 
-    LINK_DETACH = Symbol("link-detach")
-    SESSION_END = Symbol("session-end")
-    CONNECTION_CLOSE = Symbol("connection-close")
-    NEVER = Symbol("never")
+    LINK_DETACH: ClassVar[Symbol] = Symbol("link-detach")
+    SESSION_END: ClassVar[Symbol] = Symbol("session-end")
+    CONNECTION_CLOSE: ClassVar[Symbol] = Symbol("connection-close")
+    NEVER: ClassVar[Symbol] = Symbol("never")
 
 
 class SaslCode(IntEnum):
@@ -154,6 +154,19 @@ class Target:
 # --- performatives ----------------------------------------------------------------------------------------------------
 
 
+class _Plain:  # noqa: PLW1641  # no hash, as the other performatives: they can be changed
+    """Base of the three performatives of the hot path, written by hand: mypyc makes native constructors of these."""
+
+    __slots__ = ()
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(getattr(self, f) == getattr(other, f) for f in self.FIELDS)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{f}={getattr(self, f)!r}' for f in self.FIELDS)})"
+
+
 @dataclass(slots=True)
 class Open:
     """2.7.1. ``idle_time_out`` is in milliseconds; None and 0 mean no time-out."""
@@ -208,50 +221,124 @@ class Attach:
     properties: Fields | None = None
 
 
-@dataclass(slots=True)
-class Flow:
+class Flow(_Plain):
     """2.7.4. Without ``handle`` it speaks of the session only."""
 
-    next_incoming_id: int | None
-    incoming_window: int
-    next_outgoing_id: int
-    outgoing_window: int
-    handle: int | None = None
-    delivery_count: int | None = None
-    link_credit: int | None = None
-    available: int | None = None
-    drain: bool = False
-    echo: bool = False
-    properties: Fields | None = None
+    FIELDS: ClassVar[tuple[str, ...]] = (
+        "next_incoming_id",
+        "incoming_window",
+        "next_outgoing_id",
+        "outgoing_window",
+        "handle",
+        "delivery_count",
+        "link_credit",
+        "available",
+        "drain",
+        "echo",
+        "properties",
+    )
+    __slots__ = FIELDS
+
+    def __init__(
+        self,
+        next_incoming_id: int | None,
+        incoming_window: int,
+        next_outgoing_id: int,
+        outgoing_window: int,
+        handle: int | None = None,
+        delivery_count: int | None = None,
+        link_credit: int | None = None,
+        available: int | None = None,
+        drain: bool = False,
+        echo: bool = False,
+        properties: Fields | None = None,
+    ) -> None:
+        self.next_incoming_id = next_incoming_id
+        self.incoming_window = incoming_window
+        self.next_outgoing_id = next_outgoing_id
+        self.outgoing_window = outgoing_window
+        self.handle = handle
+        self.delivery_count = delivery_count
+        self.link_credit = link_credit
+        self.available = available
+        self.drain = drain
+        self.echo = echo
+        self.properties = properties
 
 
-@dataclass(slots=True)
-class Transfer:
+class Transfer(_Plain):
     """2.7.5. ``settled`` None means: as on the first frame of the delivery, False if this is the first."""
 
-    handle: int
-    delivery_id: int | None = None
-    delivery_tag: bytes | None = None
-    message_format: int | None = None
-    settled: bool | None = None
-    more: bool = False
-    rcv_settle_mode: int | None = None
-    state: DeliveryState | None = None
-    resume: bool = False
-    aborted: bool = False
-    batchable: bool = False
+    FIELDS: ClassVar[tuple[str, ...]] = (
+        "handle",
+        "delivery_id",
+        "delivery_tag",
+        "message_format",
+        "settled",
+        "more",
+        "rcv_settle_mode",
+        "state",
+        "resume",
+        "aborted",
+        "batchable",
+    )
+    __slots__ = FIELDS
+
+    def __init__(
+        self,
+        handle: int,
+        delivery_id: int | None = None,
+        delivery_tag: bytes | None = None,
+        message_format: int | None = None,
+        settled: bool | None = None,
+        more: bool = False,
+        rcv_settle_mode: int | None = None,
+        state: DeliveryState | None = None,
+        resume: bool = False,
+        aborted: bool = False,
+        batchable: bool = False,
+    ) -> None:
+        self.handle = handle
+        self.delivery_id = delivery_id
+        self.delivery_tag = delivery_tag
+        self.message_format = message_format
+        self.settled = settled
+        self.more = more
+        self.rcv_settle_mode = rcv_settle_mode
+        self.state = state
+        self.resume = resume
+        self.aborted = aborted
+        self.batchable = batchable
 
 
-@dataclass(slots=True)
-class Disposition:
+class Disposition(_Plain):
     """2.7.6. ``role`` is that of the sending end: True = receiver. ``last`` None means ``first``."""
 
-    role: bool
-    first: int
-    last: int | None = None
-    settled: bool = False
-    state: DeliveryState | None = None
-    batchable: bool = False
+    FIELDS: ClassVar[tuple[str, ...]] = (
+        "role",
+        "first",
+        "last",
+        "settled",
+        "state",
+        "batchable",
+    )
+    __slots__ = FIELDS
+
+    def __init__(
+        self,
+        role: bool,
+        first: int,
+        last: int | None = None,
+        settled: bool = False,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+    ) -> None:
+        self.role = role
+        self.first = first
+        self.last = last
+        self.settled = settled
+        self.state = state
+        self.batchable = batchable
 
 
 @dataclass(slots=True)

@@ -144,8 +144,9 @@ class PlainServer:
 class AnonymousClient:
     """Says nothing about the client."""
 
-    name = ANONYMOUS
-    user: str | None = None
+    def __init__(self) -> None:
+        self.name = ANONYMOUS
+        self.user: str | None = None
 
     def initial_response(self) -> bytes | None:
         """Return an empty trace information."""
@@ -159,11 +160,10 @@ class AnonymousClient:
 class PlainClient:
     """Sends user name and password as they are: use it inside TLS or on loopback only."""
 
-    name = PLAIN
-
     def __init__(self, user: str, password: str) -> None:
         if not user or not password or "\x00" in user + password:
             raise LocalProtocolError("PLAIN needs a user name and a password, both without NUL")
+        self.name = PLAIN
         self.user: str | None = user
         try:
             self._response = b"\x00" + user.encode("utf-8") + b"\x00" + password.encode("utf-8")
