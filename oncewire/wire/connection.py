@@ -223,7 +223,10 @@ class Connection:
         following = CONNECTION_NEXT.get((self.state, Step.SEND_START))
         if following is None:
             raise StateError(f"open cannot be sent: the connection is {self.state.name}")
-        self.write_frame(0, encode_performative(self._open))
+        performative = encode_performative(self._open)
+        if FRAME_HEADER_SIZE + len(performative) > self.send_frame_size:
+            raise LimitError(f"the open frame is larger than {self.send_frame_size} bytes: shorten its properties")
+        self.write_frame(0, performative)
         self.state = following
         self._negotiation.start()
         self._release_early()
