@@ -1,0 +1,279 @@
+"""Keys and JSON values in etcd <-> the records the core works with (`delivery_records.view`).
+
+Values written by a newer version may have more fields: those are ignored. A value that makes no sense is a
+`MalformedValue`; whoever reads many keys skips that one, says so in the log and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from enum import Enum
+from typing import Any, TypeVar
+
+from delivery_records.view import (
+    SESSION_IS_THIS_PUT,
+    Change,
+    Kind,
+    PublisherRecord,
+    Record,
+    RouterRecord,
+    SubscriptionMode,
+    SubscriptionRecord,
+    rid_of_key,
+    router_key,
+)
+from topology.store import PREFIX, EventKind, Stored, WatchEvent
+
+CLUSTER_KEY = PREFIX + "cluster"
+"""Holds the cluster nonce, which is part of every network tag."""
+MAX_VALUE_BYTES = 65_536
+"""A record has some hundred bytes; a longer value is not ours and is not parsed."""
+MAX_REVISION = 2**63 - 1
+"""Revisions and lease ids are signed 64-bit integers in etcd."""
+ATTACHMENT_KEY_DIGITS = 40
+"""Hex digits of a link's identity (amendments 2.2)."""
+
+_log = logging.getLogger(__name__)
+
+
+class MalformedValue(Exception):
+    """A key or value under the prefix that this version cannot have written. The text says which and why."""
+
+
+def store_key(path: str) -> str:
+    """`subs/<h>` -> the full key in etcd."""
+    return PREFIX + path
+
+
+def router_store_key(record: RouterRecord) -> str:
+    """The full key of a router incarnation."""
+    return f"{PREFIX}{Kind.ROUTER.value}/{router_key(record)}"
+
+
+def encode_record(record: Record) -> bytes:
+    """The value to write. Fields that have their default are written too: people read these values."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    # 64-bit numbers do not survive JavaScript; the key shows the incarnation in hex, too.
+    values["rid"] = f"{record.rid:x}"
+    values = {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
+
+
+def decode_record(kind: Kind, key: str, value: bytes) -> Record:
+    """The record in a value; `key` is the last part of the etcd key.
+
+    Raises:
+        MalformedValue: it is not a record of that kind, or does not belong under that key.
+    """
+    reader = _Reader(f"{kind.value}/{key}", value)
+    record = _DECODERS[kind](reader)
+    if isinstance(record, RouterRecord) and router_key(record) != key:
+        raise MalformedValue(f"{kind.value}/{key}: the value is that of {router_key(record)}")
+    return record
+
+
+def change_of_stored(stored: Stored) -> Change | None:
+    """A key of a snapshot as the core wants it; None for keys that are not attachments.
+
+    Raises:
+        MalformedValue: see `decode_record`.
+    """
+    found = _split(stored.key)
+    if found is None:
+        return None
+    kind, key = found
+    record = decode_record(kind, key, stored.value)
+    return Change(kind, key, record, stored.create_revision, stored.mod_revision)
+
+
+def change_of_event(event: WatchEvent) -> Change | None:
+    """An event of the watch as the core wants it; None for keys that are not attachments.
+
+    Raises:
+        MalformedValue: see `decode_record`.
+    """
+    found = _split(event.key)
+    if found is None:
+        return None
+    kind, key = found
+    record = None if event.kind is EventKind.DELETE else decode_record(kind, key, event.value)
+    return Change(kind, key, record, event.create_revision, event.mod_revision)
+
+
+_Source = TypeVar("_Source", Stored, WatchEvent)
+
+
+def readable_changes(convert: Callable[[_Source], Change | None], sources: Iterable[_Source]) -> list[Change]:
+    """All changes that make sense, in order; the others are logged and skipped."""
+    changes: list[Change] = []
+    for source in sources:
+        try:
+            change = convert(source)
+        except MalformedValue as error:
+            _log.error("a key in etcd is skipped: %s", error)
+            continue
+        if change is not None:
+            changes.append(change)
+    return changes
+
+
+def encode_nonce(nonce: bytes) -> bytes:
+    """The value of `CLUSTER_KEY`."""
+    return json.dumps({"nonce": nonce.hex()}).encode()
+
+
+def decode_nonce(value: bytes, length: int) -> bytes:
+    """The cluster nonce.
+
+    Raises:
+        MalformedValue: this is no nonce of `length` bytes.
+    """
+    try:
+        nonce = bytes.fromhex(_Reader("cluster", value).text("nonce"))
+    except ValueError:
+        nonce = b""
+    if len(nonce) != length:
+        raise MalformedValue(f"cluster: the nonce is not {length} bytes in hex")
+    return nonce
+
+
+class _Reader:
+    """Typed access to the fields of one JSON object."""
+
+    def __init__(self, path: str, value: bytes) -> None:
+        self._path = path
+        if len(value) > MAX_VALUE_BYTES:
+            raise MalformedValue(f"{path}: {len(value)} bytes are more than {MAX_VALUE_BYTES}")
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise MalformedValue(f"{path}: not JSON ({error})") from None
+        if not isinstance(found, dict):
+            raise MalformedValue(f"{path}: not a JSON object")
+        self._fields: Mapping[str, Any] = found
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._fields.get(name, default)
+        if not isinstance(value, str):
+            raise self._wrong(name, "text")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self._fields.get(name, False)
+        if not isinstance(value, bool):
+            raise self._wrong(name, "true or false")
+        return value
+
+    def whole(self, name: str, default: int, lowest: int = 0) -> int:
+        value = self._fields.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= MAX_REVISION:
+            raise self._wrong(name, f"a whole number from {lowest} on")
+        return value
+
+    def seconds(self, name: str) -> float:
+        value = self._fields.get(name, 0.0)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._wrong(name, "a number of seconds")
+        if not (math.isfinite(value) and value >= 0):
+            raise self._wrong(name, "a finite number of seconds, not below 0")
+        return float(value)
+
+    def rid(self) -> int:
+        digits = self.text("rid")
+        try:
+            rid = int(digits, 16)
+        except ValueError:
+            rid = 0
+        if not 0 < rid <= MAX_REVISION:
+            raise self._wrong("rid", "a lease id in hex")
+        return rid
+
+    def mode(self) -> SubscriptionMode:
+        try:
+            return SubscriptionMode(self.text("mode", SubscriptionMode.AT_LEAST_ONCE.value))
+        except ValueError:
+            raise self._wrong("mode", f"one of {', '.join(m.value for m in SubscriptionMode)}") from None
+
+    def _wrong(self, name: str, wanted: str) -> MalformedValue:
+        return MalformedValue(f"{self._path}: {name} is {self._fields.get(name)!r:.80}, not {wanted}")
+
+
+def _router(reader: _Reader) -> RouterRecord:
+    return RouterRecord(
+        node_id=reader.text("node_id"),
+        rid=reader.rid(),
+        inter_router=reader.text("inter_router", ""),
+        amqp=reader.text("amqp", ""),
+        http=reader.text("http", ""),
+        protocol_min=reader.whole("protocol_min", 1),
+        protocol_max=reader.whole("protocol_max", 1),
+        version=reader.text("version", ""),
+        leaving=reader.flag("leaving"),
+    )
+
+
+def _subscription(reader: _Reader) -> SubscriptionRecord:
+    return SubscriptionRecord(
+        container_id=reader.text("container_id"),
+        link_name=reader.text("link_name"),
+        topic=reader.text("topic"),
+        rid=reader.rid(),
+        nonce=reader.text("nonce"),
+        timeout_s=reader.seconds("timeout_s"),
+        expiry_policy=reader.text("expiry_policy", "session-end"),
+        mode=reader.mode(),
+        map_bound=reader.whole("map_bound", 0),
+        provisional=reader.flag("provisional"),
+        resuming=reader.flag("resuming"),
+        peer=reader.text("peer", ""),
+    )
+
+
+def _publisher(reader: _Reader) -> PublisherRecord:
+    return PublisherRecord(
+        container_id=reader.text("container_id"),
+        link_name=reader.text("link_name"),
+        topic=reader.text("topic"),
+        rid=reader.rid(),
+        nonce=reader.text("nonce"),
+        session=reader.whole("session", 0, lowest=SESSION_IS_THIS_PUT),
+        timeout_s=reader.seconds("timeout_s"),
+        resuming=reader.flag("resuming"),
+        peer=reader.text("peer", ""),
+    )
+
+
+_DECODERS: Mapping[Kind, Callable[[_Reader], Record]] = {
+    Kind.ROUTER: _router,
+    Kind.SUBSCRIPTION: _subscription,
+    Kind.PUBLISHER: _publisher,
+}
+
+
+def _split(full_key: str) -> tuple[Kind, str] | None:
+    """Kind and last part of a key under the prefix; None for kinds this version does not know."""
+    kind_name, slash, key = full_key.removeprefix(PREFIX).partition("/")
+    if not slash or kind_name not in _KINDS:
+        return None
+    kind = _KINDS[kind_name]
+    if not (_is_router_key(key) if kind is Kind.ROUTER else _is_attachment_key(key)):
+        raise MalformedValue(f"{full_key}: not a key of this kind")
+    return kind, key
+
+
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+def _is_router_key(key: str) -> bool:
+    try:
+        return 0 < rid_of_key(key) <= MAX_REVISION
+    except ValueError:
+        return False
+
+
+def _is_attachment_key(key: str) -> bool:
+    return len(key) == ATTACHMENT_KEY_DIGITS and set(key) <= set("0123456789abcdef")
