@@ -1,0 +1,183 @@
+"""Stores under test, each with a hand on its clock, its history and its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Protocol
+
+import aiohttp
+
+from topology.etcd_server import EtcdServer
+from topology.gateway_http import GatewayOptions
+from topology.gateway_store import GatewayStore
+from topology.memory_store import MemoryEtcd, MemoryStore
+from topology.store import Store, WatchBatch, WatchEvent
+
+# Generous: reached only by a defect, or by a machine that stands still.
+DEADLINE_S = 20.0
+QUICK_TIMEOUT_S = 0.5
+
+
+class StorePlace(Protocol):
+    """A store and what a test may do to it. Keys of a test begin with `prefix`."""
+
+    prefix: str
+
+    def client(self) -> Store:
+        """A new client."""
+        ...
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let the time of leases pass."""
+        ...
+
+    async def compact(self, revision: int) -> None:
+        """Forget history up to a revision."""
+        ...
+
+    async def crash(self) -> None:
+        """Kill the store; what it answered for is kept."""
+        ...
+
+    async def recover(self) -> None:
+        """Start it again."""
+        ...
+
+    async def hang(self) -> None:
+        """Take requests and answer none."""
+        ...
+
+    async def unhang(self) -> None:
+        """Go on."""
+        ...
+
+    async def end(self) -> None:
+        """Close all clients and leave the store running."""
+        ...
+
+
+class MemoryPlace:
+    """A `MemoryEtcd` in virtual time."""
+
+    def __init__(self) -> None:
+        self.prefix = "/test/"
+        self.now = 0.0
+        self.etcd = MemoryEtcd(lambda: self.now)
+        self._clients: list[MemoryStore] = []
+
+    def client(self) -> Store:
+        made = self.etcd.client()
+        self._clients.append(made)
+        return made
+
+    async def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.etcd.tick()
+
+    async def compact(self, revision: int) -> None:
+        self.etcd.compact(revision)
+
+    async def crash(self) -> None:
+        self.etcd.faults.unavailable = True
+
+    async def recover(self) -> None:
+        self.etcd.faults.unavailable = False
+        self.etcd.wake_watches()
+
+    async def hang(self) -> None:
+        self.etcd.faults.lose_requests = True
+
+    async def unhang(self) -> None:
+        self.etcd.faults.lose_requests = False
+
+    async def end(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+
+class GatewayPlace:
+    """A real etcd, shared with other tests: keys have a prefix of their own."""
+
+    def __init__(self, etcd: EtcdServer) -> None:
+        self.prefix = f"/test/{uuid.uuid4().hex}/"
+        self.etcd = etcd
+        self._clients: list[GatewayStore] = []
+        self._is_up = True
+
+    def client(self) -> Store:
+        options = GatewayOptions(call_timeout_s=QUICK_TIMEOUT_S * 2, watch_silence_s=QUICK_TIMEOUT_S)
+        made = GatewayStore(self.etcd.urls, options)
+        self._clients.append(made)
+        return made
+
+    async def pass_time(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def compact(self, revision: int) -> None:
+        await post(self.etcd.urls[0], "kv/compaction", {"revision": str(revision), "physical": True})
+
+    async def crash(self) -> None:
+        self._is_up = False
+        await self.etcd.kill()
+
+    async def recover(self) -> None:
+        await self.etcd.restart()
+        self._is_up = True
+
+    async def hang(self) -> None:
+        self.etcd.pause()
+
+    async def unhang(self) -> None:
+        self.etcd.resume()
+
+    async def end(self) -> None:
+        for client in self._clients:
+            await client.close()
+        if self._is_up:
+            self.etcd.resume()
+        else:
+            await self.recover()
+
+
+async def post(url: str, path: str, body: object) -> dict[str, object]:
+    """One request to etcd's gateway, beside the store under test."""
+    async with aiohttp.ClientSession() as session, session.post(f"{url}/v3/{path}", json=body) as response:
+        assert response.status == 200, await response.text()
+        answer: dict[str, object] = await response.json()
+        return answer
+
+
+def in_base64(text: str) -> str:
+    """How the gateway writes keys and values."""
+    return base64.b64encode(text.encode()).decode()
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]] | Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds."""
+    ends_at = time.monotonic() + DEADLINE_S
+    while True:
+        holds = condition()
+        if holds if isinstance(holds, bool) else await holds:
+            return
+        assert time.monotonic() < ends_at, f"never happened: {what}"
+        await asyncio.sleep(0.01)
+
+
+async def next_batch(batches: AsyncGenerator[WatchBatch, None]) -> WatchBatch:
+    """The next batch, or a failure at the deadline."""
+    async with asyncio.timeout(DEADLINE_S):
+        return await anext(batches)
+
+
+async def watch_events(store: Store, prefix: str, from_revision: int, count: int) -> list[WatchEvent]:
+    """The first `count` events, and what came with them in their revisions."""
+    events: list[WatchEvent] = []
+    async with aclosing(store.watch(prefix, from_revision)) as batches:
+        while len(events) < count:
+            events += (await next_batch(batches)).events
+    return events
