@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import oncewire
 
 pytest_plugins = ["tests.support.requirements"]
+
+# No test judges by wall-clock speed, and a failure names what repeats it.
+settings.register_profile("oncewire", deadline=None, print_blob=True)
+settings.load_profile("oncewire")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
