@@ -111,7 +111,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
 
 
 def format_config(loaded: LoadedConfig) -> str:
-    """The settings in force as a TOML file with a comment for each; secrets are replaced by `***`."""
+    """The settings in force as a TOML file with a comment for each; secrets are left out."""
     lines: list[str] = []
     table = ""
     # TOML wants what stands in no table first.
@@ -121,11 +121,17 @@ def format_config(loaded: LoadedConfig) -> str:
             table = prefix
             lines += [f"[{prefix}]", ""]
         value = getattr(loaded.config, name)
+        if setting.key == "users" and not value:
+            value = {}
         lines.append(f"# {setting.reason}")
         lines.append(
             f"# allowed: {setting.allowed}; from: {loaded.sources[name]}; {setting.flag}; {setting.variable}"
         )
-        lines += [f"{key} = {_shown(setting, value)}", ""]
+        # A secret is left out, so that the output can be used as a file without letting anybody called *** in.
+        lines += [
+            f"# {key} is set and not shown" if setting.secret and value else f"{key} = {_toml(value)}",
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -200,12 +206,7 @@ def _parse(setting: Setting, value: object, source: str) -> object:
 
 
 def _shown(setting: Setting, value: object) -> str:
-    """A value as TOML."""
-    if setting.secret and value:
-        return '{ "***" = "***" }' if isinstance(value, tuple) else '"***"'
-    if setting.key == "users":
-        return "{}"
-    return _toml(value)
+    return "***" if setting.secret else _toml(value)
 
 
 def _toml(value: object) -> str:
@@ -213,6 +214,8 @@ def _toml(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
+    if value == {}:
+        return "{}"
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     if isinstance(value, Connector):

@@ -1,0 +1,81 @@
+"""Carries out what the record core asks of etcd: reads and proposals of attachment keys.
+
+Success of a proposal is not reported: the watch delivers it (K-2). Failures are told apart by whether the write may have
+been applied (K-2a).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from delivery_records.effects import Propose, Read
+from delivery_records.inputs import Failure, Input, ReadDone, StoreFailed
+from delivery_records.view import Kind, PublisherRecord, SubscriptionRecord
+from router.logs import EventLog, RouterEvent
+from router.records_driver import RecordsDriver
+from topology.attachments import MalformedValue, decode_record, encode_record, store_key
+from topology.store import Store, StoreError, StoreTimeout
+
+PARALLEL = 64
+"""Operations under way at once: enough to fill etcd's batches, few enough to keep its queue short in an attach storm."""
+
+
+class StoreOperations:
+    """Runs the operations of one incarnation as tasks of its task group."""
+
+    def __init__(self, store: Store, driver: RecordsDriver, tasks: asyncio.TaskGroup, log: EventLog) -> None:
+        self._store = store
+        self._driver = driver
+        self._tasks = tasks
+        self._log = log
+        self._slots = asyncio.Semaphore(PARALLEL)
+        driver.register(Read, self._start_read)
+        driver.register(Propose, self._start_proposal)
+
+    def _start_read(self, effect: Read) -> None:
+        self._tasks.create_task(self._read(effect), name=f"read {effect.key}")
+
+    def _start_proposal(self, effect: Propose) -> None:
+        self._tasks.create_task(self._propose(effect), name=f"propose {effect.key}")
+
+    async def _read(self, effect: Read) -> None:
+        answer: Input
+        try:
+            async with self._slots:
+                stored = await self._store.get(store_key(effect.key))
+            if stored is None:
+                answer = ReadDone(effect.nonce, None)
+            else:
+                kind, _, key = effect.key.partition("/")
+                record = decode_record(Kind(kind), key, stored.value)
+                assert isinstance(record, PublisherRecord | SubscriptionRecord)
+                answer = ReadDone(effect.nonce, record, stored.create_revision, stored.mod_revision)
+        except MalformedValue as error:
+            self._log.event(RouterEvent.KEY_MALFORMED, key=effect.key, why=str(error))
+            answer = StoreFailed(effect.nonce, Failure.UNAVAILABLE)
+        except StoreError as error:
+            self._log.event(RouterEvent.STORE_FAILED, doing=f"read {effect.key}", why=str(error))
+            answer = StoreFailed(effect.nonce, Failure.UNAVAILABLE)
+        self._driver.submit([answer])
+
+    async def _propose(self, effect: Propose) -> None:
+        key = store_key(effect.key)
+        try:
+            async with self._slots:
+                if effect.record is None:
+                    result = await self._store.compare_and_delete(key, effect.expect)
+                else:
+                    result = await self._store.compare_and_put(
+                        key, encode_record(effect.record), effect.expect
+                    )
+        except StoreTimeout as error:
+            self._failed(effect, Failure.UNKNOWN, str(error))
+        except StoreError as error:
+            self._failed(effect, Failure.UNAVAILABLE, str(error))
+        else:
+            if not result.succeeded:
+                self._driver.submit([StoreFailed(effect.nonce, Failure.CONFLICT)])
+
+    def _failed(self, effect: Propose, failure: Failure, why: str) -> None:
+        self._log.event(RouterEvent.STORE_FAILED, doing=f"write {effect.key}", why=why, outcome=failure.value)
+        self._driver.submit([StoreFailed(effect.nonce, failure)])

@@ -1,0 +1,292 @@
+"""A client that is nothing but the wire engine on a socket: it does what a test tells it, and keeps what it hears."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from oncewire.wire import (
+    ACCEPTED,
+    Attach,
+    Connection,
+    ConnectionOpened,
+    DeliveryReceived,
+    DispositionReceived,
+    Event,
+    Fields,
+    LinkAttached,
+    LinkDetached,
+    LinkFlow,
+    ReceiverLink,
+    Role,
+    SaslClient,
+    SenderLink,
+    SessionBegun,
+    Source,
+    Symbol,
+    Target,
+    TerminusDurability,
+    ULong,
+    UnsettledMap,
+    encode_data_message,
+)
+
+EXACTLY_ONCE = Symbol("topic-exactly-once")
+DEADLINE_S = 20.0
+
+E = TypeVar("E", bound=Event)
+_numbers = itertools.count(1)
+
+
+class RawClient(asyncio.Protocol):
+    """One connection and one session."""
+
+    def __init__(
+        self, container_id: str, sasl: SaslClient | None, max_frame_size: int, properties: Fields | None
+    ) -> None:
+        self.engine = Connection(
+            Role.CLIENT,
+            container_id=container_id,
+            sasl=sasl,
+            max_frame_size=max_frame_size,
+            properties=properties,
+            now=time.monotonic(),
+        )
+        self.container_id = container_id
+        self.heard: list[Event] = []
+        self.is_gone = False
+        self._news = asyncio.Event()
+        self._transport: asyncio.Transport | None = None
+
+    @classmethod
+    async def connect(
+        cls,
+        port: int,
+        container_id: str = "",
+        *,
+        sasl: SaslClient | None = None,
+        max_frame_size: int = 1 << 20,
+        properties: Fields | None = None,
+    ) -> RawClient:
+        """Connect, open and begin a session."""
+        client = await cls.dial(
+            port, container_id, sasl=sasl, max_frame_size=max_frame_size, properties=properties
+        )
+        await client.wait_for(ConnectionOpened)
+        client.session = client.engine.begin()
+        client.flush()
+        await client.wait_for(SessionBegun)
+        return client
+
+    @classmethod
+    async def dial(
+        cls,
+        port: int,
+        container_id: str = "",
+        *,
+        sasl: SaslClient | None = None,
+        max_frame_size: int = 1 << 20,
+        properties: Fields | None = None,
+    ) -> RawClient:
+        """Connect and send open; whatever comes back is in `heard`."""
+        name = container_id or f"raw-{next(_numbers)}"
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_connection(
+            lambda: cls(name, sasl or SaslClient("ANONYMOUS"), max_frame_size, properties), "127.0.0.1", port
+        )
+        client.engine.open()
+        client.flush()
+        return client
+
+    # --- asyncio ------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.engine.receive_data(data, time.monotonic())
+        self._take_news()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_gone = True
+        self.engine.receive_eof(time.monotonic())
+        self._take_news()
+
+    def _take_news(self) -> None:
+        self.heard += self.engine.events()
+        self.flush()
+        self._news.set()
+
+    def flush(self) -> None:
+        """Write what the engine has to say."""
+        data = self.engine.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)
+
+    def cut(self) -> None:
+        """Lose the connection without a word."""
+        assert self._transport is not None
+        self._transport.abort()
+
+    async def closed(self) -> None:
+        """Wait until the transport is gone."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not self.is_gone:
+                self._news.clear()
+                await self._news.wait()
+
+    async def wait_for(self, kind: type[E], where: Callable[[E], bool] = lambda _event: True) -> E:
+        """Take the first event of that kind out of what was heard; wait for it if need be."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    for index, event in enumerate(self.heard):
+                        if isinstance(event, kind) and where(event):
+                            del self.heard[index]
+                            return event
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"no {kind.__name__} came; heard: {self.heard!r}") from None
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    async def publisher(
+        self,
+        topic: str,
+        name: str = "pub",
+        *,
+        unsettled: UnsettledMap | None = None,
+        exactly_once: bool = True,
+        **options: Any,
+    ) -> RawPublisher:
+        """Attach a publisher and answer the proof of life; returns when credit has come."""
+        if exactly_once:
+            options.setdefault("desired_capabilities", [EXACTLY_ONCE])
+            unsettled = unsettled if unsettled is not None else {}
+        link = self.session.attach_sender(
+            name, source=Source(address=name), target=Target(address=topic), unsettled=unsettled, **options
+        )
+        self.flush()
+        publisher = RawPublisher(self, link, await self.attached(link))
+        if exactly_once:
+            echo = await self.flow_with(link, "x-opt-topic-echo")
+            link.flow({Symbol("x-opt-topic-echo"): ULong(echo)})
+            self.flush()
+            publisher.session_number = await self.flow_with(link, "x-opt-topic-session")
+        else:
+            await self.wait_for(LinkFlow, lambda flow: flow.link is link and bool(flow.credit_limit))
+        return publisher
+
+    async def subscriber(
+        self,
+        topic: str | None,
+        name: str = "sub",
+        *,
+        unsettled: UnsettledMap | None = None,
+        exactly_once: bool = True,
+        credit: int = 100,
+        timeout: int = 60,
+        **options: Any,
+    ) -> RawSubscriber:
+        """Attach a subscriber and grant credit; an exactly-once one is confirmed when this returns."""
+        if exactly_once:
+            options.setdefault("desired_capabilities", [EXACTLY_ONCE])
+            unsettled = unsettled if unsettled is not None else {}
+        source = None
+        if topic is not None:
+            source = Source(
+                address=topic,
+                durable=TerminusDurability.UNSETTLED_STATE,
+                expiry_policy=Symbol("link-detach"),
+                timeout=timeout,
+            )
+        link = self.session.attach_receiver(
+            name, source=source, target=Target(address=name), unsettled=unsettled, **options
+        )
+        self.flush()
+        subscriber = RawSubscriber(self, link, await self.attached(link))
+        link.grant(credit)
+        self.flush()
+        if exactly_once:
+            subscriber.incarnation = await self.flow_with(link, "x-opt-topic-confirmed")
+        return subscriber
+
+    async def attached(self, link: SenderLink | ReceiverLink) -> Attach:
+        """The router's answer to our attach."""
+        await self.wait_for(LinkAttached, lambda event: event.link is link)
+        assert link.remote_attach is not None
+        return link.remote_attach
+
+    async def detached(self, link: SenderLink | ReceiverLink) -> LinkDetached:
+        """The router's detach of this link."""
+        return await self.wait_for(LinkDetached, lambda event: event.link is link)
+
+    async def flow_with(self, link: SenderLink | ReceiverLink, name: str) -> Any:
+        """The value of a property the router sends in a flow."""
+        event = await self.wait_for(
+            LinkFlow, lambda flow: flow.link is link and Symbol(name) in (flow.properties or {})
+        )
+        assert event.properties is not None
+        return event.properties[Symbol(name)]
+
+
+class RawPublisher:
+    """A sending link and its unsettled map."""
+
+    def __init__(self, client: RawClient, link: SenderLink, reply: Attach) -> None:
+        self.client = client
+        self.link = link
+        self.reply = reply
+        self.session_number = 0
+
+    def send(self, tag: bytes, body: bytes, **options: Any) -> int:
+        """Send one message."""
+        delivery_id = self.link.send(tag, encode_data_message(body), **options)
+        self.client.flush()
+        return delivery_id
+
+    async def outcome(self, tag: bytes) -> DispositionReceived:
+        """The router's disposition of one delivery."""
+        return await self.client.wait_for(
+            DispositionReceived,
+            lambda event: event.link is self.link and any(found == tag for _, found in event.deliveries),
+        )
+
+    def settle(self, *delivery_ids: int) -> None:
+        """Settle deliveries."""
+        self.link.settle(delivery_ids)
+        self.client.flush()
+
+
+class RawSubscriber:
+    """A receiving link."""
+
+    def __init__(self, client: RawClient, link: ReceiverLink, reply: Attach) -> None:
+        self.client = client
+        self.link = link
+        self.reply = reply
+        self.incarnation = 0
+
+    async def delivery(self) -> DeliveryReceived:
+        """The next delivery."""
+        return await self.client.wait_for(DeliveryReceived, lambda event: event.link is self.link)
+
+    def accept(self, delivery: DeliveryReceived, *, settled: bool = False) -> None:
+        """Accept a delivery."""
+        self.link.dispose([delivery.delivery_id], ACCEPTED, settled)
+        self.client.flush()
+
+    async def settled(self, tag: bytes) -> DispositionReceived:
+        """The router settles one delivery."""
+        return await self.client.wait_for(
+            DispositionReceived,
+            lambda event: (
+                event.link is self.link
+                and event.settled
+                and any(found == tag for _, found in event.deliveries)
+            ),
+        )
