@@ -122,6 +122,23 @@ class _Prefix:
         return message[self.header_start : self.header_end] if self.header_end > 0 else b""
 
 
+def _usual_bare_start(message: bytes) -> int:
+    """Return where the bare message starts if nothing or only a header is in front of it, as in most messages; else -1.
+
+    It knows the usual forms only and finds nothing wrong: -1 sends the message the long way.
+    """
+    size = len(message)
+    start = 0
+    if size > 5 and message[2] == HEADER_CODE and message[1] == 0x53 and message[0] == 0:
+        if message[3] == 0xC0 and message[4] > 0:
+            start = 5 + message[4]
+        elif message[3] == 0x45:
+            start = 4
+    if start + 3 < size and message[start] == 0 and message[start + 1] == 0x53:
+        return start if PROPERTIES_CODE <= message[start + 2] < FOOTER_CODE else -1
+    return -1
+
+
 def splice_annotations(message: bytes, added: bytes, count: int, keep: tuple[bytes, ...] = ()) -> bytes:
     """Return the message with our annotations in place of those that only routers may set (I-1b).
 
@@ -137,14 +154,12 @@ def splice_annotations(message: bytes, added: bytes, count: int, keep: tuple[byt
     Raises:
         DecodeError: the part in front of the bare message is malformed.
     """
-    if (
-        len(message) > 2
-        and message[0] == 0
-        and message[1] == 0x53
-        and PROPERTIES_CODE <= message[2] < FOOTER_CODE
-    ):
-        # the usual message of our own client: nothing in front of the bare message
+    start = _usual_bare_start(message)
+    if start == 0:
         return _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, added) + message
+    if start > 0:
+        head = message[:start] + _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, added)
+        return head + message[start:]
     prefix = _Prefix(message)
     kept, kept_count = _kept_entries(message, prefix.annotations_start, TOPIC_PREFIX, keep)
     return _with_annotations(message, prefix, kept + added, kept_count + 2 * count)

@@ -392,7 +392,10 @@ def skip(buf: bytes, pos: int, end: int) -> int:
             pos += _FIXED_WIDTHS[code >> 4]
         else:
             width = _SIZE_WIDTHS[code >> 4]
-            pos += width + int.from_bytes(buf[pos : pos + width], "big")
+            size = int.from_bytes(buf[pos : pos + width], "big")
+            if code >= 0xC0 and size < width:
+                raise DecodeError("the size of a compound value leaves no room for its count")
+            pos += width + size
     if pos > end:
         truncated()
     return pos

@@ -221,6 +221,7 @@ MALFORMED = {
     "unknown section": b"\x00\x53\x7f\x45" + BODY,
     "performative": b"\x00\x53\x14\x45",
     "header cut short": HEADER[:3],
+    "header without a count": b"\x00\x53\x70\xc0\x00" + BODY,
     "header longer than the message": b"\x00\x53\x70\xc0\xff\x00" + BODY,
     "described descriptor": b"\x00\x00\x53\x70\x45\x45" + BODY,
     "descriptor that is a string": b"\x00\xa1\x10amqp:header:list\x45" + BODY,
