@@ -31,8 +31,6 @@ import aiohttp
 
 READY_TIMEOUT_S = 30.0
 """etcd is ready within a second; a loaded machine may take far longer."""
-STOP_TIMEOUT_S = 5.0
-"""After SIGTERM, before SIGKILL."""
 ANSWER_TIMEOUT_S = 2.0
 """For one question about health or version."""
 POLL_S = 0.02
@@ -102,11 +100,14 @@ class _Child:
     folder: Path
     process: subprocess.Popen[bytes] | None = None
 
+    def kill(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
     def clean_up(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
+        self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -140,7 +141,7 @@ class EtcdServer:
         self._arguments = list(arguments)
         self._name = name
         self._members = dict(members or {})
-        self._client_port = free_port()
+        self._client_port, self._peer_port = free_port(), free_port()
         self._child = _Child(Path(tempfile.mkdtemp(prefix="oncewire-etcd-")))
         # Also at the interpreter's exit, for those who do not get to call `stop`.
         self._cleanup = weakref.finalize(self, self._child.clean_up)
@@ -187,7 +188,7 @@ class EtcdServer:
                 port_taken = "address already in use" in str(error)
                 if self._members or not port_taken or not attempts_left:
                     raise
-                self._client_port = free_port()
+                self._client_port, self._peer_port = free_port(), free_port()
             else:
                 return
 
@@ -202,13 +203,12 @@ class EtcdServer:
         await self._wait_healthy()
 
     async def stop(self) -> None:
-        """End it (SIGTERM, in the end SIGKILL) and delete its data."""
-        await self._end(signal.SIGTERM)
+        """End it and delete its data. An orderly end would be for data that is kept."""
         self._cleanup()
 
     async def kill(self) -> None:
         """SIGKILL; data and ports are kept for `restart`."""
-        await self._end(signal.SIGKILL)
+        self._child.kill()
 
     def pause(self) -> None:
         """SIGSTOP: the process stands still and its connections stay."""
@@ -250,7 +250,7 @@ class EtcdServer:
 
     def _command_line(self) -> list[str]:
         client = self.urls[0]
-        members = self._members or {self._name: free_port()}
+        members = self._members or {self._name: self._peer_port}
         peers = {name: f"http://127.0.0.1:{port}" for name, port in members.items()}
         line = [
             f"--name={self._name}",
@@ -284,19 +284,6 @@ class EtcdServer:
             await asyncio.sleep(POLL_S)
         await self.kill()
         raise EtcdFailed(f"{self.binary} is not healthy after {READY_TIMEOUT_S:.0f} s: {self._last_words()}")
-
-    async def _end(self, with_signal: signal.Signals) -> None:
-        process, self._child.process = self._child.process, None
-        if process is None:
-            return
-        process.send_signal(with_signal)
-        # One that was paused acts on SIGTERM only when it goes on.
-        process.send_signal(signal.SIGCONT)
-        ends_at = time.monotonic() + STOP_TIMEOUT_S
-        while process.poll() is None:
-            if time.monotonic() > ends_at:
-                process.kill()
-            await asyncio.sleep(POLL_S)
 
     @property
     def _log_path(self) -> Path:
@@ -432,7 +419,7 @@ def _output_of(path: str, argument: str) -> str:
             [path, argument],
             capture_output=True,
             text=True,
-            timeout=STOP_TIMEOUT_S,
+            timeout=READY_TIMEOUT_S,
             check=False,
             env=_environment(),
         )

@@ -161,7 +161,7 @@ class GatewayClient:
         body = {"name": self.options.user, "password": self.options.password}
         try:
             answer = await self._post(endpoint, "auth/authenticate", body, self.options.call_timeout_s, 0)
-        except (TokenRefused, StoreRejected) as error:
+        except (TokenRefused, StoreAuthError, StoreRejected) as error:
             raise StoreAuthError(
                 f"etcd at {endpoint} does not accept user {self.options.user!r}: {error}"
             ) from None

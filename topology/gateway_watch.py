@@ -34,19 +34,22 @@ async def watch(client: GatewayClient, prefix: str, from_revision: int) -> Async
     """See `Store.watch`."""
     next_revision = from_revision
     pause_s = FIRST_PAUSE_S
+    was_refused = False
     while not client.closed:
         endpoint = client.endpoint
         try:
             async with aclosing(_watch_once(client, endpoint, prefix, next_revision)) as batches:
                 async for batch in batches:
                     next_revision = batch.revision + 1
-                    pause_s = FIRST_PAUSE_S
+                    pause_s, was_refused = FIRST_PAUSE_S, False
                     yield batch
         except _Silent:
-            pause_s = FIRST_PAUSE_S
+            pause_s, was_refused = FIRST_PAUSE_S, False
             continue
-        except TokenRefused:
-            await _log_in_again(client, endpoint)
+        except TokenRefused as error:
+            if was_refused:
+                raise StoreAuthError(f"etcd at {endpoint} refuses the watch: {error}") from None
+            was_refused = await _log_in_again(client, endpoint)
         except (NotSent, Unanswered):
             client.rotate(endpoint)
         except GatewayFormatError as error:
@@ -55,11 +58,13 @@ async def watch(client: GatewayClient, prefix: str, from_revision: int) -> Async
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-async def _log_in_again(client: GatewayClient, endpoint: URL) -> None:
+async def _log_in_again(client: GatewayClient, endpoint: URL) -> bool:
     try:
         await client.log_in(endpoint)
     except NotSent:
         client.rotate(endpoint)
+        return False
+    return True
 
 
 async def _watch_once(
@@ -87,7 +92,7 @@ def _watch_response(client: GatewayClient, answer: JsonObject) -> JsonObject:
     """The WatchResponse in a line of the stream.
 
     Raises:
-        CompactedError, StoreAuthError, StoreReplaced: this watch cannot go on.
+        CompactedError, StoreReplaced: this watch cannot go on.
         NotSent, Unanswered, TokenRefused: it may, on another connection.
     """
     if "error" in answer:
@@ -102,9 +107,9 @@ def _watch_response(client: GatewayClient, answer: JsonObject) -> JsonObject:
         raise CompactedError(compacted)
     if result.get("canceled") is True:
         reason = str(result.get("cancel_reason", "no reason given"))
-        if "permission denied" in reason:
-            raise StoreAuthError(f"etcd refuses the watch: {reason}")
-        raise TokenRefused(reason) if "auth token" in reason else Unanswered(reason)
+        # For a watch etcd says `permission denied` also when only the token is too old: a new login tells.
+        is_refusal = "permission denied" in reason or "auth token" in reason
+        raise TokenRefused(reason) if is_refusal else Unanswered(reason)
     return result
 
 
