@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
 from oncewire.wire import (
     ACCEPTED,
@@ -81,59 +82,73 @@ def subscriber_pair() -> tuple[Pair, SenderLink, ReceiverLink]:
     return pair, sender, receiver
 
 
-def three_steps(messages: int, size: int, batch: int) -> dict[str, float]:
-    """Forward messages from one publisher to one subscriber; return microseconds per message by step."""
-    publishers, publisher, ingress = publisher_pair()
-    subscribers, egress, subscriber = subscriber_pair()
-    spent = dict.fromkeys(("transfer in and out", "accept back", "settle on"), 0.0)
-    body = bytes(size)
+class Exchange:
+    """One publisher, one subscriber and the router's two connections between them; counts the router's CPU time."""
 
-    def forward() -> None:
-        send = egress.send
-        for event in publishers.router_reads():
+    def __init__(self, size: int) -> None:
+        self.publishers, self.publisher, self.ingress = publisher_pair()
+        self.subscribers, self.egress, self.subscriber = subscriber_pair()
+        self.body = bytes(size)
+        self.sent = self.settled = 0
+        self.seconds = {"transfer in and out": 0.0, "accept back": 0.0, "settle on": 0.0}
+
+    def publish(self, batch: int) -> None:
+        for _ in range(batch):
+            self.publisher.send(b"tag-%d" % self.sent, self.body)
+            self.sent += 1
+
+    def forward(self) -> bytes:
+        send = self.egress.send
+        for event in self.publishers.router_reads():
             if isinstance(event, DeliveryReceived):
                 send(event.tag, event.payload)
+        return self.subscribers.router.data_to_send()
 
-    def accept() -> None:
-        for event in subscribers.router_reads():
+    def accept(self) -> bytes:
+        for event in self.subscribers.router_reads():
             if isinstance(event, DispositionReceived):
-                ingress.dispose([number for number, _ in event.deliveries], ACCEPTED, False)
+                self.ingress.dispose([number for number, _ in event.deliveries], ACCEPTED, False)
+        return self.publishers.router.data_to_send()
 
-    def settle() -> None:
-        for event in publishers.router_reads():
+    def settle(self) -> bytes:
+        for event in self.publishers.router_reads():
             if isinstance(event, DispositionReceived):
-                egress.settle([number for number, _ in event.deliveries])
+                self.egress.settle([number for number, _ in event.deliveries])
+        return self.subscribers.router.data_to_send()
 
-    sent = settled = 0
-    while sent < messages:
-        for _ in range(batch):
-            publisher.send(b"tag-%d" % sent, body)
-            sent += 1
+    def timed(self, step: str, work: Callable[[], bytes]) -> bytes:
         before = time.process_time()
-        forward()
-        data = subscribers.router.data_to_send()
-        spent["transfer in and out"] += time.process_time() - before
-        subscribers.client.receive_data(data, 0.0)
-        received = [e.delivery_id for e in subscribers.client.events() if isinstance(e, DeliveryReceived)]
-        subscriber.dispose(received, ACCEPTED, False)
-        before = time.process_time()
-        accept()
-        data = publishers.router.data_to_send()
-        spent["accept back"] += time.process_time() - before
-        publishers.client.receive_data(data, 0.0)
-        for event in publishers.client.events():
+        data = work()
+        self.seconds[step] += time.process_time() - before
+        return data
+
+    def subscriber_hears(self, data: bytes) -> list[Event]:
+        self.subscribers.client.receive_data(data, 0.0)
+        return self.subscribers.client.events()
+
+    def run(self, batch: int) -> None:
+        """Carry one batch through all three steps."""
+        self.publish(batch)
+        heard = self.subscriber_hears(self.timed("transfer in and out", self.forward))
+        self.subscriber.dispose(
+            [e.delivery_id for e in heard if isinstance(e, DeliveryReceived)], ACCEPTED, False
+        )
+        self.publishers.client.receive_data(self.timed("accept back", self.accept), 0.0)
+        for event in self.publishers.client.events():
             if isinstance(event, DispositionReceived):
-                publisher.settle([number for number, _ in event.deliveries])
-        before = time.process_time()
-        settle()
-        data = subscribers.router.data_to_send()
-        spent["settle on"] += time.process_time() - before
-        subscribers.client.receive_data(data, 0.0)
-        for event in subscribers.client.events():
+                self.publisher.settle([number for number, _ in event.deliveries])
+        for event in self.subscriber_hears(self.timed("settle on", self.settle)):
             if isinstance(event, DispositionReceived):
-                settled += len(event.deliveries)
-    assert settled == sent
-    return {name: seconds / sent * 1e6 for name, seconds in spent.items()}
+                self.settled += len(event.deliveries)
+
+
+def three_steps(messages: int, size: int, batch: int) -> dict[str, float]:
+    """Forward messages from one publisher to one subscriber; return microseconds per message by step."""
+    exchange = Exchange(size)
+    while exchange.sent < messages:
+        exchange.run(batch)
+    assert exchange.settled == exchange.sent
+    return {step: seconds / exchange.sent * 1e6 for step, seconds in exchange.seconds.items()}
 
 
 def one_way(messages: int, size: int) -> tuple[float, float]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_MESSAGE_SIZE = 64 << 20
 
 
-@dataclass(slots=True)
+@dataclass
 class AttachOptions:
     """What both ends of a link may say in their attach (2.7.3), apart from name, handle and role."""
 

@@ -236,8 +236,6 @@ def payload_from(message: bytes, start: Received) -> bytes:
     """
     pos = 0
     for _ in range(start.section_number):
-        if pos >= len(message):
-            break
         pos = skip(message, pos, len(message))
     pos += start.section_offset
     if pos > len(message):

@@ -70,7 +70,7 @@ _NAME_PART_OF_FRAME = 4
 MAX_LINK_NAME_SIZE = 1024
 
 # Control frames that wait behind transfers while the peer's session window is closed: a few for each of many links. A
-# peer that makes us queue more attaches and detaches for ever on purpose.
+# peer that makes its partner queue more asks for flows without end and takes none.
 MAX_QUEUED_CONTROL = 8192
 
 # 2.3.1: size, data offset, type, channel.
@@ -397,9 +397,6 @@ class AmqpSession:
         ):
             self.end_faulty(INVALID_FIELD, "the name of a link is too long")
             return
-        if self._queued_control > MAX_QUEUED_CONTROL:
-            self.end_faulty(RESOURCE_LIMIT_EXCEEDED, "too many frames wait for the session window to open")
-            return
         is_sender = attach.role
         link = self._by_name.get((attach.name, is_sender))
         if link is None or link.remote_attach is not None:
@@ -430,6 +427,9 @@ class AmqpSession:
 
     def receive_flow(self, flow: Flow) -> None:
         """Take a flow: the peer's windows, and the state of a link if it names one (2.5.6, 2.7.4)."""
+        if self._queued_control > MAX_QUEUED_CONTROL:
+            self.end_faulty(RESOURCE_LIMIT_EXCEEDED, "too many frames wait for the session window to open")
+            return
         # Null: the peer had not seen our begin, so it had seen nothing from our first id on.
         seen = FIRST_OUTGOING_ID if flow.next_incoming_id is None else flow.next_incoming_id
         in_flight = max(0, serial_difference(self._next_outgoing_id, seen))

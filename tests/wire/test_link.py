@@ -14,6 +14,7 @@ from oncewire.wire import (
     DeliveryReceived,
     Described,
     Detach,
+    Flow,
     LimitError,
     Link,
     LinkAttached,
@@ -185,6 +186,29 @@ def test_a_map_over_the_frame_size_of_the_peer_is_a_local_error_and_changes_noth
     link.reply(source=Source("t"), target=Target(), unsettled={})
     pipe.run()
     assert link.is_attached
+
+
+def test_an_attach_that_cannot_be_sent_leaves_nothing_behind() -> None:
+    pipe = joined(server={"max_frame_size": 1024})
+    pipe.client.open()
+    session = pipe.client.begin()
+    pipe.forget()
+    with pytest.raises(LimitError):
+        session.attach_sender("link", unsettled={b"%032d" % n: None for n in range(100)})
+    assert session.links == []
+    assert session.attach_sender("link", unsettled={}).handle == 0
+
+
+def test_nothing_is_sent_before_our_reply_even_with_credit() -> None:
+    peer = RawPeer()
+    peer.begin()
+    peer.send(Attach("link", 0, True, source=Source("t"), target=Target()))
+    peer.send(Flow(0, 1, 0, 1, 0, None, 5))
+    link = one(peer.heard, LinkAttached).link
+    assert isinstance(link, SenderLink)
+    assert link.credit == 5
+    with pytest.raises(StateError):
+        link.send(b"t", b"")
 
 
 # --- detach -----------------------------------------------------------------------------------------------------------

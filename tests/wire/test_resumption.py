@@ -388,5 +388,6 @@ def test_sections_are_counted() -> None:
     for number in range(4):
         assert payload_from(message, Received(number, 0)) == b"".join(sections[number:])
     assert payload_from(message, Received(1, 5)) == b"abc" + sections[2]
-    with pytest.raises(DecodeError):
-        payload_from(message, Received(3, 1))
+    for start in (Received(3, 1), Received(4, 0)):
+        with pytest.raises(DecodeError):
+            payload_from(message, start)

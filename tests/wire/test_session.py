@@ -306,6 +306,18 @@ def test_attaches_and_detaches_without_end_behind_a_closed_window_end_the_sessio
     assert one(peer.heard, SessionEnded).error is not None
 
 
+def test_questions_without_end_behind_a_closed_window_end_the_session() -> None:
+    peer, link, _ = closed_window()
+    for _ in range(10_000):
+        peer.send(Flow(1, 0, 0, 1, 0, 0, 10, echo=True, properties={Symbol("p"): 1}))
+        if only(peer.heard, SessionEnded):
+            break
+        link.flow(properties={Symbol("p"): 1})
+    event = one(peer.heard, SessionEnded)
+    assert event.error is not None
+    assert event.error.condition == "amqp:resource-limit-exceeded"
+
+
 def test_the_end_of_a_session_drops_what_waits() -> None:
     peer, link, _ = closed_window()
     link.session.end()
@@ -397,6 +409,15 @@ def test_a_delivery_number_that_is_still_unsettled_ends_the_session() -> None:
     peer.attach_as_sender(10)
     peer.transfer(3)
     assert ended_with(peer, peer.send(Transfer(0, 3, b"other"), b""), "amqp:invalid-field")
+
+
+def test_the_number_of_a_delivery_in_parts_is_checked_too() -> None:
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10)
+    peer.transfer(3)
+    peer.send(Transfer(0, 3, b"other", more=True), b"one ")
+    assert ended_with(peer, peer.send(Transfer(0), b"two"), "amqp:invalid-field")
 
 
 def test_a_state_over_the_frame_size_of_the_peer_is_a_local_error_and_changes_nothing() -> None:
