@@ -110,7 +110,9 @@ class Peering:
         session = self._core.view.publishers[key].session
         for epoch in sync.subscription_epochs:
             egress = self._core.egresses.get(self._core.view.subscription_epochs.get(epoch, ""))
-            if egress is not None and egress.epoch == epoch:  # E-1
+            if egress is not None:
+                # E-1: a former epoch is not in the view, and a link is as old as the epoch that is (T-8).
+                assert egress.epoch == epoch
                 egress.on_sync(key, origin, session, sync)
             else:
                 self._core.counts[Decision.FRAME_STALE] += 1

@@ -15,6 +15,21 @@ if TYPE_CHECKING:
     from chaos.simulator.world import World
 
 TOPIC = "t"
+TIMEOUT_S = 90.0
+"""T_sub and T_pub that simulated clients ask for: long against a failover, short against a healing run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How the clients of one world behave; all of it is legal."""
+
+    pipelines: bool = False
+    """Publishers send a flow behind the attach without waiting."""
+    abandons: bool = False
+    """Publishers give up their oldest delivery when they attach again."""
+    never: bool = False
+    """Subscribers ask for the expiry policy `never`."""
+    map_bound: int = 1000
 
 
 class Mark(Enum):
@@ -64,16 +79,19 @@ class Publisher:
     def connect(self, router: int) -> None:
         """Attach with the map."""
         outcomes = {
-            self.tag(number): Outcome.ACCEPTED if mark is Mark.ACCEPTED else None for number, mark in self.map.items()
+            self.tag(number): Outcome.ACCEPTED if mark is Mark.ACCEPTED else None
+            for number, mark in self.map.items()
         }
-        self.connection = self.world.open(router)
+        self.connection = self.world.open(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied, self._ids = [], 0, 0, False, {}
         self._up(
             inputs.PublisherAttach(
                 self.connection.link, f"p{self.index}", "link", TOPIC, outcomes, exactly_once=True,
-                timeout_s=3600.0, peer=f"p{self.index}",
+                timeout_s=TIMEOUT_S, peer=f"p{self.index}",
             )
         )  # fmt: skip
+        if self.world.traits.pipelines:
+            self._up(inputs.LinkFlow(self.connection.link))  # AMQP allows it (section 2.4.2); it proves nothing (F2)
 
     def _up(self, item: inputs.Input) -> None:
         assert self.connection is not None
@@ -125,6 +143,11 @@ class Publisher:
             for number in [number for number, mark in self.map.items() if mark is Mark.ACCEPTED]:
                 self._settled(number)
             self.resend = list(self.map)
+            if self.world.traits.abandons and len(self.resend) > 1:
+                given_up = self.resend.pop(0)  # legal for entries only the source knows (section 2.6.13)
+                del self.map[given_up]
+                self.given_up.add(given_up)
+                self.done.add(given_up)
         elif isinstance(effect, effects.AskEcho):
             self._up(inputs.LinkFlow(self.connection.link, echoed_epoch=effect.epoch))
         elif isinstance(effect, effects.GrantCredit):
@@ -133,6 +156,7 @@ class Publisher:
             self._on_outcomes([self._ids[delivery_id] for delivery_id in effect.delivery_ids])
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
+                self.world.judge.on_session_expired(self.index)
                 self._forget_map()
             self.disconnect()
 
@@ -186,12 +210,13 @@ class Subscriber:
             for tag, entry in self.map.items()
             if entry.mark is not Mark.SETTLED
         }
-        self.connection = self.world.open(router)
+        self.connection = self.world.open(f"s{self.index}", router)
         self.is_replied = False
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
-                "link-detach", 3600.0, 1000, peer=f"s{self.index}",
+                "never" if self.world.traits.never else "link-detach", TIMEOUT_S, self.world.traits.map_bound,
+                peer=f"s{self.index}",
             )
         )  # fmt: skip
 
@@ -214,14 +239,11 @@ class Subscriber:
         self.map = {}
 
     def close(self) -> None:
-        """Unsubscribe for good; the process ends without waiting for the answer."""
-        if self.connection is not None:
-            self._up(inputs.LinkDetach(self.connection.link, True))
-            self.connection.is_open = False
-            self.connection.down.clear()
-        self.connection = None
-        self.is_wanted = False
+        """Unsubscribe for good: detach(closed=true) again and again until it is answered without error (E-8)."""
+        self.is_closing = True
         self.map = {}
+        if self.is_replied and self.connection is not None:
+            self._up(inputs.LinkDetach(self.connection.link, True))
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
@@ -232,8 +254,13 @@ class Subscriber:
             kept = set(effect.kept or ())
             for tag in [tag for tag in self.map if tag not in kept]:
                 self._settle(tag)
+            if self.is_closing:
+                self._up(inputs.LinkDetach(self.connection.link, True))
+                return
             self.limit = self.prefetch + len(kept)
             self._flow()
+        elif self.is_closing and not isinstance(effect, (effects.Detach, effects.CloseConnection)):
+            return  # what still comes is not ours any more
         elif isinstance(effect, effects.Confirm):
             self.confirmed = effect.incarnation
             self.world.judge.on_confirmed(self.index, effect.incarnation)
@@ -243,6 +270,8 @@ class Subscriber:
             for tag in effect.tags:
                 self._settle(tag)
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
+            if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not _is_stolen(effect):
+                self.is_wanted = False
             self.disconnect()
 
     def _flow(self) -> None:
@@ -295,3 +324,7 @@ class Subscriber:
             entry.mark = Mark.ACCEPTED
             self._accept(tag)
         self.world.judge.on_processed(self.index, entry.publisher, entry.number, entry.incarnation)
+
+
+def _is_stolen(detach: effects.Detach) -> bool:
+    return detach.condition == "amqp:link:stolen"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Violation(AssertionError):
-    """A guarantee is broken; the first word says which: LOST, DUP, ORDER, HOLE, BLOCKED, LEAK."""
+    """A guarantee is broken; the first word says which: LOST, DUP, ORDER, HOLE, BLOCKED, LEAK, EXPIRED."""
 
 
 class Judge:
@@ -28,6 +28,8 @@ class Judge:
         self._last: dict[tuple[int, int], tuple[int, int]] = {}
         self._forgotten: dict[int, set[tuple[int, int]]] = {}
         self._amnesiac: set[int] = set()
+        self.may_expire = False
+        """A fault or a long time without routers may have ended sessions."""
         self.accepted = 0
         self.deliveries = 0
 
@@ -51,8 +53,15 @@ class Judge:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
         for subscriber, created in self._owed[(publisher, number)]:
-            if self._created(subscriber) == created and (publisher, number) not in self.processed.get(subscriber, ()):
+            if self._created(subscriber) == created and (publisher, number) not in self.processed.get(
+                subscriber, ()
+            ):
                 raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
+
+    def on_session_expired(self, publisher: int) -> None:
+        """A publisher that keeps to P-1 loses its session only by T_pub or by an operator (A-5)."""
+        if not self.may_expire:
+            raise Violation(f"EXPIRED: p{publisher} lost its session without a cause")
 
     def on_amnesia(self, subscriber: int, entries: Iterable[Arrived]) -> None:
         """G7: what the subscriber forgot may come again, once."""
@@ -103,7 +112,9 @@ class Judge:
         world = self._world
         for publisher in world.publishers:
             if publisher.next < publisher.messages or publisher.map:
-                raise Violation(f"BLOCKED: p{publisher.index} sent {publisher.next}, unsettled {publisher.map}")
+                raise Violation(
+                    f"BLOCKED: p{publisher.index} sent {publisher.next}, unsettled {publisher.map}"
+                )
         for subscriber in world.subscribers:
             if subscriber.map:
                 raise Violation(f"LEAK: s{subscriber.index} keeps {subscriber.map}")
@@ -118,4 +129,6 @@ class Judge:
                     raise Violation(f"LEAK: router {router.index} keeps entries of {egress.name}")
         for (subscriber_index, publisher_index), (last, incarnation) in self._last.items():
             if self._created(subscriber_index) == incarnation and subscriber_index not in self._amnesiac:
-                self._check_holes(subscriber_index, publisher_index, last + 1, world.publishers[publisher_index].next)
+                self._check_holes(
+                    subscriber_index, publisher_index, last + 1, world.publishers[publisher_index].next
+                )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from chaos.simulator.clients import Connection, Publisher, Subscriber
+from chaos.simulator.clients import TIMEOUT_S, Connection, Publisher, Subscriber, Traits
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
 from delivery_records import effects, inputs
@@ -21,7 +21,7 @@ from delivery_records.tags import link_key
 from delivery_records.view import Kind, RouterRecord, router_key
 
 NONCE = b"test"
-Choice: TypeAlias = tuple[str, ...] | tuple[str, int] | tuple[str, int, int]
+Choice: TypeAlias = tuple[str, int] | tuple[str, int, int]
 MAKE_RECORDS: TypeAlias = Callable[..., Records]
 
 
@@ -44,25 +44,31 @@ class World:
 
     def __init__(
         self, routers: int, publishers: int, subscribers: int, messages: int, *,
-        window: int = 4, prefetch: int = 2, make_records: MAKE_RECORDS = Records,
+        window: int = 4, prefetch: int = 2, traits: Traits = Traits(), make_records: MAKE_RECORDS = Records,
     ) -> None:  # fmt: skip
         """Start all routers; no client is attached yet."""
         self.now = 0.0
-        self.limits = Limits(window=window, publisher_timeout_s=3600.0)
+        self.traits = traits
+        self.limits = Limits(window=window, publisher_timeout_s=TIMEOUT_S)
         self.make_records = make_records
         self.etcd = SimEtcd()
         self.judge = Judge(self)
         self.connections: dict[int, Connection] = {}
         self.frames: dict[tuple[int, int], deque[inputs.Input]] = {}
         """(sender's rid, receiver's rid) -> what is under way."""
-        self.story: list[str] = []
-        self._links = 0
-        self._rids = 1000
+        self.story: list[Choice] = []
+        self.on_turn: Callable[[Router, list[effects.Effect]], None] | None = None
+        """Called with the effects of each router turn, for whoever writes the story down."""
+        self._links: dict[str, int] = {}
         self.routers = [Router(index) for index in range(routers)]
         for router in self.routers:
             self.start_router(router.index)
         self.publishers = [Publisher(self, index, messages) for index in range(publishers)]
         self.subscribers = [Subscriber(self, index, prefetch) for index in range(subscribers)]
+
+    def clients(self) -> list[Publisher | Subscriber]:
+        """All publishers and subscribers."""
+        return [*self.publishers, *self.subscribers]
 
     def subscription_key(self, index: int) -> str:
         """The etcd key of a subscriber's attachment."""
@@ -77,12 +83,13 @@ class World:
     def start_router(self, index: int) -> None:
         """K-1: key under a lease, snapshot at a revision >= that put, then the watch."""
         router = self.routers[index]
-        self._rids += 1
-        router.rid = self._rids
+        router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
         router.is_isolated = False
         router.replies.clear()
         self.etcd.start_router(RouterRecord(f"r{index}", router.rid))
-        router.records = self.make_records(rid=router.rid, node_id=f"r{index}", nonce=NONCE, limits=self.limits)
+        router.records = self.make_records(
+            rid=router.rid, node_id=f"r{index}", nonce=NONCE, limits=self.limits
+        )
         revision, entries = self.etcd.snapshot()
         router.seen = revision
         self.feed(router, [inputs.StoreHealth(True), inputs.ViewSnapshot(revision, entries)])
@@ -100,7 +107,7 @@ class World:
             del self.frames[pair]
 
     def _drop_client_of(self, connection: Connection) -> None:
-        for client in [*self.publishers, *self.subscribers]:
+        for client in self.clients():
             if client.connection is connection:
                 client.disconnect()
 
@@ -113,11 +120,13 @@ class World:
         """The live router with this incarnation."""
         return next((r for r in self.routers if r.rid == rid and r.records is not None), None)
 
-    def open(self, router: int) -> Connection:
-        """A client's new link at a router."""
-        self._links += 1
-        connection = Connection(self._links, router, deque(), deque())
-        self.connections[self._links] = connection
+    def open(self, client: str, router: int) -> Connection:
+        """A client's new link at a router, numbered per client so that stories stay readable when they are shortened."""
+        self._links[client] = self._links.get(client, 0) + 1
+        kind, index = client[0], int(client[1:])
+        link = (10_000 if kind == "p" else 20_000) + 100 * index + self._links[client]
+        connection = Connection(link, router, deque(), deque())
+        self.connections[link] = connection
         return connection
 
     # ------------------------------------------------------------------ steps
@@ -133,6 +142,8 @@ class World:
         self._carry_out(router, router.records.handle_timer(self.now))
 
     def _carry_out(self, router: Router, done: list[effects.Effect]) -> None:
+        if self.on_turn is not None and done:
+            self.on_turn(router, done)
         for effect in done:
             if isinstance(effect, effects.PeerSend):
                 for rid, generation, sequence in effect.targets:
@@ -177,7 +188,9 @@ class World:
                 found.append(("s.process", index))
         found += [("c.recv", link) for link, c in self.connections.items() if c.down]
         for link, connection in self.connections.items():
-            if self.routers[connection.router].records is not None and (connection.up or not connection.is_open):
+            if self.routers[connection.router].records is not None and (
+                connection.up or not connection.is_open
+            ):
                 found.append(("r.recv", link))
         for (sender, receiver), under_way in self.frames.items():
             if under_way and self.router_of(receiver) is not None:
@@ -207,16 +220,14 @@ class World:
                 found.append(("r.restart", router.index))
             elif router.is_isolated:
                 found.append(("r.fence", router.index))
-        for index, subscriber in enumerate(self.subscribers):
-            gone = not subscriber.is_wanted and subscriber.connection is None
-            if gone and (Kind.SUBSCRIPTION, self.subscription_key(index)) in self.etcd.keys:
-                found.append(("k.reap", index))
         return found
 
     def do(self, choice: Choice) -> None:
         """Make one thing happen."""
-        self.story.append(" ".join(str(part) for part in choice))
-        verb, arguments = choice[0], [int(part) for part in choice[1:]]
+        self.story.append(choice)
+        if choice[0] == "!expire-p" or (choice[0] == "wait" and int(choice[1]) > TIMEOUT_S * 500):
+            self.judge.may_expire = True
+        verb, arguments = str(choice[0]), [int(part) for part in choice[1:]]
         _ACTIONS[verb](self, *arguments)
 
     def advance(self, seconds: float) -> None:
@@ -250,7 +261,7 @@ class World:
         """A client reads one frame."""
         connection = self.connections[link]
         effect = connection.down.popleft()
-        for client in [*self.publishers, *self.subscribers]:
+        for client in self.clients():
             if client.connection is connection:
                 client.receive(effect)
                 return
@@ -328,7 +339,6 @@ _ACTIONS: dict[str, Callable[..., None]] = {
     "r.restart": World.start_router,
     "r.fence": World.stop_router,
     "k.lease": World.end_lease,
-    "k.reap": lambda world, s: world.delete_key(Kind.SUBSCRIPTION, world.subscription_key(s)),
     "!crash": World.stop_router,
     "!lose": World.lose_frames_of,
     "!drop-p": lambda world, p: world.publishers[p].disconnect(),

@@ -1,0 +1,38 @@
+"""Golden scenarios: each counterexample, told step by step, ends well on the shipped core and badly without its rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.mutants.catalogue import EDITS, by_name
+from chaos.mutants.edits import EditError, Edit, load
+from chaos.simulator.scenario import read, replay
+
+FOLDER = Path(__file__).parent / "scenarios"
+FILES = sorted(FOLDER.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_shipped_core_tells_the_same_story_and_ends_well(path: Path) -> None:
+    scenario, _, story = read(path.read_text())
+    verdict = replay(scenario)
+    assert verdict.violation is None
+    assert list(verdict.story) == list(story), "regenerate with: python -m chaos.mutants.regenerate FOLDER NAME"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_scenario_fails_when_its_rule_is_edited_out(path: Path) -> None:
+    scenario, promised, _ = read(path.read_text())
+    verdict = replay(scenario, load((by_name(path.stem),)))
+    assert verdict.violation == promised
+
+
+def test_every_rule_that_can_be_edited_out_has_a_scenario() -> None:
+    assert {edit.name for edit in EDITS} == {path.stem for path in FILES}
+
+
+def test_an_edit_whose_text_is_not_found_fails_the_run() -> None:
+    with pytest.raises(EditError, match="stands 0 times"):
+        load((Edit("gone", "I-4", "ingress", "no such line", "", ""),))
