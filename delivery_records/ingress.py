@@ -404,10 +404,9 @@ class Ingress:
         """Risk 4: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
         if self.phase is not Phase.ACTIVE or not self.window.told:
             return
-        waited = self.core.now - self.last_progress
-        if waited < self.core.limits.settle_timeout_s:
-            left = self.core.limits.settle_timeout_s - waited
-            self.core.timers.set(Timer.SETTLE, self.key, self.core.now + left)
+        deadline = self.last_progress + self.core.limits.settle_timeout_s
+        if self.core.now < deadline:
+            self.core.timers.set(Timer.SETTLE, self.key, deadline)
             return
         self.core.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)
         self._detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
