@@ -1,13 +1,13 @@
 """All links to other routers of one incarnation: who is linked, which frame goes where, what arrives for whom.
 
-Frames of this router are split by next hop (T-2); frames of others are passed on undecoded. Which next hop leads where is
-the business of `routing.py`.
+Frames of this router are split by next hop (T-2); frames of others are passed on undecoded. Which next hop leads where
+is the business of `routing.py`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from delivery_records import peer_codec
 from delivery_records.effects import PeerSend, PeerSendDatagram
@@ -25,6 +25,7 @@ from router.records_driver import RecordsDriver
 from router.routing import Routing
 from router.status import NeighbourNumbers
 from router.turn import Turn
+from topology.linkstate_codec import LinkStateError
 
 ROUTER_USER = "router"
 """User name between routers; the password alone decides."""
@@ -40,7 +41,7 @@ class Neighbours:
         self.turn = turn
         self.links: dict[int, PeerConnection] = {}
         """Links that are up, by the neighbour's incarnation."""
-        self.routing = Routing(rid, config.node_id, self._flood)
+        self.routing = Routing(rid, config.node_id, self._flood, self._give_up)
         self._config = config
         self._nonce = nonce
         self._driver = driver
@@ -48,6 +49,7 @@ class Neighbours:
         self._connections: set[PeerConnection] = set()
         self._inputs: list[Input] = []
         self._is_stopped = False
+        self._routers_seen: set[int] = set()
         driver.register(PeerSend, self.send)
         driver.register(PeerSendDatagram, self.send_datagram)
 
@@ -135,8 +137,10 @@ class Neighbours:
             rid=f"{identity.rid:x}",
             cost=connection.cost,
         )
-        self.routing.neighbour_up(identity.rid, connection.cost, time.monotonic())
-        self._update_paths({identity.rid})
+        self.routing.neighbour_up(identity.rid, connection.cost)
+        self._update_paths()
+        if existing is not None:
+            self._tell_lost_frames({identity.rid})
 
     def _is_preferred(self, connection: PeerConnection) -> bool:
         assert connection.identity is not None
@@ -156,29 +160,49 @@ class Neighbours:
             rid=f"{identity.rid:x}",
             why=connection.refusal,
         )
-        self.routing.neighbour_down(identity.rid, time.monotonic())
-        self._update_paths(set())
+        self.routing.neighbour_down(identity.rid)
+        self._update_paths()
 
     def stop(self) -> None:
         """The incarnation is over: drop every link (K-3)."""
         self._is_stopped = True
+        self.routing.stop()
         for connection in list(self._connections):
             connection.abort()
 
     # --- best paths ---------------------------------------------------------------------------------------------------
 
-    def _flood(self, data: bytes, to: Sequence[int]) -> None:
+    def _flood(self, to: Sequence[int], data: bytes) -> None:
         for rid in to:
             link = self.links.get(rid)
             if link is not None:
                 link.send_urgent(LINK_STATE, data)
 
-    def _update_paths(self, replaced: set[int]) -> None:
-        moved = self.routing.update() | replaced
-        if moved:
-            reachable = frozenset(self.routing.next_hops)
-            self._log.event(RouterEvent.PATHS_CHANGED, reachable=len(reachable), moved=len(moved))
-            self._driver.submit([PathsChanged(reachable, frozenset(moved))])
+    def _give_up(self, rid: int) -> None:
+        link = self.links.get(rid)
+        if link is not None:
+            link.refusal = "it was silent for too long"
+            link.abort()
+        self._update_paths()
+
+    def on_view(self, routers: Collection[int]) -> None:
+        """The routers in etcd have changed: incarnations that are gone link nothing any more."""
+        for rid in self._routers_seen - set(routers):
+            self.routing.router_gone(rid)
+        self._routers_seen = set(routers)
+        self._update_paths()
+
+    def _update_paths(self) -> None:
+        changed = self.routing.update()
+        if changed is not None and not self._is_stopped:
+            self._log.event(
+                RouterEvent.PATHS_CHANGED, reachable=len(changed.reachable), moved=len(changed.moved)
+            )
+            self._driver.submit([changed])
+
+    def _tell_lost_frames(self, rids: set[int]) -> None:
+        """Frames to these routers may be lost though no path has changed: their channels look at once (T-4)."""
+        self._driver.submit([PathsChanged(frozenset(self.routing.next_hops), frozenset(rids))])
 
     def _link_to(self, rid: int) -> PeerConnection | None:
         hop = self.routing.next_hops.get(rid)
@@ -229,8 +253,7 @@ class Neighbours:
         name = connection.identity.node_id if connection.identity is not None else ""
         self._log.event(RouterEvent.NEIGHBOUR_SLOW, neighbour=name, dropped_frames=frames)
         if broken:
-            reachable = frozenset(self.routing.next_hops)
-            self._driver.submit([PathsChanged(reachable, frozenset(broken))])
+            self._tell_lost_frames(broken)
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
@@ -238,16 +261,17 @@ class Neighbours:
         """Take what a neighbour sent; returns what is wrong with it, None if nothing."""
         if self._is_stopped or connection.identity is None:
             return None
+        rid = connection.identity.rid
+        self.routing.heard(rid)
         try:
             for kind, data in read_batch(batch):
                 if kind == FRAME:
                     self._receive_frame(data)
                 elif kind == LINK_STATE:
-                    self.routing.receive(data, connection.identity.rid, time.monotonic())
-        except (BatchError, PeerCodecError) as error:
+                    self.routing.receive(data, rid)
+        except (BatchError, PeerCodecError, LinkStateError) as error:
             return str(error)
-        if self.routing.is_dirty:
-            self._update_paths(set())
+        self._update_paths()
         return None
 
     def _receive_frame(self, frame: bytes) -> None:

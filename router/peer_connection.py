@@ -54,8 +54,8 @@ LINK_NAME = "frames"
 MESSAGE_FORMAT = 0x4F574200 | peer_codec.PROTOCOL_VERSION
 """Batches are no AMQP messages, so they have a message-format of their own (2.8.11)."""
 
-IDLE_TIMEOUT_MS = 3000
-"""A silent neighbour is dead after this; the engine sends heartbeats several times as often."""
+IDLE_TIMEOUT_MS = 10_000
+"""The engine's own; routing gives up a silent neighbour sooner (topology.linkstate)."""
 CREDIT = 1 << 20
 """Batches a neighbour may send before it hears of us again: never the limit, the byte credit of T-5 is."""
 OUTPUT_HIGH_BYTES = 256 * 1024
@@ -96,6 +96,7 @@ class PeerConnection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.output = PeerOutput()
         self.is_up = False
+        self.was_up = False
         self.bytes_in = 0
         self.bytes_out = 0
         self._sender: SenderLink | None = None
@@ -210,7 +211,7 @@ class PeerConnection(asyncio.Protocol):
 
     def _on_flow(self, event: LinkFlow) -> None:
         if event.link is self._sender and event.credit_limit and not self.is_up:
-            self.is_up = True
+            self.is_up = self.was_up = True
             self._set_timer()
             self._neighbours.on_up(self)
 

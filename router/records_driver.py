@@ -27,13 +27,16 @@ class ClientLink(Protocol):
 class RecordsDriver:
     """One incarnation's record core, its clock, its timer and its links."""
 
-    def __init__(self, records: Records, log: EventLog, vet: Callable[[float], bool]) -> None:
+    def __init__(
+        self, records: Records, log: EventLog, vet: Callable[[float], bool], on_fault: Callable[[], None]
+    ) -> None:
         """Drive `records`.
 
         Args:
             records: the fresh record core of this incarnation.
             log: where its decisions go.
             vet: tells whether the lease was surely valid at a time on the monotonic clock; ends the incarnation if not.
+            on_fault: called when the core raised: its state cannot be trusted any more, and a crash is survived (N-1).
         """
         self.records = records
         self.vet = vet
@@ -42,6 +45,7 @@ class RecordsDriver:
         """Shells by link number; a number is never used twice."""
         self.is_stopped = False
         self._log = log
+        self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         self._next_link = 1
         self._backlog: list[Input] = []
@@ -91,9 +95,15 @@ class RecordsDriver:
             while self._backlog and not self.is_stopped:
                 backlog, self._backlog = self._backlog, []
                 self._carry_out(self.records.handle(backlog, time.monotonic()))
+        except Exception as error:  # noqa: BLE001  (whatever it is, the incarnation ends)
+            self._fail(error)
         finally:
             self._is_handling = False
         self._set_timer()
+
+    def _fail(self, error: Exception) -> None:
+        self._log.internal_error(error, "record core")
+        self._on_fault()
 
     def stop(self) -> None:
         """The incarnation is over: nothing is handled or written any more (K-3)."""
@@ -109,6 +119,8 @@ class RecordsDriver:
         handlers = self._handlers
         for effect in decided:
             handlers[type(effect)](effect)
+            if self.is_stopped:
+                return
 
     def _deliver(self, effect: effects.Deliver) -> None:
         link = self.links.get(effect.link)
@@ -159,6 +171,8 @@ class RecordsDriver:
         self._is_handling = True
         try:
             self._carry_out(self.records.handle_timer(time.monotonic()))
+        except Exception as error:  # noqa: BLE001  (whatever it is, the incarnation ends)
+            self._fail(error)
         finally:
             self._is_handling = False
         if self._backlog:

@@ -1,7 +1,7 @@
 """Carries out what the record core asks of etcd: reads and proposals of attachment keys.
 
-Success of a proposal is not reported: the watch delivers it (K-2). Failures are told apart by whether the write may have
-been applied (K-2a).
+Success of a proposal is not reported: the watch delivers it (K-2). Failures are told apart by whether the write may
+have been applied (K-2a).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from topology.attachments import MalformedValue, decode_record, encode_record, s
 from topology.store import Store, StoreError, StoreTimeout
 
 PARALLEL = 64
-"""Operations under way at once: enough to fill etcd's batches, few enough to keep its queue short in an attach storm."""
+"""Operations under way at once: enough to fill etcd's batches, few enough to keep its queue short in a storm."""
 
 
 class StoreOperations:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from oncewire.wire import (
     ACCEPTED,
+    AmqpSession,
     Attach,
     Connection,
     ConnectionOpened,
@@ -56,6 +57,7 @@ class RawClient(asyncio.Protocol):
             now=time.monotonic(),
         )
         self.container_id = container_id
+        self.session: AmqpSession
         self.heard: list[Event] = []
         self.is_gone = False
         self._news = asyncio.Event()

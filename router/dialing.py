@@ -1,0 +1,117 @@
+"""Which routers this one connects to, and trying again when it cannot (mesh = auto or configured)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from delivery_records import Records
+from router.config import RouterConfig
+from router.logs import EventLog, RouterEvent
+from router.neighbours import Neighbours
+from router.settings import Connector
+
+BACK_OFF_MIN_S = 0.05
+BACK_OFF_MAX_S = 5.0
+"""Soon enough after a restart, rare enough for a router that is gone for good."""
+CONNECT_TIMEOUT_S = 3.0
+
+
+class Dialing:
+    """Keeps the connections up that this router opens."""
+
+    def __init__(self, config: RouterConfig, neighbours: Neighbours, records: Records, log: EventLog) -> None:
+        self._config = config
+        self._neighbours = neighbours
+        self._records = records
+        self._log = log
+        self._dialers: dict[int, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the dialers; those of the automatic mesh follow the view."""
+        self._tasks = tasks
+        if self._config.mesh == "configured":
+            for connector in self._config.connectors:
+                tasks.create_task(self._dial_connector(connector), name=f"dial {connector.to}")
+        else:
+            self.on_view()
+
+    def on_view(self) -> None:
+        """The view has changed: in an automatic mesh the smaller incarnation of two dials."""
+        if self._tasks is None or self._config.mesh != "auto":
+            return
+        rid, routers = self._neighbours.rid, self._records.view.routers
+        for gone in [other for other in self._dialers if other not in routers]:
+            self._dialers.pop(gone).cancel()
+        for other, router in routers.items():
+            if other > rid and other not in self._dialers and router.record.inter_router:
+                self._dialers[other] = self._tasks.create_task(
+                    self._dial_router(other), name=f"dial {other:x}"
+                )
+
+    async def _dial_router(self, rid: int) -> None:
+        """Keep a link to one incarnation; cancelled when it leaves the view."""
+        back_off = _BackOff()
+        while True:
+            router = self._records.view.routers.get(rid)
+            link = self._neighbours.links.get(rid)
+            if link is not None:
+                await asyncio.wait([link.closed])
+                back_off.reset()
+            elif router is not None:
+                await self._connect(router.record.inter_router, 1, back_off)
+            await back_off.sleep()
+
+    async def _dial_connector(self, connector: Connector) -> None:
+        """Keep a configured link."""
+        back_off = _BackOff()
+        while True:
+            address = self._address_of(connector)
+            if address is not None:
+                await self._connect(address, connector.cost, back_off)
+            await back_off.sleep()
+
+    def _address_of(self, connector: Connector) -> str | None:
+        """Where to connect now; None while the router is not in etcd, or linked already."""
+        if connector.is_address:
+            return connector.to
+        routers = [r for r in self._records.view.routers.values() if r.record.node_id == connector.to]
+        if not routers:
+            return None
+        newest = max(routers, key=lambda router: router.create_revision).record
+        return None if newest.rid in self._neighbours.links else newest.inter_router or None
+
+    async def _connect(self, address: str, cost: int, back_off: _BackOff) -> None:
+        """Connect, and stay until the connection is gone."""
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, connection = await loop.create_connection(
+                    lambda: self._neighbours.outgoing(cost), host.strip("[]"), int(port)
+                )
+        except (OSError, ValueError, TimeoutError) as error:
+            self._log.event(RouterEvent.NEIGHBOUR_UNREACHABLE, address=address, why=str(error) or "no answer")
+            return
+        await asyncio.wait([connection.closed])
+        if connection.was_up:
+            back_off.reset()
+        else:
+            self._log.event(RouterEvent.NEIGHBOUR_REFUSED, address=address, why=connection.refusal)
+
+
+class _BackOff:
+    """50 ms x 2^n up to 5 s, with jitter so that routers do not dial in step."""
+
+    def __init__(self) -> None:
+        self._delay_s = BACK_OFF_MIN_S
+
+    def reset(self) -> None:
+        """The last attempt went well."""
+        self._delay_s = BACK_OFF_MIN_S
+
+    async def sleep(self) -> None:
+        """Wait before the next attempt."""
+        await asyncio.sleep(self._delay_s * random.uniform(0.5, 1.0))
+        self._delay_s = min(self._delay_s * 2, BACK_OFF_MAX_S)

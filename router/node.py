@@ -1,0 +1,234 @@
+"""The router process: listeners once, incarnations one after the other, an orderly end (K-1, K-3, K-8)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import Counter
+
+from delivery_records.view import RouterRecord
+from oncewire.cli.errors import CliError
+from router.config import RouterConfig
+from router.http import HttpServer
+from router.incarnation import End, Incarnation
+from router.lag import LoopWatch
+from router.listener import ClientListener
+from router.logs import EventLog, RouterEvent
+from router.member import Member
+from router.peer_listener import PeerListener
+from router.publisher_link import PublisherLink
+from router.status import Numbers
+from router.store_setup import make_store
+from router.turn import Turn
+from topology.store import Store, StoreAuthError, StoreError
+
+START_PATIENCE_S = 5.0
+"""How long a starting router tries to reach etcd before it says that it cannot."""
+READY_CHECK_S = 0.01
+RETRY_S = 0.5
+"""Between attempts to begin a new incarnation while etcd is away."""
+
+
+class RouterNode:
+    """One router process."""
+
+    def __init__(self, config: RouterConfig, version: str) -> None:
+        self._config = config
+        self._version = version
+        self._log = EventLog(config.node_id)
+        self._turn = Turn()
+        self._watch = LoopWatch(self._log)
+        self._listener = ClientListener(config, self._log, self._turn, version)
+        self._peers = PeerListener(config)
+        self._http = HttpServer(self)
+        self._incarnation: Incarnation | None = None
+        self._incarnations = 0
+        self._past_decisions: Counter[str] = Counter()
+        self._stop_wanted = asyncio.Event()
+        self._started_at = time.monotonic()
+        self.amqp_port = 0
+        self.http_port = 0
+
+    async def run(self) -> None:
+        """Serve until `stop` is called.
+
+        Raises:
+            CliError: an address cannot be listened on, or there is no etcd.
+        """
+        store = make_store(self._config)
+        try:
+            record = await self._listen()
+            self._watch.start()
+            self._log.event(
+                RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
+            )
+            await self._live(store, record)
+        finally:
+            await self._listener.stop_listening()
+            await self._peers.stop_listening()
+            self._listener.abort_all()
+            await self._http.stop()
+            self._watch.stop()
+            await store.close()
+            self._log.event(RouterEvent.ROUTER_STOPPED)
+
+    def stop(self) -> None:
+        """K-8: stop in good order."""
+        self._stop_wanted.set()
+        if self._incarnation is not None:
+            self._incarnation.end(End.STOPPED)
+
+    async def wait_ready(self) -> None:
+        """Wait until clients are welcome."""
+        while True:
+            if not self.waiting_for():
+                return
+            await asyncio.sleep(READY_CHECK_S)
+
+    async def _listen(self) -> RouterRecord:
+        config = self._config
+        self.amqp_port = await self._listener.listen()
+        inter_router = ""
+        if not config.standalone and config.inter_router_host:
+            port = await self._peers.listen()
+            inter_router = config.inter_router_advertise or f"{_reachable(config.inter_router_host)}:{port}"
+        http = ""
+        if config.http_host:
+            self.http_port = await self._http.start(config.http_host, config.http_port)
+            http = f"http://{_reachable(config.http_host)}:{self.http_port}"
+        amqp = config.listen_advertise or f"{_reachable(config.listen_host)}:{self.amqp_port}"
+        return RouterRecord(
+            node_id=config.node_id,
+            rid=0,
+            inter_router=inter_router,
+            amqp=f"amqp://{amqp}",
+            http=http,
+            version=self._version,
+        )
+
+    async def _live(self, store: Store, record: RouterRecord) -> None:
+        """One incarnation after the other."""
+        patience = time.monotonic() + START_PATIENCE_S
+        while not self._stop_wanted.is_set():
+            try:
+                member = await Member.join(store, record, self._config.lease_ttl_s)
+            except StoreError as error:
+                if not self._incarnations and (
+                    time.monotonic() > patience or isinstance(error, StoreAuthError)
+                ):
+                    raise _no_etcd(self._config, error) from None
+                self._log.event(RouterEvent.STORE_FAILED, doing="begin an incarnation", why=str(error))
+                await self._pause()
+                continue
+            await self._live_once(store, member)
+
+    async def _live_once(self, store: Store, member: Member) -> None:
+        self._incarnations += 1
+        incarnation = Incarnation(self._config, member, store, self._listener, self._turn, self._log)
+        self._incarnation = incarnation
+        self._peers.neighbours = incarnation.neighbours
+        if self._stop_wanted.is_set():
+            incarnation.end(End.STOPPED)
+        self._log.event(RouterEvent.INCARNATION_STARTED, rid=f"{member.rid:x}")
+        why = await incarnation.run()
+        self._peers.neighbours = None
+        self._incarnation = None
+        self._past_decisions.update(_named(incarnation))
+        self._log.event(RouterEvent.INCARNATION_ENDED, rid=f"{member.rid:x}", why=why.value)
+        if why is End.FAULT:
+            await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(RETRY_S):
+                await self._stop_wanted.wait()
+        except TimeoutError:
+            pass
+
+    # --- what HTTP asks -----------------------------------------------------------------------------------------------
+
+    def waiting_for(self) -> list[str]:
+        """See `Status`."""
+        if self._incarnation is None:
+            return ["a lease in etcd"]
+        return self._incarnation.waiting_for()
+
+    def numbers(self) -> Numbers:
+        """See `Status`."""
+        incarnation = self._incarnation
+        decisions = self._past_decisions.copy()
+        windows = bodies = held = publishers = subscribers = applied = 0
+        lease_left = 0.0
+        if incarnation is not None:
+            records = incarnation.records
+            decisions.update(_named(incarnation))
+            for ingress in records.ingresses.values():
+                windows += len(ingress.window)
+                bodies += ingress.window.body_bytes
+            held = sum(egress.held for egress in records.egresses.values())
+            publishers = sum(isinstance(link, PublisherLink) for link in incarnation.driver.links.values())
+            subscribers = len(incarnation.driver.links) - publishers
+            applied = records.view.applied
+            lease_left = incarnation.member.lease_left(time.monotonic())
+        return Numbers(
+            decisions=decisions,
+            incarnations=self._incarnations,
+            connections=self._listener.connection_count,
+            accepted_connections=self._listener.accepted,
+            refused_links=self._listener.refused_links,
+            client_bytes_in=self._listener.bytes_in,
+            client_bytes_out=self._listener.bytes_out,
+            publisher_links=publishers,
+            subscriber_links=subscribers,
+            window_deliveries=windows,
+            window_bytes=bodies,
+            held_deliveries=held,
+            applied_revision=applied,
+            lease_left_s=lease_left,
+            loop_lag_s=self._watch.lag_s,
+            worst_loop_lag_s=self._watch.take_worst(),
+            neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
+        )
+
+    def tables(self) -> dict[str, object]:
+        """See `Status`."""
+        incarnation = self._incarnation
+        tables: dict[str, object] = {
+            "router": self._config.node_id,
+            "version": self._version,
+            "uptime_s": round(time.monotonic() - self._started_at, 1),
+            "incarnations": self._incarnations,
+            "connections": self._listener.connection_count,
+            "waiting_for": self.waiting_for(),
+        }
+        if incarnation is not None:
+            tables |= incarnation.records.describe()
+            tables["neighbours"] = [
+                {
+                    "id": link.node_id,
+                    "cost": link.cost,
+                    "waiting_bytes": link.waiting_bytes,
+                    "dropped": link.dropped_frames,
+                }
+                for link in incarnation.neighbours.numbers()
+            ]
+            tables["links"] = incarnation.neighbours.routing.edges()
+        return tables
+
+
+def _named(incarnation: Incarnation) -> dict[str, int]:
+    return {decision.value: count for decision, count in incarnation.records.counts.items() if count}
+
+
+def _reachable(host: str) -> str:
+    """The host others use for a listener on `host`."""
+    return socket.gethostname() if host in ("0.0.0.0", "::") else host
+
+
+def _no_etcd(config: RouterConfig, error: StoreError) -> CliError:
+    return CliError(
+        f"the router cannot work with etcd at {', '.join(config.etcd_endpoints)}",
+        str(error),
+        "start etcd, give --etcd-endpoints the URLs of one that runs, or run one router alone with --standalone",
+    )

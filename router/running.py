@@ -1,0 +1,71 @@
+"""Runs one router in this process: the event loop, signals, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import uvloop
+
+from router.config import RouterConfig
+from router.logs import EventLog, set_up_logging
+from router.node import RouterNode
+from router.parent_watch import die_with_parent
+
+
+def run_router(config: RouterConfig, version: str, *, announce: bool, parent_pid: int | None) -> None:
+    """Run a router until SIGTERM or SIGINT.
+
+    Args:
+        config: its settings.
+        version: of Oncewire.
+        announce: print one line of JSON on stdout when the router is ready.
+        parent_pid: end with that process; None = live on.
+
+    Raises:
+        CliError: it cannot start.
+    """
+    if parent_pid is not None:
+        die_with_parent(parent_pid)
+    set_up_logging(config.log_level, config.log_format)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(config, version, announce))
+
+
+async def _run(config: RouterConfig, version: str, announce: bool) -> None:
+    loop = asyncio.get_running_loop()
+    log = EventLog(config.node_id)
+    loop.set_exception_handler(lambda _loop, context: _on_loop_error(log, context))
+    node = RouterNode(config, version)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.stop)
+    announcing = asyncio.ensure_future(_announce(node, config)) if announce else None
+    try:
+        await node.run()
+    finally:
+        if announcing is not None:
+            announcing.cancel()
+            await asyncio.gather(announcing, return_exceptions=True)
+
+
+async def _announce(node: RouterNode, config: RouterConfig) -> None:
+    await node.wait_ready()
+    line = {
+        "id": config.node_id,
+        "url": f"amqp://{config.listen_host}:{node.amqp_port}",
+        "http": f"http://{config.http_host}:{node.http_port}" if config.http_host else None,
+        "pid": os.getpid(),
+    }
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def _on_loop_error(log: EventLog, context: dict[str, Any]) -> None:
+    """Something raised where nobody could catch it."""
+    error = context.get("exception")
+    if isinstance(error, BaseException):
+        log.internal_error(error, str(context.get("message", "")))
