@@ -225,7 +225,9 @@ class Connection:
             raise StateError(f"open cannot be sent: the connection is {self.state.name}")
         performative = encode_performative(self._open)
         if FRAME_HEADER_SIZE + len(performative) > self.send_frame_size:
-            raise LimitError(f"the open frame is larger than {self.send_frame_size} bytes: shorten its properties")
+            raise LimitError(
+                f"the open frame is larger than {self.send_frame_size} bytes: shorten its properties"
+            )
         self.write_frame(0, performative)
         self.state = following
         self._negotiation.start()

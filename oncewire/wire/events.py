@@ -1,9 +1,11 @@
 """What the engine tells its owner: drained, in order, by ``Connection.events()``.
 
 An event is a plain fact about the peer; the owner decides what to do about it. Objects of this module are read, never
-changed. One read may bring many of them, so the link of an early one may be detached by a later one already: before
-a command look at ``link.is_attached`` or ``link.state``. The two that come once per message are hand-written slotted classes, because making a frozen dataclass costs
-several times as much; all others are frozen dataclasses.
+changed. One read may bring many of them, so the link of an early one may be detached by a later one already: before a
+command look at ``link.is_attached`` or ``link.state``.
+
+The two that come once per message are hand-written slotted classes, because making a frozen dataclass costs several
+times as much; all others are frozen dataclasses.
 """
 
 from __future__ import annotations
