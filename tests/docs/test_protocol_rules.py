@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from chaos.mutants.catalogue import EDITS
 from delivery_records import limits
 
 ROOT = Path(__file__).resolve().parents[2]
+TESTS = ROOT / "tests"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 COUNTEREXAMPLES = ROOT / "docs" / "counterexamples.md"
 CARRYING_OUT = ("oncewire", "delivery_records", "topology", "router")
@@ -36,6 +38,10 @@ CONSTANT_ROW = re.compile(
     r"^\| [^|]+ \| (?P<number>\d+)(?: (?P<unit>ms|s|h|KiB|MiB))? \| `(?P<name>[A-Z_]+)` \|", re.MULTILINE
 )
 
+CHECKED = re.compile(r"^\*Checked:\* (.*)$", re.MULTILINE)
+BRACKETS = re.compile(r"\([^)]*\)")
+MARKS = {"model-checked", "simulated", "tested", "built"}
+
 REASONING_ONLY = "*reasoning only*"
 LATER = "*later, not built*"
 
@@ -52,6 +58,12 @@ class Rule:
     def is_reasoning_only(self) -> bool:
         """The page says that no code carries it out."""
         return REASONING_ONLY in self.text
+
+    @property
+    def marks(self) -> set[str]:
+        """How the page says it was checked; what stands in brackets explains a mark and is none."""
+        found = CHECKED.search(self.text)
+        return set() if found is None else MARKS & set(re.split(r"[\s,.]+", BRACKETS.sub("", found.group(1))))
 
     @property
     def is_later(self) -> bool:
@@ -133,6 +145,11 @@ def constant_rows(page: str) -> dict[str, float]:
     }
 
 
+def marked(rules: dict[str, Rule], mark: str) -> set[str]:
+    """The names of the rules with that mark."""
+    return {rule.name for rule in rules.values() if mark in rule.marks}
+
+
 def unknown_names(rules: dict[str, Rule], mentions: Iterable[Mention]) -> list[Mention]:
     """Mentions of rules that the page does not define."""
     return [mention for mention in mentions if mention.name not in rules]
@@ -167,6 +184,32 @@ def test_a_rule_that_the_code_names_is_not_marked_as_reasoning_only(rules: dict[
     named = {mention.name for mention in mentions_under(ROOT, CARRYING_OUT)}
     stale = [rule.name for rule in rules.values() if rule.is_reasoning_only and rule.name in named]
     assert not stale, f"marked {REASONING_ONLY} although the code names them: {', '.join(stale)}"
+
+
+def test_a_rule_marked_as_simulated_can_be_edited_out(rules: dict[str, Rule]) -> None:
+    unproved = marked(rules, "simulated") - {edit.rule for edit in EDITS}
+    assert not unproved, f"marked simulated, but no edit takes them out: {', '.join(sorted(unproved))}"
+
+
+def test_a_rule_marked_as_tested_is_named_by_a_test(rules: dict[str, Rule]) -> None:
+    named = {
+        found.group()
+        for folder in TESTS.iterdir()
+        if folder.is_dir() and folder != Path(__file__).parent
+        for path in [*folder.rglob("*.py"), *folder.rglob("*.txt")]
+        for found in RULE.finditer(path.read_text(encoding="utf-8"))
+    }
+    unproved = marked(rules, "tested") - named
+    assert not unproved, f"marked tested, but no test names them: {', '.join(sorted(unproved))}"
+
+
+def test_every_rule_that_is_built_says_how_it_was_checked(rules: dict[str, Rule]) -> None:
+    silent = [
+        rule.name
+        for rule in rules.values()
+        if not (rule.marks or rule.is_assumption or rule.is_later or rule.is_reasoning_only)
+    ]
+    assert not silent, f"no line *Checked:* with a known mark: {', '.join(silent)}"
 
 
 def test_only_shared_subscriptions_and_recycled_tags_are_left_for_later(rules: dict[str, Rule]) -> None:
@@ -291,3 +334,12 @@ def test_other_names_with_dashes_are_not_rules(text: str) -> None:
 def test_a_row_of_constants_is_read_with_its_unit() -> None:
     page = "| probe | 500 ms | `PROBE_S` | x |\n| w | 64 MiB | `BYTES` | |\n| n | 10 | `N` | |\n| ttl | 10 s | - | |\n"
     assert constant_rows(page) == {"PROBE_S": 0.5, "BYTES": 64 * 1024 * 1024, "N": 10}
+
+
+def test_marks_are_read_from_the_last_line_of_a_rule_and_not_from_its_brackets() -> None:
+    rules = defined_rules(
+        "### I-3\nText, tested.\n\n*Checked:* model-checked (not simulated), tested.\n### I-4\nText.\n"
+    )
+    assert rules["I-3"].marks == {"model-checked", "tested"}
+    assert not rules["I-4"].marks
+    assert marked(rules, "tested") == {"I-3"}
