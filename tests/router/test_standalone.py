@@ -1,0 +1,431 @@
+"""One router process and raw wire clients over loopback: publish, accept, settle, refuse, resume, steal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from oncewire.wire import (
+    ACCEPTED,
+    RELEASED,
+    ConnectionClosed,
+    Described,
+    DispositionReceived,
+    LinkDetached,
+    LinkFlow,
+    Modified,
+    ReceiverSettleMode,
+    Released,
+    SenderSettleMode,
+    Source,
+    Symbol,
+    Target,
+    ULong,
+    decode_message,
+    read_annotations,
+)
+from tests.router.processes import RouterProcess, running_router
+from tests.router.raw_client import EXACTLY_ONCE, RawClient
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    async with running_router("--standalone") as process:
+        yield process
+
+
+async def test_publisher_is_accepted_only_after_every_subscription_accepted(router: RouterProcess) -> None:
+    publishing = await RawClient.connect(router.port)
+    subscribing = await RawClient.connect(router.port)
+    first = await subscribing.subscriber("orders", "first")
+    second = await subscribing.subscriber("orders", "second")
+    publisher = await publishing.publisher("orders")
+    delivery_id = publisher.send(b"t1", b"hello")
+    got_first, got_second = await first.delivery(), await second.delivery()
+    assert decode_message(got_first.payload).body == b"hello"
+    assert got_first.tag == got_second.tag
+    first.accept(got_first)
+    # A message sent behind the first acceptance has been handled when its transfer is here: no accept came meanwhile.
+    publisher.send(b"t2", b"second")
+    await first.delivery()
+    assert not [event for event in publishing.heard if isinstance(event, DispositionReceived)]
+    second.accept(got_second)
+    outcome = await publisher.outcome(b"t1")
+    assert outcome.state == ACCEPTED
+    assert not outcome.settled
+    publisher.settle(delivery_id)
+    await first.settled(got_first.tag)
+    await second.settled(got_second.tag)
+
+
+async def test_messages_name_their_publisher_tag_and_session(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "box")
+    subscriber = await client.subscriber("orders")
+    publisher = await client.publisher("orders", "till")
+    publisher.send(b"\x00\x01", b"x")
+    annotations = read_annotations((await subscriber.delivery()).payload)
+    assert annotations[Symbol("x-opt-topic-publisher")] == "box/till"
+    assert annotations[Symbol("x-opt-topic-tag")] == b"\x00\x01"
+    assert annotations[Symbol("x-opt-topic-session")] == publisher.session_number > 0
+
+
+async def test_the_attach_replies_say_what_was_granted(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("orders", timeout=10**9)
+    source = subscriber.reply.source
+    assert source is not None
+    assert (source.address, source.expiry_policy, source.timeout) == ("orders", "link-detach", 86_400)
+    assert EXACTLY_ONCE in subscriber.reply.offered_capabilities
+    assert subscriber.reply.unsettled == {}
+    assert subscriber.reply.properties == {
+        Symbol("x-opt-topic-resume"): "new",
+        Symbol("x-opt-topic-incarnation"): subscriber.incarnation,
+    }
+    publisher = await client.publisher("orders")
+    assert EXACTLY_ONCE in publisher.reply.offered_capabilities
+    assert publisher.reply.unsettled == {}
+    assert publisher.reply.max_message_size == 64 << 20
+    assert publisher.reply.rcv_settle_mode == ReceiverSettleMode.SECOND
+
+
+async def test_filters_that_are_not_applied_are_not_echoed(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    selector = Described(ULong(0x0000468C00000004), "colour = 'red'")
+    link = client.session.attach_receiver(
+        "filtered",
+        source=Source(address="orders", filter={Symbol("jms-selector"): selector}),
+        target=Target(),
+    )
+    client.flush()
+    reply = await client.attached(link)
+    assert reply.source is not None
+    assert not reply.source.filter
+
+
+async def test_a_publisher_resumes_with_its_map_and_sends_again_what_was_not_accepted(
+    router: RouterProcess,
+) -> None:
+    subscribing = await RawClient.connect(router.port)
+    subscriber = await subscribing.subscriber("orders")
+    client = await RawClient.connect(router.port, "box")
+    publisher = await client.publisher("orders")
+    for number in range(3):
+        publisher.send(b"t%d" % number, b"m%d" % number)
+    got = [await subscriber.delivery() for _ in range(3)]
+    client.cut()
+    subscriber.accept(got[0])
+    client = await RawClient.connect(router.port, "box")
+    publisher = await client.publisher("orders", unsettled={b"t0": None, b"t1": None, b"t2": None})
+    assert publisher.reply.unsettled == {}
+    assert publisher.reply.properties == {Symbol("x-opt-topic-resume"): "resumed"}
+    ids = [publisher.send(b"t%d" % number, b"m%d" % number) for number in range(3)]
+    await publisher.outcome(b"t0")
+    subscriber.accept(got[1])
+    subscriber.accept(got[2])
+    await publisher.outcome(b"t2")
+    publisher.settle(*ids)
+    await subscriber.settled(got[2].tag)
+    publisher.send(b"t3", b"m3")
+    assert decode_message((await subscriber.delivery()).payload).body == b"m3"
+
+
+async def test_a_subscriber_resumes_and_what_it_accepted_is_settled_without_payload(
+    router: RouterProcess,
+) -> None:
+    publishing = await RawClient.connect(router.port)
+    client = await RawClient.connect(router.port, "store")
+    subscriber = await client.subscriber("orders")
+    publisher = await publishing.publisher("orders")
+    ids = [publisher.send(b"t%d" % number, b"m%d" % number) for number in range(3)]
+    accepted, open_one, lost = [await subscriber.delivery() for _ in range(3)]
+    client.cut()
+    client = await RawClient.connect(router.port, "store")
+    subscriber = await client.subscriber("orders", unsettled={accepted.tag: ACCEPTED, open_one.tag: None})
+    assert subscriber.reply.unsettled == {accepted.tag: None, open_one.tag: None}
+    again = await subscriber.delivery()
+    assert (again.tag, again.resume, again.settled) == (open_one.tag, True, False)
+    assert decode_message(again.payload).body == b"m1"
+    new = await subscriber.delivery()
+    assert (new.tag, new.resume) == (lost.tag, False)
+    assert await publisher.outcome(b"t0")
+    publisher.settle(ids[0])
+    settled = await subscriber.delivery()
+    assert (settled.tag, settled.resume, settled.settled, settled.state) == (
+        accepted.tag,
+        True,
+        True,
+        ACCEPTED,
+    )
+    assert settled.payload == b""
+    subscriber.accept(again)
+    subscriber.accept(new)
+    await publisher.outcome(b"t2")
+
+
+async def test_a_map_of_an_unknown_session_is_refused_as_expired(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    link = client.session.attach_sender(
+        "pub", source=Source(), target=Target(address="orders"), unsettled={b"t": None},
+        desired_capabilities=[EXACTLY_ONCE],
+    )  # fmt: skip
+    client.flush()
+    reply = await client.attached(link)
+    assert (reply.source, reply.target, reply.unsettled) == (None, None, None)
+    detached = await client.detached(link)
+    assert detached.closed
+    assert detached.error is not None
+    assert detached.error.condition == "oncewire:session-expired"
+    assert detached.error.info == {Symbol("x-opt-topic-resume"): "expired"}
+
+
+async def test_a_second_connection_steals_the_link_and_the_third_theft_is_refused(
+    router: RouterProcess,
+) -> None:
+    clients = [await RawClient.connect(router.port, "same") for _ in range(4)]
+    links = []
+    for client in clients[:3]:
+        links.append((await client.subscriber("orders", "one")).link)
+    for client, link in zip(clients[:2], links[:2], strict=True):
+        stolen = await client.detached(link)
+        assert stolen.error is not None
+        assert stolen.error.condition == "amqp:link:stolen"
+    fourth = clients[3].session.attach_receiver(
+        "one",
+        source=Source(address="orders"),
+        target=Target(),
+        unsettled={},
+        desired_capabilities=[EXACTLY_ONCE],
+    )
+    clients[3].flush()
+    refused = await clients[3].detached(fourth)
+    assert refused.closed
+    assert refused.error is not None
+    assert refused.error.condition == "amqp:resource-locked"
+
+
+async def test_unsubscribing_is_answered_when_the_subscription_is_gone(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("orders")
+    assert len((await router.state())["subscriptions"]) == 1
+    subscriber.link.detach(True)
+    client.flush()
+    detached = await client.detached(subscriber.link)
+    assert detached.closed
+    assert detached.error is None
+    assert (await router.state())["subscriptions"] == []
+
+
+async def test_a_suspended_subscription_is_owed_what_is_published_meanwhile(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "store")
+    subscriber = await client.subscriber("orders")
+    subscriber.link.detach(False)
+    client.flush()
+    await client.detached(subscriber.link)
+    publisher = await client.publisher("orders")
+    publisher.send(b"t", b"kept")
+    back = await client.subscriber("orders")
+    delivery = await back.delivery()
+    assert decode_message(delivery.payload).body == b"kept"
+    back.accept(delivery)
+    await publisher.outcome(b"t")
+
+
+async def test_a_null_source_looks_the_subscription_up(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "store")
+    subscriber = await client.subscriber("orders")
+    subscriber.link.detach(False)
+    client.flush()
+    await client.detached(subscriber.link)
+    found = await client.subscriber(None)
+    assert found.reply.source is not None
+    assert found.reply.source.address == "orders"
+    nothing = client.session.attach_receiver("never", source=None, target=Target(), unsettled={})
+    client.flush()
+    detached = await client.detached(nothing)
+    assert detached.error is not None
+    assert detached.error.condition == "amqp:not-found"
+
+
+async def test_a_waiting_publisher_can_ask_who_owes(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "box")
+    await client.subscriber("orders", "slow")
+    publisher = await client.publisher("orders")
+    publisher.send(b"t", b"x")
+    publisher.link.flow({Symbol("x-opt-topic-ask"): b"t"})
+    client.flush()
+    answer = await client.wait_for(
+        LinkFlow, lambda flow: Symbol("x-opt-topic-asked") in (flow.properties or {})
+    )
+    assert answer.properties is not None
+    assert answer.properties[Symbol("x-opt-topic-owing")] == ["box/slow"]
+    assert answer.properties[Symbol("x-opt-topic-owing-count")] == 1
+
+
+async def test_a_drain_is_answered_with_all_credit_used(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("orders", credit=10)
+    subscriber.link.grant(10, drain=True)
+    client.flush()
+    await client.wait_for(LinkFlow, lambda flow: flow.link is subscriber.link and flow.delivery_count == 10)
+    assert subscriber.link.credit == 0
+
+
+async def test_a_stock_publisher_and_subscriber_get_at_least_once(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber(
+        "orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST
+    )
+    publisher = await client.publisher("orders", exactly_once=False, rcv_settle_mode=ReceiverSettleMode.FIRST)
+    assert not publisher.reply.offered_capabilities
+    assert publisher.reply.unsettled is None
+    publisher.send(b"t", b"x")
+    delivery = await subscriber.delivery()
+    subscriber.accept(delivery, settled=True)
+    outcome = await publisher.outcome(b"t")
+    assert (outcome.state, outcome.settled) == (ACCEPTED, True)
+
+
+async def test_a_stock_publisher_is_told_that_nobody_subscribes(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    publisher = await client.publisher("nowhere", exactly_once=False)
+    publisher.send(b"t", b"x")
+    outcome = await publisher.outcome(b"t")
+    assert isinstance(outcome.state, Released)
+
+
+async def test_presettled_messages_are_delivered_settled(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("orders")
+    publisher = await client.publisher("orders")
+    publisher.send(b"t", b"fire", settled=True)
+    delivery = await subscriber.delivery()
+    assert delivery.settled
+    assert decode_message(delivery.payload).body == b"fire"
+
+
+async def test_an_at_most_once_subscriber_gets_settled_transfers(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber(
+        "orders", exactly_once=False, snd_settle_mode=SenderSettleMode.SETTLED
+    )
+    publisher = await client.publisher("orders")
+    publisher.send(b"t", b"x")
+    assert (await subscriber.delivery()).settled
+    assert (await publisher.outcome(b"t")).state == ACCEPTED
+
+
+async def test_a_released_delivery_comes_again(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("orders")
+    publisher = await client.publisher("orders")
+    publisher.send(b"t", b"x")
+    first = await subscriber.delivery()
+    subscriber.link.dispose([first.delivery_id], RELEASED, False)
+    client.flush()
+    again = await subscriber.delivery()
+    assert again.tag == first.tag
+    annotated = Modified(delivery_failed=True, message_annotations={Symbol("x-why"): "busy"})
+    subscriber.link.dispose([again.delivery_id], annotated, False)
+    client.flush()
+    third = await subscriber.delivery()
+    assert read_annotations(third.payload)[Symbol("x-why")] == "busy"
+    header = decode_message(third.payload).header
+    assert header is not None
+    assert header.delivery_count == 1
+    subscriber.accept(third)
+    assert (await publisher.outcome(b"t")).state == ACCEPTED
+
+
+async def test_a_message_that_cannot_be_read_is_rejected_and_not_forwarded(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("orders")
+    publisher = await client.publisher("orders")
+    publisher.link.send(b"bad", b"this is no AMQP message")
+    client.flush()
+    outcome = await publisher.outcome(b"bad")
+    assert type(outcome.state).__name__ == "Rejected"
+    publisher.send(b"good", b"x")
+    assert decode_message((await subscriber.delivery()).payload).body == b"x"
+
+
+async def test_a_pattern_gets_every_matching_topic(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("orders.#")
+    for name in ("orders", "orders.eu", "orders.eu.de"):
+        publisher = await client.publisher(name, name)
+        publisher.send(b"t", name.encode())
+        assert decode_message((await subscriber.delivery()).payload).body == name.encode()
+
+
+REFUSED_TARGETS = {
+    "transactions": (Described(ULong(0x30), []), "amqp:not-implemented"),
+    "null": (None, "amqp:invalid-field"),
+    "anonymous": (Target(address=None), "amqp:not-implemented"),
+    "dynamic": (Target(dynamic=True), "amqp:not-implemented"),
+    "wildcard": (Target(address="orders.*"), "amqp:invalid-field"),
+    "empty": (Target(address=""), "amqp:invalid-field"),
+    "queue": (Target(address="orders", capabilities=(Symbol("queue"),)), "amqp:not-implemented"),
+    "reserved": (Target(address="$management"), "amqp:not-found"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_TARGETS)
+async def test_a_target_that_is_not_offered_is_refused_and_says_why(router: RouterProcess, name: str) -> None:
+    target, condition = REFUSED_TARGETS[name]
+    client = await RawClient.connect(router.port)
+    link = client.session.attach_sender("pub", source=Source(), target=target)
+    client.flush()
+    reply = await client.attached(link)
+    assert reply.target is None
+    detached = await client.wait_for(LinkDetached)
+    assert detached.closed
+    assert detached.error is not None
+    assert detached.error.condition == condition
+    assert detached.error.description
+    assert (await client.publisher("orders", "other")).link.credit > 0, "the session goes on"
+
+
+REFUSED_SOURCES = {
+    "dynamic": (Source(dynamic=True), "amqp:not-implemented"),
+    "no address": (Source(address=None), "amqp:invalid-field"),
+    "mixed separators": (Source(address="a.*/b"), "amqp:invalid-field"),
+    "shared": (Source(address="orders", capabilities=(Symbol("shared"),)), "amqp:not-implemented"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_SOURCES)
+async def test_a_source_that_is_not_offered_is_refused_and_says_why(router: RouterProcess, name: str) -> None:
+    source, condition = REFUSED_SOURCES[name]
+    client = await RawClient.connect(router.port)
+    link = client.session.attach_receiver("sub", source=source, target=Target())
+    client.flush()
+    detached = await client.detached(link)
+    assert detached.closed
+    assert detached.error is not None
+    assert detached.error.condition == condition
+
+
+async def test_a_connection_may_not_have_more_links_than_the_limit() -> None:
+    async with running_router("--standalone", "--limits-max-links=2") as router:
+        client = await RawClient.connect(router.port)
+        for number in range(2):
+            await client.publisher("orders", f"p{number}")
+        link = client.session.attach_sender("p2", source=Source(), target=Target(address="orders"))
+        client.flush()
+        detached = await client.detached(link)
+        assert detached.error is not None
+        assert detached.error.condition == "amqp:resource-limit-exceeded"
+
+
+async def test_sigterm_closes_clients_in_good_order(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    await client.subscriber("orders")
+    log = await router.stop()
+    closed = await client.wait_for(ConnectionClosed)
+    assert closed.error is not None
+    assert closed.error.condition == "amqp:connection:forced"
+    await client.closed()
+    assert router.process.returncode == 0
+    assert '"event": "router_stopped"' in log
+    assert "traceback" not in log
