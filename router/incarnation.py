@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from enum import Enum
 from typing import Any
 
@@ -17,16 +17,13 @@ from router.config import RouterConfig
 from router.dialing import Dialing
 from router.listener import ClientListener
 from router.logs import EventLog
-from router.member import Member
 from router.message_edits import annotate
 from router.neighbours import Neighbours
 from router.records_driver import RecordsDriver
 from router.store_operations import StoreOperations
 from router.turn import Turn
-from topology.store import Store
+from topology.membership import Membership
 
-FENCE_CHECK_S = 0.1
-"""The deadline is looked at after every read; this is for a router nobody talks to."""
 LINK_PATIENCE_S = 3.0
 """A router counts as ready without a link to some live router after this long: that one may be dead."""
 FLUSH_S = 0.5
@@ -54,26 +51,26 @@ class Incarnation:
     def __init__(
         self,
         config: RouterConfig,
-        member: Member,
-        store: Store,
+        membership: Membership,
         listener: ClientListener,
         turn: Turn,
         log: EventLog,
     ) -> None:
         """Prepare a life under a lease that was just granted; `run` lives it."""
-        self.member = member
+        self.membership = membership
         self.records = Records(
-            rid=member.rid,
+            rid=membership.rid,
             node_id=config.node_id,
-            nonce=member.nonce,
+            nonce=membership.nonce,
             limits=config.record_limits(),
             annotate=annotate,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(End.FAULT))
-        self.neighbours = Neighbours(config, member.rid, member.nonce, self.driver, turn, log)
+        self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log)
         self.is_serving = False
+        self.fence_reason = ""
+        """Why the lease may be gone, for the log."""
         self._config = config
-        self._store = store
         self._listener = listener
         self._log = log
         self._dialing = Dialing(config, self.neighbours, self.records, log)
@@ -85,9 +82,8 @@ class Incarnation:
         """Live until the lease may be gone, or until `end` is called. Returns why it ended."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                StoreOperations(self._store, self.driver, tasks, self._log)
-                self._spawn(tasks, self.member.follow(self._on_view), "view")
-                self._spawn(tasks, self._watch_fence(), "fence")
+                StoreOperations(self.membership.store, self.driver, tasks, self._log)
+                self._spawn(tasks, self._follow_view(), "view")
                 if not self._config.standalone:
                     self._spawn(tasks, self._dialing.run(tasks), "dialing")
                 await self._end_wanted.wait()
@@ -97,6 +93,7 @@ class Incarnation:
             pass
         finally:
             self._forget()
+            await self.membership.close()
         assert self._reason is not None
         return self._reason
 
@@ -135,34 +132,28 @@ class Incarnation:
         self._listener.end_incarnation("this router stops; connect to another router")
         await asyncio.sleep(FLUSH_S)
         self.driver.stop()
-        await self.member.leave()
+        await self.membership.leave()
 
-    # --- the lease ----------------------------------------------------------------------------------------------------
+    # --- lease and view -----------------------------------------------------------------------------------------------
 
     def _vet(self, now: float) -> bool:
         """K-3a: what was read before `now` counts only if the lease was surely valid."""
-        if self.member.vet(now):
+        if self.membership.vet(now):
             return True
         self.end(End.FENCED)
         return False
 
-    async def _watch_fence(self) -> None:
-        while True:
-            if not self._vet(time.monotonic()):
-                return
-            await asyncio.sleep(FENCE_CHECK_S)
+    async def _follow_view(self) -> None:
+        """Tell the record core everything the watch says, until the lease may be gone (K-2, K-3)."""
+        why = await self.membership.follow(self._on_view)
+        self.fence_reason = why.value
+        self.end(End.FENCED)
 
-    # --- the view -----------------------------------------------------------------------------------------------------
-
-    def _on_view(self, inputs: list[Input]) -> None:
-        """The watch has something, or the store's health changed (K-2)."""
-        self.driver.submit(inputs)
+    def _on_view(self, inputs: Sequence[Input]) -> None:
+        self.driver.submit(list(inputs))
         self.neighbours.on_view(self.records.view.routers)
         self._dialing.on_view()
-        rid = self.member.rid
-        if self.member.is_joined and rid not in self.records.view.routers:
-            self.end(End.FENCED)  # K-3: our own key is gone
-        elif self.member.is_joined and not self.is_serving and self._reason is None:
+        if not self.is_serving and self._reason is None:
             self.is_serving = True
             self._serving_since = time.monotonic()
             self._listener.driver = self.driver
@@ -171,12 +162,12 @@ class Incarnation:
         """What is missing until clients are welcome."""
         if not self.is_serving:
             return ["a lease and the state of the network from etcd"]
-        if not self.member.lease_left(time.monotonic()):
+        if not self.membership.lease_left():
             return ["a valid lease in etcd"]
         if self._config.standalone or time.monotonic() - self._serving_since > LINK_PATIENCE_S:
             return []
         return [
             f"a path to router {router.record.node_id}"
             for rid, router in self.records.view.routers.items()
-            if rid != self.member.rid and rid not in self.neighbours.routing.next_hops
+            if rid != self.membership.rid and rid not in self.neighbours.routing.next_hops
         ]

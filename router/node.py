@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from delivery_records.view import RouterRecord
 from oncewire.cli.errors import CliError
@@ -15,12 +16,12 @@ from router.incarnation import End, Incarnation
 from router.lag import LoopWatch
 from router.listener import ClientListener
 from router.logs import EventLog, RouterEvent
-from router.member import Member
 from router.peer_listener import PeerListener
 from router.publisher_link import PublisherLink
 from router.status import Numbers
-from router.store_setup import make_store
+from router.store_setup import store_factory
 from router.turn import Turn
+from topology.membership import Membership
 from topology.store import Store, StoreAuthError, StoreError
 
 START_PATIENCE_S = 5.0
@@ -56,21 +57,20 @@ class RouterNode:
         Raises:
             CliError: an address cannot be listened on, or there is no etcd.
         """
-        store = make_store(self._config)
+        open_store = store_factory(self._config)
         try:
             record = await self._listen()
             self._watch.start()
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )
-            await self._live(store, record)
+            await self._live(open_store, record)
         finally:
             await self._listener.stop_listening()
             await self._peers.stop_listening()
             self._listener.abort_all()
             await self._http.stop()
             self._watch.stop()
-            await store.close()
             self._log.event(RouterEvent.ROUTER_STOPPED)
 
     def stop(self) -> None:
@@ -107,12 +107,12 @@ class RouterNode:
             version=self._version,
         )
 
-    async def _live(self, store: Store, record: RouterRecord) -> None:
+    async def _live(self, open_store: Callable[[], Store], record: RouterRecord) -> None:
         """One incarnation after the other."""
         patience = time.monotonic() + START_PATIENCE_S
         while not self._stop_wanted.is_set():
             try:
-                member = await Member.join(store, record, self._config.lease_ttl_s)
+                membership = await Membership.join(open_store, record, self._config.lease_ttl_s)
             except StoreError as error:
                 if not self._incarnations and (
                     time.monotonic() > patience or isinstance(error, StoreAuthError)
@@ -121,21 +121,26 @@ class RouterNode:
                 self._log.event(RouterEvent.STORE_FAILED, doing="begin an incarnation", why=str(error))
                 await self._pause()
                 continue
-            await self._live_once(store, member)
+            await self._live_once(membership)
 
-    async def _live_once(self, store: Store, member: Member) -> None:
+    async def _live_once(self, membership: Membership) -> None:
         self._incarnations += 1
-        incarnation = Incarnation(self._config, member, store, self._listener, self._turn, self._log)
+        incarnation = Incarnation(self._config, membership, self._listener, self._turn, self._log)
         self._incarnation = incarnation
         self._peers.neighbours = incarnation.neighbours
         if self._stop_wanted.is_set():
             incarnation.end(End.STOPPED)
-        self._log.event(RouterEvent.INCARNATION_STARTED, rid=f"{member.rid:x}")
+        self._log.event(RouterEvent.INCARNATION_STARTED, rid=f"{membership.rid:x}")
         why = await incarnation.run()
         self._peers.neighbours = None
         self._incarnation = None
         self._past_decisions.update(_named(incarnation))
-        self._log.event(RouterEvent.INCARNATION_ENDED, rid=f"{member.rid:x}", why=why.value)
+        self._log.event(
+            RouterEvent.INCARNATION_ENDED,
+            rid=f"{membership.rid:x}",
+            why=why.value,
+            reason=incarnation.fence_reason,
+        )
         if why is End.FAULT:
             await self._pause()
 
@@ -170,7 +175,7 @@ class RouterNode:
             publishers = sum(isinstance(link, PublisherLink) for link in incarnation.driver.links.values())
             subscribers = len(incarnation.driver.links) - publishers
             applied = records.view.applied
-            lease_left = incarnation.member.lease_left(time.monotonic())
+            lease_left = incarnation.membership.lease_left()
         return Numbers(
             decisions=decisions,
             incarnations=self._incarnations,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig
@@ -12,16 +13,16 @@ from topology.memory_store import MemoryEtcd
 from topology.store import Store
 
 
-def make_store(config: RouterConfig) -> Store:
-    """Make the client of the store; nothing is connected yet.
+def store_factory(config: RouterConfig) -> Callable[[], Store]:
+    """What makes clients of the store; nothing is connected yet.
 
     Raises:
         CliError: the TLS files cannot be used.
     """
     if config.standalone:
-        return MemoryEtcd().client()
+        return MemoryEtcd().client
     options = GatewayOptions(user=config.etcd_user, password=config.etcd_password, tls=_tls(config))
-    return GatewayStore(config.etcd_endpoints, options)
+    return lambda: GatewayStore(config.etcd_endpoints, options)
 
 
 def _tls(config: RouterConfig) -> ssl.SSLContext | None:

