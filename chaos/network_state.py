@@ -20,11 +20,11 @@ class RouterState:
 
     router: str
     incarnation: int
-    """etcd lease of its router key; 0 = it is between two incarnations."""
+    """The lease of its router key in etcd; 0 = it is between two incarnations."""
     unsettled: int
-    """Deliveries in publishers' windows here, and records of subscriptions' deliveries here."""
+    """Deliveries in the windows of publishers here, and entries of subscriptions here."""
     records: dict[str, int]
-    """The same, by name of the link."""
+    """The same, one by one."""
 
 
 async def read_states(session: aiohttp.ClientSession, places: dict[str, str]) -> dict[str, RouterState]:
@@ -43,6 +43,9 @@ async def read_states(session: aiohttp.ClientSession, places: dict[str, str]) ->
 
 
 def _state_of(router: str, tables: dict[str, Any]) -> RouterState:
-    records = {f"publisher {each['name']}": int(each["unsettled"]) for each in tables["publishers"]}
-    records |= {f"subscriber {each['name']}": int(each["unsettled"]) for each in tables["subscribers"]}
-    return RouterState(router, int(tables["incarnation"]), sum(records.values()), records)
+    # Between two incarnations a router holds nothing, and says so by leaving these tables out.
+    records = {f"window of {each['publisher']}": int(each["unsettled"]) for each in tables.get("windows", ())}
+    records |= {
+        f"entries of {each['subscription']}": int(each["entries"]) for each in tables.get("endpoints", ())
+    }
+    return RouterState(router, int(tables.get("rid", 0)), sum(records.values()), records)

@@ -167,14 +167,15 @@ class Ingress:
         core = self.core
         slot = self.window.find(transfer.tag)
         if slot is None:
-            if self.window.unreceived:
-                self._abandon_unreceived()
+            self._abandon_unreceived(self.window.end)
             slot = self.window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
         elif slot.received:
             core.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
             self._detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
             return
+        elif self.exactly_once:
+            self._abandon_unreceived(slot.number)  # P-1: in order, so what it passed over will not come
         message = transfer.message
         if transfer.message_format == 0:
             try:
@@ -238,9 +239,13 @@ class Ingress:
         """I-1a: an aborted delivery leaves no trace; an unreceived entry may still be repeated."""
         self.core.counts[Decision.TRANSFER_ABORTED] += 1
 
-    def _abandon_unreceived(self) -> None:
-        """I-9: resends come first and in order, so the entries that are left will not come any more."""
-        left = [slot for slot in self.window.slots() if not slot.received]
+    def _abandon_unreceived(self, before: int) -> None:
+        """I-9: resends come first and in order, so unreceived entries below number `before` will not come any more."""
+        if not self.window.unreceived:
+            return
+        left = [slot for slot in self.window.slots() if not slot.received and slot.number < before]
+        if not left:
+            return
         self.core.note(Decision.DELIVERY_ABANDONED, publisher=self.name, deliveries=len(left))
         for slot in left:
             self._drop(slot)

@@ -14,9 +14,12 @@ EDITS: tuple[Edit, ...] = (
         "                if slot.number + 1 < self.window.end:\n"
         "                    self._drop(slot)\n"
         "                else:\n"
+        "                    for cursor in self.fanout.cursors.values():\n"
+        "                        cursor.through = min(cursor.through, slot.number)\n"
         "                    add_run(self.settled_runs, slot.number)\n"
         "                    self.mark_dirty()\n\n    def _drop",
         "an ingress that remembers settled deliveries sends them again to a subscriber that has moved",
+        aim=("drop-s",),
     ),
     Edit(
         "C2-absence-means-settled", "E-2", "egress",
@@ -177,6 +180,7 @@ EDITS: tuple[Edit, ...] = (
         "F8-abandoned-entries", "I-9", "ingress",
         "        for slot in left:\n            self._drop(slot)\n", "        del left\n",
         "an entry of the map that the publisher gave up blocks all later acceptances",
+        aim=("drop-p",),
     ),
     Edit(
         "reset-repeats", "T-4", "channel",

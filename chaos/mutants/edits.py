@@ -94,6 +94,8 @@ def _execute(sources: dict[str, str]) -> type[Records]:
     saved = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     package = sys.modules[_PACKAGE]
     attributes = {module: getattr(package, module) for module in sources if hasattr(package, module)}
+    for module in attributes:
+        delattr(package, module)  # `from delivery_records import credit` must import, not find the shipped one
     finder = _Finder(sources)
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]  # a finder needs find_spec only
     try:
