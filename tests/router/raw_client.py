@@ -244,6 +244,7 @@ class RawPublisher:
         self.link = link
         self.reply = reply
         self.session_number = 0
+        self._accepted: list[bytes] = []
 
     def send(self, tag: bytes, body: bytes, **options: Any) -> int:
         """Send one message."""
@@ -257,6 +258,17 @@ class RawPublisher:
             DispositionReceived,
             lambda event: event.link is self.link and any(found == tag for _, found in event.deliveries),
         )
+
+    async def next_outcome(self) -> DispositionReceived:
+        """The router's next disposition on this link."""
+        event = await self.client.wait_for(DispositionReceived, lambda event: event.link is self.link)
+        if event.state == ACCEPTED:
+            self._accepted += [tag for _, tag in event.deliveries]
+        return event
+
+    def accepted_tags(self) -> list[bytes]:
+        """Tags of all deliveries `next_outcome` has seen accepted."""
+        return self._accepted
 
     def settle(self, *delivery_ids: int) -> None:
         """Settle deliveries."""

@@ -1,0 +1,222 @@
+"""Several router processes with a real etcd: across routers, over hops, through killed and stopped ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from oncewire.wire import ACCEPTED, ConnectionClosed, decode_message
+from router.local_network import LocalNetwork, chain
+from tests.router.raw_client import RawClient
+
+DEADLINE_S = 40.0
+
+
+def port_of(network: LocalNetwork, name: str) -> int:
+    return network.routers[name].amqp_port
+
+
+async def state_of(network: LocalNetwork, name: str) -> Any:
+    url = f"{network.routers[name].http}/api/v1/state"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return await answer.json()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    ends_at = time.monotonic() + DEADLINE_S
+    while not await condition():
+        assert time.monotonic() < ends_at, "the condition did not become true"
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
+    async with LocalNetwork(3, log_folder=tmp_path, log_level="info", settings={"etcd.lease_ttl_s": "3"}) as found:
+        yield found
+    for log in tmp_path.glob("*.log"):
+        assert "internal_error" not in log.read_text(), log.read_text()
+
+
+async def test_a_message_is_accepted_when_subscriptions_at_all_routers_have_accepted(network: LocalNetwork) -> None:
+    clients = {name: await RawClient.connect(port_of(network, name)) for name in network.routers}
+    subscribers = {name: await client.subscriber("orders", name) for name, client in clients.items()}
+    publisher = await clients["r1"].publisher("orders")
+    ids = [publisher.send(b"%d" % number, b"m%d" % number) for number in range(50)]
+    for subscriber in subscribers.values():
+        for number in range(50):
+            delivery = await subscriber.delivery()
+            assert decode_message(delivery.payload).body == b"m%d" % number
+            subscriber.accept(delivery)
+    for number in range(50):
+        while not any(tag == b"%d" % number for tag in publisher.accepted_tags()):
+            await publisher.next_outcome()
+    publisher.settle(*ids)
+
+    async def nothing_left() -> bool:
+        states = [await state_of(network, name) for name in network.routers]
+        entries = [endpoint["entries"] for state in states for endpoint in state["endpoints"]]
+        return len(entries) == 3 and not any(entries)
+
+    await until(nothing_left)
+
+
+async def test_large_messages_cross_routers_in_pieces(network: LocalNetwork) -> None:
+    subscriber = await (await RawClient.connect(port_of(network, "r3"))).subscriber("big")
+    publisher = await (await RawClient.connect(port_of(network, "r1"))).publisher("big")
+    body = os.urandom(3 << 20)
+    publisher.send(b"t", body)
+    delivery = await subscriber.delivery()
+    assert decode_message(delivery.payload).body == body
+    subscriber.accept(delivery)
+    assert (await publisher.outcome(b"t")).state == ACCEPTED
+
+
+async def test_a_subscriber_goes_on_at_another_router_when_its_own_is_killed(network: LocalNetwork) -> None:
+    publisher = await (await RawClient.connect(port_of(network, "r1"))).publisher("orders")
+    client = await RawClient.connect(port_of(network, "r2"), "store")
+    subscriber = await client.subscriber("orders")
+    publisher.send(b"t0", b"m0")
+    delivery = await subscriber.delivery()
+    await network.kill("r2")
+    await client.closed()
+    client = await RawClient.connect(port_of(network, "r3"), "store")
+    subscriber = await client.subscriber("orders", unsettled={delivery.tag: ACCEPTED})
+    assert (await publisher.outcome(b"t0")).state == ACCEPTED
+    publisher.send(b"t1", b"m1")
+    assert decode_message((await subscriber.delivery()).payload).body == b"m1"
+    await network.restart("r2")
+
+
+async def test_a_publisher_goes_on_at_another_router_when_its_own_is_killed(network: LocalNetwork) -> None:
+    subscriber = await (await RawClient.connect(port_of(network, "r3"))).subscriber("orders")
+    client = await RawClient.connect(port_of(network, "r1"), "box")
+    publisher = await client.publisher("orders")
+    publisher.send(b"t0", b"m0")
+    first = await subscriber.delivery()
+    subscriber.accept(first)
+    await network.kill("r1")
+    await client.closed()
+    client = await RawClient.connect(port_of(network, "r2"), "box")
+    publisher = await client.publisher("orders", unsettled={b"t0": None})
+    assert publisher.reply.properties is not None
+    delivery_id = publisher.send(b"t0", b"m0")
+    assert (await publisher.outcome(b"t0")).state == ACCEPTED
+    publisher.settle(delivery_id)
+    await subscriber.settled(first.tag)
+    publisher.send(b"t1", b"m1")
+    assert decode_message((await subscriber.delivery()).payload).body == b"m1", "m0 must not come twice"
+
+
+async def test_a_router_that_stood_still_beyond_its_lease_fences_itself(network: LocalNetwork) -> None:
+    client = await RawClient.connect(port_of(network, "r2"))
+    await client.subscriber("orders")
+    before = (await state_of(network, "r2"))["rid"]
+    network.sigstop("r2")
+
+    async def key_is_gone() -> bool:
+        return all(router["id"] != "r2" for router in (await state_of(network, "r1"))["routers"])
+
+    await until(key_is_gone)
+    network.sigcont("r2")
+    closed = await client.wait_for(ConnectionClosed)
+    assert closed.error is not None
+    assert closed.error.condition == "amqp:connection:forced"
+    await network.wait_ready("r2")
+    state = await state_of(network, "r2")
+    assert state["incarnations"] == 2
+    assert state["rid"] != before
+
+
+async def test_sigterm_takes_the_router_out_of_the_network_at_once(network: LocalNetwork) -> None:
+    await network.terminate("r3")
+    routers = (await state_of(network, "r1"))["routers"]
+
+    async def gone() -> bool:
+        return len((await state_of(network, "r1"))["routers"]) == 2
+
+    await until(gone)
+    assert len(routers) <= 3
+
+
+async def test_messages_cross_a_chain_and_go_on_when_the_middle_is_replaced(tmp_path: Path) -> None:
+    names = ["r1", "r2", "r3"]
+    settings = {"etcd.lease_ttl_s": "3"}
+    async with LocalNetwork(3, edges=chain(names), log_folder=tmp_path, log_level="info", settings=settings) as network:
+        subscriber = await (await RawClient.connect(port_of(network, "r3"))).subscriber("orders")
+        publisher = await (await RawClient.connect(port_of(network, "r1"))).publisher("orders")
+        publisher.send(b"t0", b"m0")
+        subscriber.accept(await subscriber.delivery())
+        await publisher.outcome(b"t0")
+        await network.kill("r2")
+        publisher.send(b"t1", b"m1")
+        await network.restart("r2")
+        again = await subscriber.delivery()
+        assert decode_message(again.payload).body == b"m1"
+        subscriber.accept(again)
+        assert (await publisher.outcome(b"t1")).state == ACCEPTED
+        links = (await state_of(network, "r1"))["links"]
+        assert {(link["from"], link["to"]) for link in links} == {
+            ("r1", "r2"), ("r2", "r1"), ("r2", "r3"), ("r3", "r2"),
+        }  # fmt: skip
+
+
+async def test_local_prints_one_line_when_all_are_ready_and_leaves_nothing_behind() -> None:
+    code = (
+        "import sys, click; from oncewire.cli.run import run; from router.cli import local;"
+        "sys.exit(run(['local', '--routers', '2', '--json'], click.Group(commands={'local': local})))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    described = json.loads(await asyncio.wait_for(process.stdout.readline(), DEADLINE_S))
+    assert set(described) == {"routers", "etcd"}
+    pids = []
+    for router in described["routers"]:
+        assert set(router) == {"id", "url", "http", "pid"}
+        async with aiohttp.ClientSession() as session, session.get(router["http"] + "/readyz") as answer:
+            assert answer.status == 200
+        await RawClient.connect(urlsplit(router["url"]).port or 0)
+        pids.append(router["pid"])
+    process.send_signal(signal.SIGTERM)
+    rest, log = await asyncio.wait_for(process.communicate(), DEADLINE_S)
+    assert (rest, process.returncode) == (b"", 0), log
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await session.get(described["etcd"] + "/health")
+
+
+async def test_routers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, json; from pathlib import Path; from router.local_network import LocalNetwork\n"
+        "async def main():\n"
+        f"    network = LocalNetwork(2, log_folder=Path({str(tmp_path)!r}))\n"
+        "    await network.start()\n"
+        "    print(json.dumps(network.describe()), flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", code, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    described = json.loads(await asyncio.wait_for(process.stdout.readline(), DEADLINE_S))
+    process.kill()
+    await process.communicate()
+
+    async def all_gone() -> bool:
+        return not any(Path(f"/proc/{router['pid']}/cmdline").exists() for router in described["routers"])
+
+    await until(all_gone)
