@@ -39,6 +39,10 @@ class LeaseClock:
         """A keep-alive is being sent; the next is due one period later, whatever becomes of this one."""
         self.next_keep_alive = now + self._period_s
 
+    def keep_alive_due(self, now: float) -> None:
+        """The last keep-alive failed: the next is due at `now` already."""
+        self.next_keep_alive = now
+
     def keep_alive_succeeded(self, sent_at: float) -> None:
         """The keep-alive sent at `sent_at` was answered: the lease lived on from then, however late the answer is."""
         self.deadline = max(self.deadline, sent_at + FENCE_FRACTION * self._ttl_s)

@@ -41,7 +41,7 @@ def shuffled(graph: Graph, seed: int) -> Graph:
 
 @given(graph=graphs)
 def test_distances_are_those_of_networkx(graph: Graph) -> None:
-    oracle = nx.DiGraph()
+    oracle: nx.DiGraph[int] = nx.DiGraph()
     oracle.add_nodes_from(graph)
     for one, links in graph.items():
         oracle.add_weighted_edges_from((one, other, cost) for other, cost in links.items())

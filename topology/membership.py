@@ -1,0 +1,307 @@
+"""This router as a member of the network: its lease, its key, what the watch tells (rules K-1 to K-4, K-7, K-8).
+
+One `Membership` is one incarnation. It ends when `follow` returns, with the reason; the owner then closes everything,
+forgets everything, and joins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from enum import Enum
+from typing import TypeAlias, TypeVar
+
+from delivery_records.inputs import StoreHealth, ViewChanges, ViewSnapshot
+from delivery_records.tags import NONCE_BYTES
+from delivery_records.view import RouterRecord
+from topology.attachments import (
+    CLUSTER_KEY,
+    MalformedValue,
+    change_of_event,
+    change_of_stored,
+    decode_nonce,
+    encode_nonce,
+    encode_record,
+    readable_changes,
+    router_store_key,
+)
+from topology.keep_alive import KeepAliveThread
+from topology.lease_clock import LeaseClock
+from topology.store import (
+    ABSENT,
+    PREFIX,
+    UNCONDITIONAL,
+    CompactedError,
+    EventKind,
+    LeaseLost,
+    Store,
+    StoreError,
+    StoreRejected,
+    StoreReplaced,
+    StoreTimeout,
+    StoreUnavailable,
+    WatchBatch,
+)
+
+LEASE_TTL_S = 10
+"""Survives an etcd election and lost keep-alives; a dead router holds confirmations up for so long (A-6)."""
+KEEP_ALIVE_S = 1.0
+"""Between two keep-alives, at most."""
+KEEP_ALIVES_PER_TTL = 8
+"""At least, so that several may fail before the fence deadline also with a short lease."""
+RETRY_S = 0.1
+"""Between two attempts at a call the store could not answer; the fence deadline ends them."""
+PULSE_S = 1.0
+"""At least so often the keep-alive thread hears that this loop runs."""
+REVOKE_TIMEOUT_S = 1.0
+"""For ending the lease of an incarnation that is over: it only spares others the rest of its time."""
+
+MembershipInput: TypeAlias = StoreHealth | ViewSnapshot | ViewChanges
+_Answer = TypeVar("_Answer")
+_log = logging.getLogger(__name__)
+
+
+class FenceReason(Enum):
+    """Why this incarnation must stop at once (K-3). The value is the log's word."""
+
+    DEADLINE = "deadline"
+    """No keep-alive was answered in time, or the lease is known to be gone."""
+    KEY_DELETED = "key_deleted"
+    """Its own key is not there any more."""
+    CLUSTER_CHANGED = "cluster_changed"
+    """Another cluster, an older history, or another nonce: network tags of before mean nothing now."""
+    STORE_REFUSED = "store_refused"
+    """The store refuses this router for good: login, permission, or not an etcd."""
+
+
+class _Fenced(Exception):
+    def __init__(self, reason: FenceReason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+def lease_time() -> float:
+    """Seconds on a clock that also runs while the machine is suspended, as the lease does in the store."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+class Membership:
+    """One incarnation of this router."""
+
+    def __init__(
+        self,
+        store: Store,
+        open_store: Callable[[], Store],
+        record: RouterRecord,
+        nonce: bytes,
+        clock: LeaseClock,
+    ) -> None:
+        """Use `join`."""
+        self.store = store
+        """For reads and proposals of this incarnation only: it may not outlive a change of cluster."""
+        self.rid = record.rid
+        """The lease's id (K-1a)."""
+        self.nonce = nonce
+        """Of the cluster, for network tags."""
+        self.is_joined = False
+        """Whether the first snapshot has been handed over."""
+        self._record = record
+        self._key = router_store_key(record)
+        self._clock = clock
+        self._has_left = False
+        self._is_healthy = True
+        self._on_inputs: Callable[[list[MembershipInput]], None] | None = None
+        self._keep_alive = KeepAliveThread(open_store, record.rid, clock, lease_time, self._on_health)
+
+    @classmethod
+    async def join(
+        cls, open_store: Callable[[], Store], record: RouterRecord, ttl_s: int = LEASE_TTL_S
+    ) -> Membership:
+        """Take a lease and learn the cluster's nonce. Nobody sees this router before `follow`.
+
+        Args:
+            open_store: makes a new client of the store; called here and in the keep-alive thread.
+            record: what others learn of this router; its `rid` is replaced by the lease's id.
+            ttl_s: time to live of the lease, seconds.
+
+        Raises:
+            StoreError: it did not work; nothing is left behind but perhaps a lease that ends by itself.
+        """
+        store = open_store()
+        try:
+            nonce = await _cluster_nonce(store)
+            asked_at = lease_time()
+            rid = await store.grant_lease(ttl_s)
+        except BaseException:
+            await store.close()
+            raise
+        clock = LeaseClock(ttl_s, min(KEEP_ALIVE_S, ttl_s / KEEP_ALIVES_PER_TTL), asked_at)
+        return cls(store, open_store, replace(record, rid=rid), nonce, clock)
+
+    def vet(self, now: float) -> bool:
+        """Whether what was read before `now` (on `time.monotonic`) may be handled; the first False is final (K-3a)."""
+        # Both clocks tick alike while the machine is awake; the later one also counts its sleep.
+        return self._clock.vet(max(now, lease_time()))
+
+    def lease_left(self) -> float:
+        """Seconds until this router fences itself, 0 if it has to now."""
+        return max(0.0, self._clock.deadline - lease_time())
+
+    async def follow(self, on_inputs: Callable[[list[MembershipInput]], None]) -> FenceReason:
+        """Put this router's key, then hand over a snapshot and all changes after it, until the incarnation must end.
+
+        Args:
+            on_inputs: called in this loop, in order, with what the record core is to be told.
+
+        Returns:
+            Why this router must fence itself now (K-3).
+        """
+        self._on_inputs = on_inputs
+        following = asyncio.create_task(self._follow())
+        watching = asyncio.create_task(self._watch_deadline())
+        try:
+            done, _ = await asyncio.wait((following, watching), return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            self._clock.lose()
+            for task in (following, watching):
+                task.cancel()
+            await asyncio.gather(following, watching, return_exceptions=True)
+
+    async def leave(self) -> None:
+        """K-8: tell the others that no grace time is needed, and end the lease. What fails here ends by itself."""
+        self._has_left = True
+        leaving = replace(self._record, leaving=True)
+        with suppress(StoreError):
+            await self.store.compare_and_put(self._key, encode_record(leaving), UNCONDITIONAL, self.rid)
+        with suppress(StoreError):
+            await self.store.revoke(self.rid)
+
+    async def close(self) -> None:
+        """The incarnation is over and everything of it forgotten: end keep-alives, the lease, and connections."""
+        self._clock.lose()
+        self._on_inputs = None
+        await self._keep_alive.stop()
+        if not self._has_left:
+            # Nothing is accepted under this lease any more; without it nobody has to wait for its end.
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(REVOKE_TIMEOUT_S):
+                    await self.store.revoke(self.rid)
+        await self.store.close()
+
+    # --- inside
+
+    async def _follow(self) -> FenceReason:
+        try:
+            # Unconditional: a put of unknown fate is simply repeated, the key is ours alone.
+            await self._insist(
+                lambda: self.store.compare_and_put(
+                    self._key, encode_record(self._record), UNCONDITIONAL, self.rid
+                )
+            )
+            while True:
+                # K-1, K-4: the snapshot is read after the put, so its revision is not older.
+                revision = await self._load_snapshot()
+                with suppress(CompactedError):
+                    await self._follow_watch(revision)
+        except _Fenced as fenced:
+            return fenced.reason
+        except LeaseLost:
+            return FenceReason.KEY_DELETED
+        except StoreReplaced as error:
+            _log.error("this incarnation ends: %s", error)
+            return FenceReason.CLUSTER_CHANGED
+        except StoreError as error:
+            _log.error("this incarnation ends: %s", error)
+            return FenceReason.STORE_REFUSED
+
+    async def _insist(self, call: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """Try until the store answers; the fence deadline ends that from outside."""
+        while True:
+            try:
+                return await call()
+            except (StoreUnavailable, StoreTimeout):
+                await asyncio.sleep(RETRY_S)
+
+    async def _load_snapshot(self) -> int:
+        revision, stored = await self._insist(lambda: self.store.snapshot(PREFIX))
+        values = {found.key: found.value for found in stored}
+        if self._key not in values:
+            raise _Fenced(FenceReason.KEY_DELETED)
+        self._check_nonce(values.get(CLUSTER_KEY, b""))
+        self._check_lease()
+        snapshot = ViewSnapshot(revision, readable_changes(change_of_stored, stored))
+        if self.is_joined:
+            self._hand_over([snapshot])
+        else:
+            self.is_joined = True
+            self._hand_over([StoreHealth(self._is_healthy), snapshot])
+        return revision
+
+    async def _follow_watch(self, revision: int) -> None:
+        async with aclosing(self.store.watch(PREFIX, revision + 1)) as batches:
+            async for batch in batches:
+                self._check_own(batch)
+                self._check_lease()
+                self._hand_over(
+                    [ViewChanges(batch.revision, readable_changes(change_of_event, batch.events))]
+                )
+        raise StoreRejected("the store's client was closed while this router was a member")
+
+    def _check_lease(self) -> None:
+        # After a stall the deadline's own timer may be handled later than what the stall left unread.
+        if not self.vet(time.monotonic()):
+            raise _Fenced(FenceReason.DEADLINE)
+
+    def _check_own(self, batch: WatchBatch) -> None:
+        for event in batch.events:
+            if event.key == self._key and event.kind is EventKind.DELETE and not self._has_left:
+                raise _Fenced(FenceReason.KEY_DELETED)
+            if event.key == CLUSTER_KEY:
+                self._check_nonce(event.value)
+
+    def _check_nonce(self, value: bytes) -> None:
+        with suppress(MalformedValue):
+            if decode_nonce(value, NONCE_BYTES) == self.nonce:
+                return
+        raise _Fenced(FenceReason.CLUSTER_CHANGED)
+
+    async def _watch_deadline(self) -> FenceReason:
+        while self.vet(time.monotonic()):
+            self._keep_alive.pulse()
+            await asyncio.sleep(min(self.lease_left(), PULSE_S))
+        return FenceReason.DEADLINE
+
+    def _on_health(self, healthy: bool) -> None:
+        self._is_healthy = healthy
+        if self.is_joined:
+            self._hand_over([StoreHealth(healthy)])
+
+    def _hand_over(self, inputs: Sequence[MembershipInput]) -> None:
+        if self._on_inputs is not None:
+            self._on_inputs(list(inputs))
+
+
+async def _cluster_nonce(store: Store) -> bytes:
+    """The nonce in the store; the first router of all makes it."""
+    while True:
+        stored = await store.get(CLUSTER_KEY)
+        if stored is None:
+            new = encode_nonce(secrets.token_bytes(NONCE_BYTES))
+            # Whoever wins, and whatever became of this put: the next read tells.
+            with suppress(StoreTimeout):
+                await store.compare_and_put(CLUSTER_KEY, new, ABSENT)
+            continue
+        try:
+            return decode_nonce(stored.value, NONCE_BYTES)
+        except MalformedValue as error:
+            raise StoreRejected(
+                f"the cluster nonce in etcd is unreadable ({error}): stop all routers and delete {CLUSTER_KEY}"
+            ) from None
