@@ -1,1 +1,88 @@
-"""Publishers and subscribers that resume their links at any router."""
+"""Publishers and subscribers that resume at any router: start with ``connect()``."""
+
+from oncewire.client.connection import Client, RandomContainerWarning, connect
+from oncewire.client.delivery import Delivery
+from oncewire.client.errors import (
+    AuthenticationFailed,
+    ClientClosed,
+    ClientError,
+    ConnectFailed,
+    JournalCorrupt,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalOwnerError,
+    JournalUnusable,
+    LinkRefused,
+    LinkStolen,
+    MessageTooLarge,
+    NotAccepted,
+    StillOwed,
+    UsageError,
+    WindowFull,
+)
+from oncewire.client.events import (
+    ClientEvent,
+    ClientStatistics,
+    Connected,
+    Disconnected,
+    LinkActive,
+    LinkInterrupted,
+    LinkStatistics,
+    NewIncarnation,
+    SessionExpired,
+    SubscriptionExpired,
+)
+from oncewire.client.journal import Journal, MemoryJournal
+from oncewire.client.outcomes import Outcome, OutcomeKind
+from oncewire.client.publisher import Publisher
+from oncewire.client.sending import Sending
+from oncewire.client.sqlite_journal import SqliteJournal
+from oncewire.client.subscriber import Subscriber
+from oncewire.wire import BodyKind, Header, Message, Properties
+
+__all__ = [
+    "AuthenticationFailed",
+    "BodyKind",
+    "Client",
+    "ClientClosed",
+    "ClientError",
+    "ClientEvent",
+    "ClientStatistics",
+    "ConnectFailed",
+    "Connected",
+    "Delivery",
+    "Disconnected",
+    "Header",
+    "Journal",
+    "JournalCorrupt",
+    "JournalError",
+    "JournalFull",
+    "JournalLocked",
+    "JournalOwnerError",
+    "JournalUnusable",
+    "LinkActive",
+    "LinkInterrupted",
+    "LinkRefused",
+    "LinkStatistics",
+    "LinkStolen",
+    "MemoryJournal",
+    "Message",
+    "MessageTooLarge",
+    "NewIncarnation",
+    "NotAccepted",
+    "Outcome",
+    "OutcomeKind",
+    "Properties",
+    "Publisher",
+    "RandomContainerWarning",
+    "Sending",
+    "SessionExpired",
+    "SqliteJournal",
+    "StillOwed",
+    "Subscriber",
+    "SubscriptionExpired",
+    "UsageError",
+    "WindowFull",
+    "connect",
+]

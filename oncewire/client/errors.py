@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oncewire.client.outcomes import Outcome
+
 
 class ClientError(Exception):
     """Base of all errors of ``oncewire.client``.
@@ -92,6 +94,35 @@ class StillOwed(ClientError, TimeoutError):  # the name the documentation uses; 
         self.subscriptions = tuple(subscriptions)
         self.count = count
         self.sending = sending
+
+
+class WindowFull(ClientError, TimeoutError):
+    """``send(timeout=)``: the message was not taken, because messages before it fill the publisher's window."""
+
+    def __init__(self, seconds: float, waiting: int) -> None:
+        super().__init__(
+            f"the message was not taken within {seconds:g} s",
+            f"{waiting} messages without an outcome fill the window",
+            "send it later; find out which subscriptions are slow or away",
+        )
+
+
+class NotAccepted(ClientError):
+    """Messages ended otherwise than accepted.
+
+    Attributes:
+        outcomes: what they ended with, in order.
+    """
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        first = outcomes[0]
+        reason = ": ".join(part for part in (first.condition, first.description) if part)
+        super().__init__(
+            f"{len(outcomes)} message(s) were not accepted",
+            f"the first is {first.kind.value}" + (f" ({reason})" if reason else ""),
+            "decide by the outcome: correct it, send it again as a new message, or give it up",
+        )
+        self.outcomes = tuple(outcomes)
 
 
 class JournalError(ClientError):

@@ -21,9 +21,11 @@ class Journal(ABC):
 
     Attributes:
         is_durable: whether what was committed survives the process; if so commits are made in a thread.
+        is_claimed: whether a client uses it now.
     """
 
     is_durable: bool
+    is_claimed: bool = False
 
     @abstractmethod
     def bind(self, container_id: str) -> None:

@@ -157,10 +157,15 @@ class PublisherCore:
         """True while the link is attached and has had credit."""
         return self._active
 
-    def has_room(self, size: int) -> bool:
-        """Whether a message of `size` bytes may be submitted now (back-pressure)."""
-        count = len(self._messages)
-        return count == 0 or (count < self._window and self._bytes + size <= self._window_bytes)
+    @property
+    def window(self) -> int:
+        """Messages that may be unsettled or waiting."""
+        return self._window
+
+    def has_room(self, size: int, count: int = 1) -> bool:
+        """Whether `count` messages of `size` bytes together may be submitted now (back-pressure)."""
+        held = len(self._messages)
+        return held == 0 or (held + count <= self._window and self._bytes + size <= self._window_bytes)
 
     def submit(self, payload: bytes) -> int:
         """Take an encoded message and return its number. The caller has asked `has_room()`."""

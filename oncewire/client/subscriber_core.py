@@ -132,6 +132,10 @@ class SubscriberCore:
         """The subscription's incarnation; 0 while it is not known."""
         return self._incarnation
 
+    def is_unprocessed(self, serial: int) -> bool:
+        """Whether the application has yet to finish with this delivery."""
+        return serial in self._unprocessed
+
     def complete(self, serial: int, outcome: Outcome) -> None:
         """The application has processed a delivery; the next commit records it.
 

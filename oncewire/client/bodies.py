@@ -1,0 +1,58 @@
+"""What an application hands to `send()`, as an encoded AMQP message."""
+
+from __future__ import annotations
+
+from oncewire.client.errors import UsageError
+from oncewire.wire import BodyKind, Message, Properties, WireError, encode_data_message, encode_message
+
+Body = bytes | bytearray | memoryview | str | Message | object
+"""bytes: one data section. str: an amqp-value string. Message: as it is. Else an object with `encode() -> bytes`, such
+as `proton.Message`; proton itself is never imported here."""
+
+
+def encode_body(
+    body: Body,
+    properties: Properties | None = None,
+    application_properties: dict[str, object] | None = None,
+) -> bytes:
+    """Encode what was given to `send()`.
+
+    Raises:
+        UsageError: it is nothing that can be sent, or a value in it has no AMQP type.
+    """
+    try:
+        if isinstance(body, (bytes, bytearray, memoryview)):
+            return encode_data_message(
+                body, properties=properties, application_properties=application_properties
+            )
+        if isinstance(body, str):
+            return encode_message(
+                Message(
+                    body,
+                    BodyKind.VALUE,
+                    properties=properties,
+                    application_properties=application_properties or {},
+                )
+            )
+    except WireError as error:
+        raise _not_sendable(str(error)) from error
+    if properties is not None or application_properties:
+        raise _not_sendable("properties can be given beside bytes or a string only, a message has its own")
+    if isinstance(body, Message):
+        try:
+            return encode_message(body)
+        except WireError as error:
+            raise _not_sendable(str(error)) from error
+    encode = getattr(body, "encode", None)
+    encoded = encode() if callable(encode) else None
+    if not isinstance(encoded, bytes):
+        raise _not_sendable(f"a {type(body).__name__} is no message")
+    return encoded
+
+
+def _not_sendable(why: str) -> UsageError:
+    return UsageError(
+        "the message cannot be sent",
+        why,
+        "give bytes, a string, an oncewire.wire.Message or a proton.Message; encode other objects, as JSON for example",
+    )

@@ -1,0 +1,503 @@
+"""The client: one connection at a time to one of several routers, with all links of a container on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import ssl
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from oncewire.client.connector import Connector
+from oncewire.client.errors import ClientClosed, ClientError, ConnectFailed, LinkRefused, UsageError
+from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
+from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
+from oncewire.client.journal import Journal, MemoryJournal
+from oncewire.client.journal_writer import JournalWriter
+from oncewire.client.link import ClientLink
+from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
+from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
+from oncewire.client.sqlite_journal import SqliteJournal
+from oncewire.client.subscriber import Subscriber
+from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
+from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
+
+logger = logging.getLogger("oncewire.client")
+
+CONNECT_S = 30.0
+"""How long `connect()` and opening a link try before they raise."""
+IDLE_TIME_OUT_S = 10.0
+"""A router that is silent for longer counts as gone; it is told half of it (AMQP 2.4.5)."""
+SUBSCRIPTION_TIMEOUT_S = 60
+"""T_sub: how long the network keeps what it owes a subscription that is away. A topic waits for it that long."""
+MAX_NAME_BYTES = 255
+"""Of a link: it is kept in every router's memory."""
+
+
+class RandomContainerWarning(UserWarning):
+    """A link has a name of its own but the container-id is random: nobody can ever open the same link again."""
+
+
+def connect(
+    urls: str | Sequence[str],
+    *,
+    container_id: str | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    timeout: float = CONNECT_S,
+    idle_time_out: float = IDLE_TIME_OUT_S,
+    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+    on_event: Callable[[ClientEvent], None] | None = None,
+) -> Client:
+    """Make a client; ``async with connect(...) as client`` or ``client = await connect(...)`` connects it.
+
+    Args:
+        urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of one router or several (``amqps`` for TLS). The client uses one
+            at a time and goes on with the next when it fails; routers may tell more addresses.
+        container_id: this program's identity in the network, one process at a time. With the links' names it makes
+            subscriptions and sessions that the next process can resume. None = random.
+        ssl_context: for ``amqps``; None = Python's default.
+        timeout: seconds to try before the first connection, or a link, counts as failed.
+        idle_time_out: seconds of silence after which a router counts as gone.
+        max_frame_size: bytes; bounds the unsettled maps (C-4).
+        on_event: called in the event loop with what happens to connection and links.
+
+    Raises:
+        UsageError: an address cannot be read.
+    """
+    return Client(
+        [urls] if isinstance(urls, str) else list(urls),
+        container_id=container_id,
+        ssl_context=ssl_context,
+        timeout=timeout,
+        idle_time_out=idle_time_out,
+        max_frame_size=max_frame_size,
+        on_event=on_event,
+    )
+
+
+class Client:
+    """What ``connect()`` makes. Not for use from several threads or event loops.
+
+    Attributes:
+        container_id: the identity in use.
+        statistics: what happened so far.
+        open_timeout: seconds a link may take to open.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        container_id: str | None,
+        ssl_context: ssl.SSLContext | None,
+        timeout: float,
+        idle_time_out: float,
+        max_frame_size: int,
+        on_event: Callable[[ClientEvent], None] | None,
+    ) -> None:
+        self._random = random.Random()
+        self._failover = Failover(urls, self._random.uniform)
+        self._is_random = container_id is None
+        self.container_id = container_id or f"oncewire-{secrets.token_hex(8)}"
+        self.statistics = ClientStatistics()
+        self.open_timeout = timeout
+        self._ssl_context = ssl_context
+        self._idle_time_out = idle_time_out
+        self._max_frame_size = max_frame_size
+        self._on_event = on_event
+        self._links: dict[tuple[str, type[ClientLink]], ClientLink] = {}
+        self._writers: dict[int, JournalWriter] = {}
+        self._own_journals: dict[Path, SqliteJournal] = {}
+        self._memory = MemoryJournal()
+        self._runner: asyncio.Task[None] | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._writing: list[asyncio.Task[None]] = []
+        self._connector: Connector | None = None
+        self._first_session: asyncio.Future[None] | None = None
+        self._failure: ClientError | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Client:
+        """Connect. Called by ``await client`` and ``async with client``.
+
+        Raises:
+            ConnectFailed: no router could be reached in time.
+            AuthenticationFailed: a router refused user and password.
+        """
+        if self._runner is not None:
+            return self
+        self._check_alive()
+        loop = asyncio.get_running_loop()
+        self._connector = Connector(
+            self,
+            self._failover,
+            container_id=self.container_id,
+            ssl_context=self._ssl_context,
+            idle_time_out_s=self._idle_time_out,
+            max_frame_size=self._max_frame_size,
+        )
+        first = self._first_session = loop.create_future()
+        self._runner = loop.create_task(self._run(self._connector), name=f"oncewire {self.container_id}")
+        try:
+            await asyncio.wait(
+                [first, self._runner], timeout=self.open_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            self._check_alive()
+            if not first.done():
+                raise ConnectFailed(self._failover.attempts, self.open_timeout)
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def _run(self, connector: Connector) -> None:
+        """The one task of a client: keeps the connection, and holds the journals' writers."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                try:
+                    await connector.run()
+                finally:
+                    for writing in self._writing:
+                        writing.cancel()
+        except* ClientError as errors:
+            error = _first(errors)
+            assert isinstance(error, ClientError)
+            self._fail(error)
+        except* Exception as errors:
+            logger.exception("the client failed")
+            self._fail(
+                ClientError(
+                    "the client failed", repr(_first(errors)), "report this; it goes on after a new connect"
+                )
+            )
+
+    def _fail(self, error: ClientError) -> None:
+        """Nothing works any more; the first reason counts."""
+        if self._failure is None:
+            self._failure = error
+        for link in list(self._links.values()):
+            link.fail(self._failure)
+
+    def _check_alive(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def __await__(self) -> Generator[object, None, Client]:
+        return self.start().__await__()
+
+    async def __aenter__(self) -> Client:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            await self.abandon()
+
+    async def close(self) -> None:
+        """Close all links (publishers wait for their outcomes), then the connection.
+
+        Raises:
+            NotAccepted, ClientError: from closing a publisher; everything is closed nevertheless.
+        """
+        try:
+            for link in list(self._links.values()):
+                if isinstance(link, Publisher):
+                    await link.close()
+            for link in list(self._links.values()):
+                if isinstance(link, Subscriber):
+                    await link.close()
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Suspend all links and close the connection, waiting for nothing."""
+        try:
+            for link in list(self._links.values()):
+                if isinstance(link, (Publisher, Subscriber)):
+                    with suppress(ClientError):
+                        await link.suspend()
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        """End the runner and everything it started; nothing is left behind."""
+        if self._runner is None or self._connector is None:
+            return
+        self._fail(
+            ClientClosed("the client is closed", "this program closed it", "connect again with a new client")
+        )
+        self._connector.stop()
+        runner, self._runner = self._runner, None
+        await asyncio.wait([runner])
+        for writer in self._writers.values():
+            writer.stop()
+        for journal in self._own_journals.values():
+            journal.close()
+        self._writers.clear()
+        self._own_journals.clear()
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    async def publisher(
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        journal: Journal | str | Path | None = None,
+        window: int = WINDOW,
+        window_bytes: int = WINDOW_BYTES,
+        resend_in_doubt: bool = False,
+        exactly_once: bool = True,
+        timeout: int = SESSION_TIMEOUT_S,
+    ) -> Publisher:
+        """Open a publisher; returns when a router has granted it.
+
+        Args:
+            topic: where its messages go.
+            name: of the link; with the container-id the identity that a later process resumes. None = random.
+            journal: where unsettled messages are kept: a path or a SqliteJournal survives this process, None does not.
+            window: messages that may be without outcome; `send` and `submit` wait beyond it.
+            window_bytes: bytes of them.
+            resend_in_doubt: when the network has forgotten the session (after `timeout` seconds away), send what was
+                unsettled again, marked `x-opt-topic-in-doubt`, instead of reporting "outcome unknown".
+            exactly_once: False = at-least-once, for routers that do not know the capability.
+            timeout: seconds the network keeps the session while the publisher is away.
+
+        Raises:
+            LinkRefused, ClientError: it was refused, or no router granted it in time.
+            JournalError: the journal cannot be used.
+            UsageError: the name is in use in this client.
+        """
+        writer = self._writer(journal)
+        link_name = self._link_name("pub", name, journal)
+        self._check_name(link_name, Publisher)
+        core = PublisherCore(
+            window=window,
+            window_bytes=window_bytes,
+            resend_in_doubt=resend_in_doubt,
+            exactly_once=exactly_once,
+            recovered=writer.journal.open_publisher(link_name),
+        )
+        publisher = Publisher(
+            self, link_name, topic, writer, core, exactly_once=exactly_once, timeout_s=timeout
+        )
+        await self._open(publisher, writer, publisher.opened)
+        return publisher
+
+    async def subscriber(
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        journal: Journal | str | Path | None = None,
+        prefetch: int = PREFETCH,
+        exactly_once: bool = True,
+        timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
+    ) -> Subscriber:
+        """Subscribe; returns when the network has confirmed it: every message sent from now on is owed to it.
+
+        Args:
+            topic: a topic, or a pattern (`*` one token, `#` the rest).
+            name: of the subscription; with the container-id the identity that a later process resumes. None = random:
+                the subscription ends when it is closed.
+            journal: where processed deliveries are kept: a path or a SqliteJournal survives this process.
+            prefetch: deliveries that may come ahead of the application; beyond the ones it resumes with.
+            exactly_once: False = at-least-once, for routers that do not know the capability.
+            timeout: seconds the network keeps what it owes while the subscriber is away, and publishers of the topic
+                may have to wait for it; None = as long as the network allows.
+
+        Raises:
+            LinkRefused, ClientError: it was refused, or no router granted it in time.
+            JournalError: the journal cannot be used.
+            UsageError: the name is in use in this client.
+        """
+        writer = self._writer(journal)
+        link_name = self._link_name("sub", name, journal)
+        self._check_name(link_name, Subscriber)
+        core = SubscriberCore(
+            prefetch=prefetch,
+            exactly_once=exactly_once,
+            recovered=writer.journal.open_subscriber(link_name),
+        )
+        subscriber = Subscriber(
+            self,
+            link_name,
+            topic,
+            writer,
+            core,
+            exactly_once=exactly_once,
+            timeout_s=timeout,
+            is_named=name is not None,
+        )
+        await self._open(subscriber, writer, subscriber.opened)
+        return subscriber
+
+    async def _open(
+        self, link: Publisher | Subscriber, writer: JournalWriter, opened: Callable[[], object]
+    ) -> None:
+        self._links[link.name, type(link)] = link
+        writer.add(link)
+        writer.work(link)
+        assert self._connector is not None
+        if self._connector.session is not None:
+            link.connected(self._connector.session)
+        try:
+            async with asyncio.timeout(self.open_timeout):
+                await link.opened()
+        except TimeoutError:
+            error = LinkRefused(
+                f"the link {link.name!r} did not open within {self.open_timeout:g} s",
+                f"{self.router_name} has not granted it; the last trouble was: {self._connector.cause or 'none'}",
+                "look at the router's log; it may have no connection to etcd",
+            )
+            link.fail(error)
+            raise error from None
+        except BaseException:
+            link.fail(
+                ClientClosed(
+                    f"the link {link.name!r} was not opened", "opening it was broken off", "open it again"
+                )
+            )
+            raise
+
+    def _link_name(self, kind: str, name: str | None, journal: object) -> str:
+        if name is None:
+            if journal is not None:
+                raise UsageError(
+                    "a journal without a name is of no use",
+                    "the next process could not open the same link",
+                    "give the link a name, and the client a container_id",
+                )
+            return f"{kind}-{secrets.token_hex(8)}"
+        if not name or len(name.encode()) > MAX_NAME_BYTES or "|" in name:
+            raise UsageError(
+                f"{name!r} is no name for a link",
+                f"a name has 1 to {MAX_NAME_BYTES} bytes and no '|'",
+                "choose another",
+            )
+        if self._is_random:
+            if journal is not None:
+                raise UsageError(
+                    f"the link {name!r} cannot have a journal",
+                    "the container-id is random, so the next process could not open the same link",
+                    "connect with a container_id of its own for each process",
+                )
+            warnings.warn(
+                f"the link {name!r} has a name but the container-id {self.container_id!r} is random: after this"
+                " process nobody can resume it, and the network keeps it until it expires; pass container_id=...",
+                RandomContainerWarning,
+                stacklevel=4,
+            )
+        return name
+
+    def _check_name(self, name: str, kind: type[ClientLink]) -> None:
+        self._check_alive()
+        if self._runner is None:
+            raise UsageError(
+                "no link can be opened", "the client is not connected", "use `async with connect(...)`"
+            )
+        if (name, kind) in self._links:
+            raise UsageError(
+                f"the link {name!r} cannot be opened", "this client has it open already", "close it first"
+            )
+
+    def _writer(self, journal: Journal | str | Path | None) -> JournalWriter:
+        if journal is None:
+            journal = self._memory
+        elif not isinstance(journal, Journal):
+            path = Path(journal).resolve()
+            if path not in self._own_journals:
+                self._own_journals[path] = SqliteJournal(path)
+            journal = self._own_journals[path]
+        writer = self._writers.get(id(journal))
+        if writer is None:
+            journal.bind(self.container_id)
+            writer = JournalWriter(journal)
+            self._writers[id(journal)] = writer
+            if journal.is_durable:
+                assert self._group is not None
+                self._writing.append(self._group.create_task(writer.run()))
+        return writer
+
+    # --- what links ask of their client -------------------------------------------------------------------------------
+
+    @property
+    def router_name(self) -> str:
+        """The router in use, for texts."""
+        return "no router" if self._connector is None else self._connector.router_name
+
+    @property
+    def map_bound(self) -> int:
+        """Entries an unsettled map may have (C-4)."""
+        assert self._connector is not None
+        return self._connector.map_bound
+
+    def flush(self) -> None:
+        """Write what the links have to say at the end of this turn."""
+        assert self._connector is not None
+        self._connector.flush()
+
+    def jitter(self, tries: int) -> float:
+        """Seconds to wait before the next try of something that failed `tries` times."""
+        return self._random.uniform(0.0, min(BACK_OFF_CAP_S, BACK_OFF_FIRST_S * 2 ** min(tries, 16)))
+
+    def may_move(self, error: AmqpError | None, insists: bool) -> bool:
+        """Leave the router that does not serve a link, if it names another or the link insists; False = stay."""
+        assert self._connector is not None
+        redirect = error if error is not None and error.condition == LINK_REDIRECT else None
+        if redirect is None and (not insists or len(self._failover.addresses) < 2):
+            return False
+        self._connector.leave_router(redirect)
+        return True
+
+    def tell(self, event: ClientEvent) -> None:
+        """Tell the application; what its function raises is its own affair."""
+        if self._on_event is not None:
+            try:
+                self._on_event(event)
+            except Exception:
+                logger.exception("on_event failed for %s", event)
+
+    def link_active(self, event: LinkActive) -> None:
+        """A link works: so does its router."""
+        self._failover.succeeded()
+        self.statistics.resumed_links += event.resumed
+        self.statistics.longest_gap_s = max(self.statistics.longest_gap_s, event.gap_s)
+        self.tell(event)
+
+    def forget(self, link: ClientLink) -> None:
+        """The link has ended."""
+        self._links.pop((link.name, type(link)), None)
+
+    # --- what the connector tells -------------------------------------------------------------------------------------
+
+    def session_begun(self, session: AmqpSession) -> None:
+        """Attach all links."""
+        self.statistics.connections += 1
+        if self._first_session is not None and not self._first_session.done():
+            self._first_session.set_result(None)
+        for link in list(self._links.values()):
+            link.connected(session)
+
+    def session_lost(self) -> None:
+        """All links wait for the next session."""
+        for link in list(self._links.values()):
+            link.connection_lost()
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception of a group that is no group."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,353 @@
+"""Keeps one connection to one of the routers: dials, opens, begins a session, and starts over when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from importlib import metadata
+from typing import Protocol
+
+from oncewire.client import wire_words
+from oncewire.client.errors import AuthenticationFailed
+from oncewire.client.events import ClientEvent, Connected, Disconnected
+from oncewire.client.failover import Address, Failover, told_address
+from oncewire.client.link import ClientLink
+from oncewire.client.transport import Transport
+from oncewire.wire import (
+    ANONYMOUS,
+    CONNECTION_REDIRECT,
+    NOT_IMPLEMENTED,
+    PLAIN,
+    AmqpError,
+    AmqpSession,
+    Connection,
+    ConnectionClosed,
+    ConnectionLost,
+    ConnectionOpened,
+    DeliveryReceived,
+    DispositionReceived,
+    Event,
+    LinkAttached,
+    LinkDetached,
+    LinkFlow,
+    LocalProtocolError,
+    Role,
+    SaslClient,
+    SaslCode,
+    SaslOutcome,
+    SessionBegun,
+    SessionEnded,
+    Symbol,
+    unsettled_map_bound,
+)
+
+logger = logging.getLogger("oncewire.client")
+
+ATTEMPT_S = 5.0
+"""How long one router may take from the first byte to its session: a stopped process still takes connections."""
+CLOSE_S = 1.0
+"""How long to wait for the answer to close."""
+
+
+class Owner(Protocol):
+    """Who has the links."""
+
+    def session_begun(self, session: AmqpSession) -> None:
+        """Links may be attached."""
+
+    def session_lost(self) -> None:
+        """All links are gone."""
+
+    def tell(self, event: ClientEvent) -> None:
+        """Tell the application."""
+
+
+class Connector:
+    """See the module.
+
+    Args:
+        owner: told about sessions.
+        failover: where to connect.
+        container_id: ours.
+        ssl_context: for TLS; None = Python's default.
+        idle_time_out_s: silence after which a router counts as gone.
+        max_frame_size: bytes.
+
+    Attributes:
+        cause: the last trouble, for errors; empty if there was none.
+        connections: how many sessions were begun.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        failover: Failover,
+        *,
+        container_id: str,
+        ssl_context: ssl.SSLContext | None,
+        idle_time_out_s: float,
+        max_frame_size: int,
+    ) -> None:
+        self.cause = ""
+        self.connections = 0
+        self._owner = owner
+        self._failover = failover
+        self._container_id = container_id
+        self._ssl_context = ssl_context
+        self._idle_time_out_ms = round(idle_time_out_s * 1000)
+        self._max_frame_size = max_frame_size
+        self._loop = asyncio.get_running_loop()
+        self._address: Address | None = None
+        self._transport: Transport | None = None
+        self._sasl: SaslClient | None = None
+        self._begun: asyncio.Future[None] | None = None
+        self._session: AmqpSession | None = None
+        self._stopping: asyncio.Future[None] = self._loop.create_future()
+
+    # --- what others may ask ------------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> AmqpSession | None:
+        """The session that links can be attached to now."""
+        return self._session
+
+    @property
+    def router_name(self) -> str:
+        """The router in use, for texts."""
+        remote = None if self._transport is None else self._transport.engine.remote_container_id
+        where = "no router" if self._address is None else str(self._address)
+        return where if remote is None else f"{remote} at {where}"
+
+    @property
+    def map_bound(self) -> int:
+        """Entries an unsettled map may have, ours in the router's frame and its reply in ours (C-4)."""
+        assert self._transport is not None
+        return unsettled_map_bound(min(self._transport.engine.send_frame_size, self._max_frame_size))
+
+    def flush(self) -> None:
+        """Write what the links have to say at the end of this turn."""
+        if self._transport is not None:
+            self._transport.flush_soon()
+
+    def leave_router(self, redirect: AmqpError | None) -> None:
+        """Drop this connection and go on with the next router, or the one a redirect names."""
+        if self._address is None or self._transport is None:
+            return
+        told = None
+        if redirect is not None and redirect.info is not None:
+            told = told_address(redirect.info, self._address)
+        if told is not None:
+            self._failover.prefer(told)
+        self._failover.failed(self._address, "it serves other links, but not this one")
+        self._close_engine()
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Say goodbye and end `run()`."""
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+
+    async def run(self) -> None:
+        """Connect again and again until `stop()`.
+
+        Raises:
+            AuthenticationFailed: a router refused user and password.
+        """
+        first = True
+        while not self._stopping.done():
+            address, delay = self._failover.next_try(first=first)
+            first = False
+            if await self._stopped_within(delay):
+                return
+            self._address = address
+            self.cause = ""
+            try:
+                await self._connect(address)
+            except (OSError, TimeoutError) as error:
+                self.cause = self.cause or _text(error)
+            finally:
+                self._transport = None
+            if self._stopping.done():
+                return
+            self.cause = self.cause or "the connection was lost"
+            self._failover.failed(address, self.cause)
+            logger.info("not connected to %s: %s", address, self.cause)
+            self._owner.tell(Disconnected(str(address), self.cause))
+            if self._sasl is not None and self._sasl.result is not None:
+                self._check_authentication(self._sasl, address)
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        if seconds > 0:
+            await asyncio.wait([self._stopping], timeout=seconds)
+        return self._stopping.done()
+
+    def _check_authentication(self, sasl: SaslClient, address: Address) -> None:
+        result = sasl.result
+        if result is not None and not result.ok and result.code == SaslCode.AUTH:
+            raise AuthenticationFailed(
+                f"{address} refused the login",
+                f"user {address.user!r}" if address.user else "it wants a user and a password",
+                "give them in the address: amqp://USER:PASSWORD@HOST:PORT",
+            )
+
+    async def _connect(self, address: Address) -> None:
+        """One connection from its first byte to its end."""
+        self._begun = self._loop.create_future()
+        context = self._ssl_context
+        if address.tls and context is None:
+            context = ssl.create_default_context()
+        async with asyncio.timeout(ATTEMPT_S):
+            _, transport = await self._loop.create_connection(
+                lambda: self._make_transport(address),
+                address.host,
+                address.port,
+                ssl=context if address.tls else None,
+                server_hostname=address.host if address.tls else None,
+            )
+        try:
+            waiting = {transport.closed, self._begun, self._stopping}
+            await asyncio.wait(waiting, timeout=ATTEMPT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not self._begun.done() and not transport.closed.done() and not self._stopping.done():
+                self.cause = f"it did not answer within {ATTEMPT_S:g} s"
+                return
+            await asyncio.wait([transport.closed, self._stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not transport.closed.done():
+                await transport.close(CLOSE_S if self._session is not None else 0.0)
+            self._session_lost()
+        transport.closed.result()  # a fault of our own code
+
+    def _make_transport(self, address: Address) -> Transport:
+        self._transport = Transport(self._engine(address), self._on_event)
+        return self._transport
+
+    def _engine(self, address: Address) -> Connection:
+        if address.user is None:
+            self._sasl = SaslClient(ANONYMOUS, hostname=address.host)
+        else:
+            self._sasl = SaslClient(PLAIN, address.user, address.password, hostname=address.host)
+        return Connection(
+            Role.CLIENT,
+            container_id=self._container_id,
+            hostname=address.host,
+            max_frame_size=self._max_frame_size,
+            idle_time_out_ms=self._idle_time_out_ms,
+            properties={
+                Symbol("product"): "oncewire.client",
+                Symbol("version"): _version(),
+            },
+            sasl=self._sasl,
+            now=self._loop.time(),
+        )
+
+    def _session_lost(self) -> None:
+        if self._session is not None:
+            self._session = None
+            self._owner.session_lost()
+
+    def _close_engine(self) -> None:
+        assert self._transport is not None
+        self._session_lost()
+        try:
+            self._transport.engine.close()
+        except LocalProtocolError:
+            self._transport.abort()
+        self._transport.flush_soon()
+        # A router that does not answer must not hold the links up.
+        self._loop.call_later(CLOSE_S, self._transport.abort)
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, DeliveryReceived):
+            _link_of(event.link.context).on_delivery(event)
+        elif isinstance(event, DispositionReceived):
+            _link_of(event.link.context).on_disposition(event)
+        elif isinstance(event, (LinkFlow, LinkAttached, LinkDetached)):
+            self._on_link_event(event)
+        else:
+            self._on_connection_event(event)
+
+    def _on_link_event(self, event: LinkFlow | LinkAttached | LinkDetached) -> None:
+        link = event.link.context
+        if not isinstance(link, ClientLink):  # begun by the peer: nothing can be attached to here
+            if isinstance(event, LinkAttached):
+                event.link.refuse(AmqpError(NOT_IMPLEMENTED, "this container takes no links"))
+        elif isinstance(event, LinkFlow):
+            link.on_flow(event)
+        elif isinstance(event, LinkAttached):
+            link.on_attached()
+        else:
+            link.on_detached(event)
+
+    def _on_connection_event(
+        self,
+        event: SaslOutcome
+        | ConnectionOpened
+        | ConnectionClosed
+        | ConnectionLost
+        | SessionBegun
+        | SessionEnded,
+    ) -> None:
+        assert self._address is not None
+        if isinstance(event, ConnectionOpened):
+            self._learn(event, self._address)
+            assert self._transport is not None
+            self._transport.engine.begin()
+        elif isinstance(event, SessionBegun):
+            self._session = event.session
+            self.connections += 1
+            if self._begun is not None and not self._begun.done():
+                self._begun.set_result(None)
+            self._owner.tell(
+                Connected(str(self._address), event.session.connection.remote_container_id or "")
+            )
+            self._owner.session_begun(event.session)
+        elif isinstance(event, SessionEnded):
+            self.cause = _error_text("the session was ended", event.error)
+            if self._session is not None:
+                self._close_engine()
+        elif isinstance(event, (ConnectionClosed, ConnectionLost)):
+            what = (
+                "the connection was closed"
+                if isinstance(event, ConnectionClosed)
+                else "the connection was lost"
+            )
+            self.cause = self.cause or _error_text(what, event.error)
+            if event.error is not None and event.error.condition == CONNECTION_REDIRECT and event.error.info:
+                told = told_address(event.error.info, self._address)
+                if told is not None:
+                    self._failover.prefer(told)
+            self._session_lost()
+
+    def _learn(self, event: ConnectionOpened, address: Address) -> None:
+        listed = (event.open.properties or {}).get(wire_words.FAILOVER_LIST)
+        if isinstance(listed, list):
+            found = [told_address(entry, address) for entry in listed if isinstance(entry, dict)]
+            self._failover.learn(told for told in found if told is not None)
+
+
+def _link_of(context: object) -> ClientLink:
+    assert isinstance(context, ClientLink)
+    return context
+
+
+def _error_text(what: str, error: AmqpError | None) -> str:
+    if error is None:
+        return what
+    return f"{what} ({error.condition}{': ' + error.description if error.description else ''})"
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return f"it did not answer within {ATTEMPT_S:g} s"
+    return str(error) or type(error).__name__
+
+
+def _version() -> str:
+    try:
+        return metadata.version("oncewire")
+    except metadata.PackageNotFoundError:
+        return "unknown"

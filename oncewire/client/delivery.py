@@ -1,0 +1,119 @@
+"""One delivery as the application sees it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+from oncewire.client import wire_words
+from oncewire.client.outcomes import ACCEPTED, rejected
+from oncewire.wire import Message, decode_message
+
+if TYPE_CHECKING:
+    from oncewire.client.subscriber import Subscriber
+
+REJECTED = "oncewire:rejected-by-application"
+"""Error condition of a rejection when the application names none."""
+
+
+class Delivery:
+    """A message to process. Finish it with ``accept()``, ``reject()`` or in a ``transaction()``; or ``release()`` it.
+
+    Attributes:
+        tag: the network tag; the same bytes whenever this message comes again within its publisher's session.
+        payload: the encoded message.
+        attempts: how often it was released here before.
+        is_settled: sent at-most-once: nobody waits for an outcome, and `accept()` only makes room.
+        incarnation: of the subscription it came in; messages between two incarnations may be missing.
+    """
+
+    __slots__ = (
+        "_message",
+        "_subscriber",
+        "attempts",
+        "incarnation",
+        "is_settled",
+        "payload",
+        "serial",
+        "tag",
+    )
+
+    def __init__(
+        self,
+        subscriber: Subscriber,
+        serial: int,
+        tag: bytes,
+        payload: bytes,
+        attempts: int,
+        is_settled: bool,
+        incarnation: int,
+    ) -> None:
+        self._subscriber = subscriber
+        self._message: Message | None = None
+        self.serial = serial
+        self.tag = tag
+        self.payload = payload
+        self.attempts = attempts
+        self.is_settled = is_settled
+        self.incarnation = incarnation
+
+    # --- what it says -------------------------------------------------------------------------------------------------
+
+    @property
+    def message(self) -> Message:
+        """The decoded message.
+
+        Raises:
+            oncewire.wire.DecodeError: the payload is no AMQP message; reject it.
+        """
+        if self._message is None:
+            self._message = decode_message(self.payload)
+        return self._message
+
+    @property
+    def body(self) -> object:
+        """The body: bytes, a string or another value, as it was sent. Errors as `message`."""
+        return self.message.body
+
+    @property
+    def publisher(self) -> str:
+        """Who sent it, container-id/link-name; empty if unknown."""
+        return str(self.message.annotations.get(wire_words.PUBLISHER, ""))
+
+    @property
+    def is_redelivered(self) -> bool:
+        """True when it was repeated after a failover; of use to at-least-once subscribers only."""
+        return self.message.annotations.get(wire_words.REDELIVERED) is True
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """True when its publisher sends it again not knowing what became of the first try (A-5)."""
+        return self.message.annotations.get(wire_words.IN_DOUBT) is True
+
+    # --- finishing it -------------------------------------------------------------------------------------------------
+
+    async def accept(self) -> None:
+        """It is processed: record that, then tell the network. Returns when it is recorded.
+
+        Raises:
+            UsageError: it was finished before.
+            ClientError: it could not be recorded; it comes again after the subscriber is opened again.
+        """
+        await self._subscriber.finish([self], ACCEPTED)
+
+    async def reject(self, description: str = "", condition: str = REJECTED) -> None:
+        """It cannot be used and must not come again; its publisher may hear why. Errors as `accept`."""
+        await self._subscriber.finish([self], rejected(condition, description))
+
+    def release(self) -> None:
+        """Put it back: this subscriber gets it again, before all later ones; the network does not notice.
+
+        Raises:
+            UsageError: it was finished before.
+        """
+        self._subscriber.put_back(self)
+
+    def transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
+        """Process it and accept it in one transaction of the journal; see ``Subscriber.transaction``."""
+        return self._subscriber.transaction(self)

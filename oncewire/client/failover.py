@@ -1,0 +1,208 @@
+"""Which router to try next, when, and what an ended link means. No sockets and no clock here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from oncewire.client.errors import UsageError
+
+AMQP_PORT = 5672
+AMQPS_PORT = 5671
+BACK_OFF_FIRST_S = 0.1
+"""Longest wait before the first round of tries: 10,000 clients of a dead router must not come at once."""
+BACK_OFF_CAP_S = 5.0
+"""Longest wait ever: a router that comes back is found within it."""
+MAX_ADDRESSES = 64
+"""Addresses remembered: those given, and what routers told on top."""
+STEALS_ALLOWED = 3
+"""Times a link may be stolen within STEAL_WINDOW_S. A late attach of our own dead connection can do it once; more
+often means that another process uses the same identity, and two of them would steal from each other for ever."""
+STEAL_WINDOW_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One router: where, as whom, and whether through TLS. Its text form never holds the password."""
+
+    host: str
+    port: int
+    user: str | None = None
+    password: str | None = None
+    tls: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}"
+
+
+def parse_url(url: str) -> Address:
+    """Read ``amqp://[USER:PASSWORD@]HOST[:PORT]`` (``amqps`` = TLS).
+
+    Raises:
+        UsageError: it is something else.
+    """
+    what = f"{_without_password(url)!r} is no address of a router"
+    fix = "write amqp://HOST:PORT or amqp://USER:PASSWORD@HOST:PORT (amqps:// for TLS)"
+    try:
+        parts = urlsplit(url if "://" in url else f"amqp://{url}")
+        port = parts.port
+    except ValueError as error:
+        raise UsageError(what, str(error), fix) from error
+    if parts.scheme not in {"amqp", "amqps"}:
+        raise UsageError(what, f"its scheme is {parts.scheme!r}", fix)
+    if not parts.hostname:
+        raise UsageError(what, "it names no host", fix)
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise UsageError(what, "something follows the port", fix)
+    if (parts.username is None) != (parts.password is None):
+        raise UsageError(what, "a user without a password, or the other way round", fix)
+    tls = parts.scheme == "amqps"
+    return Address(
+        parts.hostname,
+        port or (AMQPS_PORT if tls else AMQP_PORT),
+        None if parts.username is None else unquote(parts.username),
+        None if parts.password is None else unquote(parts.password),
+        tls,
+    )
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"...@{tail}" if at and head else url
+
+
+class Failover:
+    """The list of routers as a ring, with full-jitter back-off.
+
+    Args:
+        urls: the addresses given, tried in this order first.
+        uniform: a source of chance: ``uniform(low, high)``.
+
+    Raises:
+        UsageError: no address, or one that cannot be read.
+    """
+
+    def __init__(self, urls: Sequence[str], uniform: Callable[[float, float], float]) -> None:
+        self._addresses = list(dict.fromkeys(parse_url(url) for url in urls))
+        if not self._addresses:
+            raise UsageError(
+                "no router is named", "the list of addresses is empty", "give at least one address"
+            )
+        self._uniform = uniform
+        self._next = 0
+        self._failures = 0
+        self._causes: dict[Address, str] = {}
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All addresses known, in the order they are tried."""
+        return tuple(self._addresses)
+
+    @property
+    def attempts(self) -> list[tuple[str, str]]:
+        """(address, cause) of the last failure at each address."""
+        return [(str(address), cause) for address, cause in self._causes.items()]
+
+    def next_try(self, *, first: bool = False) -> tuple[Address, float]:
+        """The address to try now and the seconds to wait before.
+
+        The wait is drawn anew each time from 0 to a bound that doubles with each round through the addresses.
+        """
+        address = self._addresses[self._next % len(self._addresses)]
+        self._next = (self._next + 1) % len(self._addresses)
+        if first and self._failures == 0:
+            return address, 0.0
+        rounds = min(self._failures // len(self._addresses), 16)
+        return address, self._uniform(0.0, min(BACK_OFF_CAP_S, BACK_OFF_FIRST_S * 2**rounds))
+
+    def failed(self, address: Address, cause: str) -> None:
+        """The connection to this address could not be made, or did no good."""
+        self._failures += 1
+        self._causes[address] = cause
+
+    def succeeded(self) -> None:
+        """A link works: the next loss starts with short waits again."""
+        self._failures = 0
+        self._causes.clear()
+
+    def prefer(self, address: Address) -> None:
+        """Try this address next (a redirect)."""
+        self.learn([address])
+        if address in self._addresses:
+            self._next = self._addresses.index(address)
+
+    def learn(self, addresses: Iterable[Address]) -> None:
+        """Remember addresses a router told (``failover-server-list``)."""
+        for address in addresses:
+            if address not in self._addresses and len(self._addresses) < MAX_ADDRESSES:
+                self._addresses.append(address)
+
+
+def told_address(info: Mapping[Any, object], base: Address) -> Address | None:
+    """The address in the info map of a redirect or an entry of ``failover-server-list``; None if there is none.
+
+    User and password stay those of `base`. A change from TLS to plain text is not followed.
+    """
+    host = info.get("network-host") or info.get("hostname")
+    port = info.get("port", base.port)
+    scheme = info.get("scheme", "amqps" if base.tls else "amqp")
+    if not isinstance(host, str) or not host or isinstance(port, bool) or not isinstance(port, int):
+        return None
+    if not 0 < port < 1 << 16 or scheme not in {"amqp", "amqps"} or (base.tls and scheme == "amqp"):
+        return None
+    return replace(base, host=host, port=int(port), tls=scheme == "amqps")
+
+
+class LinkEnd(Enum):
+    """What the client does after a detach."""
+
+    AGAIN = "again"
+    """Attach again after a pause."""
+    EXPIRED = "expired"
+    """The publisher's session is gone (A-5)."""
+    DELETED = "deleted"
+    """The subscription is gone (E-7): the next attach makes a new one."""
+    STOLEN = "stolen"
+    """Another attach of the same identity took it."""
+    ELSEWHERE = "elsewhere"
+    """This router cannot serve it: try another one."""
+    REFUSED = "refused"
+    """Trying again changes nothing: the application must know."""
+
+
+_LINK_ENDS: dict[str, LinkEnd] = {
+    "": LinkEnd.AGAIN,
+    "oncewire:session-expired": LinkEnd.EXPIRED,
+    "amqp:resource-deleted": LinkEnd.DELETED,
+    "amqp:link:stolen": LinkEnd.STOLEN,
+    "amqp:link:detach-forced": LinkEnd.AGAIN,
+    "amqp:link:redirect": LinkEnd.ELSEWHERE,
+    "amqp:connection:forced": LinkEnd.ELSEWHERE,
+    "amqp:resource-limit-exceeded": LinkEnd.ELSEWHERE,
+    "amqp:internal-error": LinkEnd.ELSEWHERE,
+    "amqp:resource-locked": LinkEnd.AGAIN,
+    "amqp:illegal-state": LinkEnd.AGAIN,
+    "amqp:link:transfer-limit-exceeded": LinkEnd.AGAIN,
+}
+
+
+def end_of(condition: str) -> LinkEnd:
+    """What a detach with this condition (empty: none) means; conditions not listed are refusals."""
+    return _LINK_ENDS.get(condition, LinkEnd.REFUSED)
+
+
+class Steals:
+    """Counts how often a link was stolen, to stop fighting for it."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+
+    def is_too_many(self, now: float) -> bool:
+        """Take note of a steal; True when the identity is evidently used by somebody else."""
+        self._times = [time for time in self._times if now - time < STEAL_WINDOW_S]
+        self._times.append(now)
+        return len(self._times) >= STEALS_ALLOWED

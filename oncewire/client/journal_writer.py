@@ -1,0 +1,184 @@
+"""Writes what the cores want written: at once for a memory journal, in groups and in a thread for a durable one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
+
+from oncewire.client.errors import JournalError, JournalOwnerError
+from oncewire.client.journal import Journal
+
+
+class JournalUser(Protocol):
+    """A link whose core is kept in the journal."""
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether its core has something to write."""
+
+    def take_commit(self) -> Callable[[], None]:
+        """Take the core's changes; the callable writes them into the open transaction (it may run in a thread)."""
+
+    def commit_done(self) -> None:
+        """The changes taken are durable."""
+
+    def commit_failed(self, error: JournalError) -> None:
+        """They are not: the link cannot go on."""
+
+
+class JournalWriter:
+    """All commits of one journal, one after the other.
+
+    Args:
+        journal: used by nobody else from now on.
+
+    Raises:
+        JournalOwnerError: another client of this process uses it.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        if journal.is_claimed:
+            raise JournalOwnerError(
+                "the journal cannot be used",
+                "another client of this process uses it",
+                "open a journal of its own for each client",
+            )
+        journal.is_claimed = True
+        self.journal = journal
+        self._users: list[JournalUser] = []
+        self._lock = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "oncewire-journal") if journal.is_durable else None
+
+    def add(self, user: JournalUser) -> None:
+        """Serve a link."""
+        self._users.append(user)
+
+    def remove(self, user: JournalUser) -> None:
+        """Stop serving a link."""
+        if user in self._users:
+            self._users.remove(user)
+
+    def work(self, user: JournalUser) -> None:
+        """There may be something to write for `user`. With a memory journal it is done when this returns."""
+        if self._thread is None:
+            while user.wants_commit:
+                user.take_commit()
+                user.commit_done()
+        elif user.wants_commit:
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Commit whenever something is to be written; ends by cancellation only. For durable journals."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            async with self._lock:
+                with suppress(JournalError):  # each user was told in commit_failed
+                    await self._commit([user for user in self._users if user.wants_commit])
+
+    @asynccontextmanager
+    async def transaction(self, user: JournalUser) -> AsyncIterator[Callable[[], None]]:
+        """Hold the journal with a transaction open, for the application's own changes.
+
+        Yields a function to be called last: it adds the core's changes. Leaving the block commits; an exception inside
+        rolls everything back and changes nothing, as long as that function was not called.
+        """
+        async with self._lock:
+            added = False
+            if await self._to_end(self.journal.begin):
+                self.journal.rollback()
+                raise asyncio.CancelledError
+
+            def add_changes() -> None:
+                nonlocal added
+                added = True
+                user.take_commit()()
+
+            try:
+                yield add_changes
+            except BaseException as error:
+                self.journal.rollback()
+                if added:  # the core counts on changes that are not there
+                    user.commit_failed(_as_journal_error(error))
+                raise
+            await self._finish(self.journal.commit, [user])
+
+    async def drain(self, user: JournalUser) -> None:
+        """Write everything the user's core wants written now.
+
+        Raises:
+            JournalError: it did not become durable.
+        """
+        if self._thread is None:
+            self.work(user)
+            return
+        async with self._lock:
+            while user.wants_commit:
+                await self._commit([user])
+
+    async def _commit(self, users: list[JournalUser]) -> None:
+        if not users:
+            return
+        writes = [user.take_commit() for user in users]
+
+        def write_all() -> None:
+            self.journal.begin()
+            try:
+                for write in writes:
+                    write()
+                self.journal.commit()
+            except JournalError:
+                self.journal.rollback()
+                raise
+
+        await self._finish(write_all, users)
+
+    async def _finish(self, work: Callable[[], None], users: list[JournalUser]) -> None:
+        """Run the end of a transaction and tell the users how it went.
+
+        Raises:
+            JournalError: it did not become durable.
+        """
+        try:
+            cancelled = await self._to_end(work)
+        except Exception as error:
+            for user in users:
+                user.commit_failed(_as_journal_error(error))
+            raise
+        for user in users:
+            user.commit_done()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _to_end(self, work: Callable[[], None]) -> bool:
+        """Run it in the journal's thread. A cancellation meanwhile is put off (half a commit is none) and returned."""
+        assert self._thread is not None
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        cancelled = False
+        while not running.done():
+            try:
+                await asyncio.wait([running])
+            except asyncio.CancelledError:
+                cancelled = True
+        running.result()
+        return cancelled
+
+    def stop(self) -> None:
+        """Let go of the journal; a commit under way ends first."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+        self.journal.is_claimed = False
+
+
+def _as_journal_error(error: BaseException) -> JournalError:
+    if isinstance(error, JournalError):
+        return error
+    return JournalError(
+        "a transaction of the journal was broken off",
+        repr(error),
+        "open the link again: it goes on from the journal",
+    )

@@ -1,0 +1,317 @@
+"""What a publisher and a subscriber have in common: attach, attach again, give up, leave.
+
+A link object outlives its attaches. The client calls it with what its connection sees; it runs no task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, LinkStolen
+from oncewire.client.events import LinkActive, LinkInterrupted, LinkStatistics
+from oncewire.client.failover import LinkEnd, Steals, end_of
+from oncewire.client.journal_writer import JournalWriter
+from oncewire.wire import (
+    AmqpError,
+    AmqpSession,
+    DeliveryReceived,
+    DispositionReceived,
+    LinkDetached,
+    LinkFlow,
+    LocalProtocolError,
+    ReceiverLink,
+    SenderLink,
+    Symbol,
+    WireError,
+)
+
+if TYPE_CHECKING:
+    from oncewire.client.connection import Client
+
+logger = logging.getLogger("oncewire.client")
+
+REFUSALS_BEFORE_MOVING = 3
+"""Times in a row a router may say "not here" to one link before the client tries another router: moving takes all links
+of the connection along, so it is not done for a passing trouble."""
+DETACH_S = 10.0
+"""How long to wait for the answer to a detach: a router answers a close when etcd has deleted the key (E-8, I-8)."""
+
+# Never on the wire: why a detach has no answer.
+NO_CONNECTION = Symbol("oncewire:no-connection")
+NO_ANSWER = Symbol("oncewire:no-answer")
+
+
+class ClientLink:
+    """One link of a client over all its attaches.
+
+    Args:
+        client: whose connection it lives on.
+        name: the link's name.
+        journal: serves its core's commits.
+    """
+
+    def __init__(self, client: Client, name: str, journal: JournalWriter) -> None:
+        self.client = client
+        self.name = name
+        self.statistics = LinkStatistics()
+        self._journal = journal
+        self._loop = asyncio.get_running_loop()
+        self._session: AmqpSession | None = None
+        self._wire: SenderLink | ReceiverLink | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._refusals = 0
+        self._steals = Steals()
+        self._down_since: float | None = None
+        self._failure: ClientError | None = None
+        self._leaving: asyncio.Future[AmqpError | None] | None = None
+        # Everybody who waits for something this link may never bring: told when it fails.
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    # --- what the two kinds do differently ----------------------------------------------------------------------------
+
+    def _attach(self, session: AmqpSession) -> SenderLink | ReceiverLink | None:
+        """Send an attach; None if it cannot be sent now (the core is busy, it will ask again)."""
+        raise NotImplementedError
+
+    def _attached(self) -> None:
+        """The router's attach came and grants something."""
+        raise NotImplementedError
+
+    def _lost(self) -> None:
+        """The attach is over."""
+        raise NotImplementedError
+
+    def _is_granted(self) -> bool:
+        """Whether the router's attach names our terminus; if not a refusing detach follows (A-8)."""
+        raise NotImplementedError
+
+    def _expired(self) -> None:
+        """The router knows no session or subscription of ours any more."""
+        raise NotImplementedError
+
+    def on_flow(self, event: LinkFlow) -> None:
+        """A flow came on this link."""
+        raise NotImplementedError
+
+    def on_delivery(self, event: DeliveryReceived) -> None:
+        """A delivery came on this link."""
+        raise NotImplementedError
+
+    def on_disposition(self, event: DispositionReceived) -> None:
+        """The router told about deliveries of this link."""
+        raise NotImplementedError
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether the core has something to write."""
+        raise NotImplementedError
+
+    def take_commit(self) -> Callable[[], None]:
+        """Take the core's changes; see JournalUser."""
+        raise NotImplementedError
+
+    def commit_done(self) -> None:
+        """The changes are durable; see JournalUser."""
+        raise NotImplementedError
+
+    def _release_all(self, error: ClientError) -> None:
+        """The link is over: tell everybody who waits for something of the core."""
+        raise NotImplementedError
+
+    # --- called by the client -----------------------------------------------------------------------------------------
+
+    def connected(self, session: AmqpSession) -> None:
+        """A connection with a session is there: attach."""
+        self._session = session
+        self.attach_soon()
+
+    def connection_lost(self) -> None:
+        """The connection is gone; everything waits for the next one."""
+        self._session = None
+        self._cancel_retry()
+        if self._wire is not None:
+            self._link_over()
+        if self._leaving is not None and not self._leaving.done():
+            self._leaving.set_result(AmqpError(NO_CONNECTION))
+
+    def on_attached(self) -> None:
+        """The router's attach came."""
+        if self._is_granted():
+            self._attached()
+
+    def on_detached(self, event: LinkDetached) -> None:
+        """The link is detached, by the router or at our own request."""
+        if event.needs_answer:
+            with suppress(LocalProtocolError):
+                event.link.detach(True)
+        if event.link is not self._wire:
+            return
+        self._link_over()
+        if self._leaving is not None:
+            if not self._leaving.done():
+                self._leaving.set_result(event.error)
+            return
+        condition = "" if event.error is None else str(event.error.condition)
+        description = "" if event.error is None else event.error.description or ""
+        self.client.tell(LinkInterrupted(self.name, condition, description))
+        logger.info("link %s was detached: %s %s", self.name, condition or "no error", description)
+        self._after_detach(event.error, condition, description)
+
+    def _after_detach(self, error: AmqpError | None, condition: str, description: str) -> None:
+        end = end_of(condition)
+        self._refusals += 1
+        if end is LinkEnd.REFUSED:
+            self.fail(self._refusal(condition, description))
+        elif end is LinkEnd.STOLEN and self._steals.is_too_many(self._loop.time()):
+            self.fail(
+                LinkStolen(
+                    f"the link {self.name!r} was taken away again and again",
+                    f"another process attaches it as container-id {self.client.container_id!r}"
+                    + (f" ({description})" if description else ""),
+                    "give each process a container-id of its own",
+                    condition,
+                )
+            )
+        elif end in {LinkEnd.EXPIRED, LinkEnd.DELETED}:
+            if self._refusals >= REFUSALS_BEFORE_MOVING:
+                self._retry_later()  # a fresh attach cannot be expired: something is wrong there
+            self._expired()
+            if self._retry is None:
+                self.attach_soon()
+        elif end is LinkEnd.ELSEWHERE and self.client.may_move(
+            error, self._refusals >= REFUSALS_BEFORE_MOVING
+        ):
+            self._refusals = 0
+        else:
+            self._retry_later()
+
+    def _refusal(self, condition: str, description: str) -> LinkRefused:
+        return LinkRefused(
+            f"the link {self.name!r} was refused",
+            f"{self.client.router_name} says {condition}: {description or 'no reason given'}",
+            "correct the topic, the name or the permissions",
+            condition,
+        )
+
+    def fail(self, error: ClientError) -> None:
+        """Give up for good: whoever waits, and whoever comes later, gets the error."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        self._cancel_retry()
+        self._detach_now(closed=False)
+        self._journal.remove(self)
+        self.client.forget(self)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._release_all(error)
+
+    def commit_failed(self, error: JournalError) -> None:
+        """The journal could not be written: what the core counts on is not there, so it must not go on."""
+        self.fail(error)
+
+    # --- attaching ----------------------------------------------------------------------------------------------------
+
+    def attach_soon(self) -> None:
+        """Attach if there is a session and no attach under way."""
+        self._cancel_retry()
+        if (
+            self._session is None
+            or self._wire is not None
+            or self._failure is not None
+            or self._leaving is not None
+        ):
+            return
+        try:
+            self._wire = self._attach(self._session)
+        except WireError as error:
+            # The session is ending (its end is on the way to us), or the attach does not fit.
+            logger.info("link %s cannot be attached now: %s", self.name, error)
+            self._retry_later()
+            return
+        if self._wire is not None:
+            self._wire.context = self
+            self.client.flush()
+
+    def _retry_later(self) -> None:
+        self._cancel_retry()
+        delay = self.client.jitter(self._refusals)
+        self._retry = self._loop.call_later(delay, self.attach_soon)
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _link_over(self) -> None:
+        self._wire = None
+        if self._down_since is None:
+            self._down_since = self._loop.time()
+        self._lost()
+
+    def _became_active(self, *, resumed: bool, unsettled: int) -> None:
+        self._refusals = 0
+        gap = 0.0
+        if self._down_since is not None:
+            gap = self._loop.time() - self._down_since
+            self._down_since = None
+        statistics = self.statistics
+        statistics.longest_gap_s = max(statistics.longest_gap_s, gap)
+        if resumed:
+            statistics.resumed_links += 1
+            statistics.resumed_entries += unsettled
+        self.client.link_active(LinkActive(self.name, resumed, unsettled, gap))
+
+    # --- waiting and leaving ------------------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        """Raise why the link cannot be used any more, if so."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def _wait(self, waiter: asyncio.Future[None]) -> None:
+        """Wait for it, or for the link's failure."""
+        self._check_usable()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    def _detach_now(self, *, closed: bool) -> bool:
+        """Send a detach if the link is attached; its answer comes later."""
+        if self._wire is None:
+            return False
+        try:
+            self._wire.detach(closed)
+        except LocalProtocolError:
+            return False
+        self.client.flush()
+        return True
+
+    async def _leave(self, *, closed: bool) -> AmqpError | None:
+        """Detach; of a closing detach wait for the answer, at most DETACH_S, and return the error in it.
+
+        No new attach is made from now on. Without a connection there is nobody to tell: an error says so. A suspended
+        link needs no answer: losing the connection is the same to a router (A-9).
+        """
+        self._cancel_retry()
+        self._leaving = self._loop.create_future()
+        if not self._detach_now(closed=closed):
+            return AmqpError(NO_CONNECTION)
+        if not closed:
+            return None
+        await asyncio.wait([self._leaving], timeout=DETACH_S)
+        return self._leaving.result() if self._leaving.done() else AmqpError(NO_ANSWER)
+
+    def _is_over(self) -> ClientClosed:
+        return ClientClosed(
+            f"the link {self.name!r} is closed",
+            "it was closed or suspended by this program",
+            "open it again; unsettled messages go on from its journal",
+        )

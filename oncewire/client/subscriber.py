@@ -1,0 +1,492 @@
+"""The subscriber as applications see it: the asyncio shell of `subscriber_core`."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from oncewire.client import wire_words
+from oncewire.client.core_effects import (
+    AnswerEcho,
+    DeliverMessage,
+    DisposeDeliveries,
+    GrantCredit,
+    RefuseLink,
+    ReportConfirmed,
+    ReportIncarnation,
+    SubscriberEffect,
+)
+from oncewire.client.delivery import Delivery
+from oncewire.client.errors import ClientClosed, ClientError, LinkRefused, UsageError
+from oncewire.client.events import NewIncarnation, SubscriptionExpired
+from oncewire.client.journal_writer import JournalWriter
+from oncewire.client.link import NO_ANSWER, ClientLink
+from oncewire.client.outcomes import ACCEPTED, Outcome
+from oncewire.client.sqlite_journal import SqliteJournal
+from oncewire.client.subscriber_core import SubscriberCore
+from oncewire.wire import (
+    NOT_FOUND,
+    RESOURCE_DELETED,
+    AmqpError,
+    AmqpSession,
+    DeliveryReceived,
+    DispositionReceived,
+    LinkDetached,
+    LinkFlow,
+    ReceiverLink,
+    ReceiverSettleMode,
+    Source,
+    Target,
+    TerminusDurability,
+    TerminusExpiryPolicy,
+    ULong,
+)
+
+if TYPE_CHECKING:
+    from oncewire.client.connection import Client
+
+UNSUBSCRIBE_TRIES = 8
+"""Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router died."""
+_GONE = frozenset({NOT_FOUND, RESOURCE_DELETED})
+
+
+class Subscriber(ClientLink):
+    """Receives the messages of a topic or pattern. Made by ``Client.subscriber()``; use it with ``async with``.
+
+    ``async for delivery in subscriber`` gives deliveries in order; each must be finished. Deliveries of one publisher
+    come in the order they were sent, each is given once, whichever routers or connections fail.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        topic: str,
+        journal: JournalWriter,
+        core: SubscriberCore,
+        *,
+        exactly_once: bool,
+        timeout_s: int | None,
+        is_named: bool,
+    ) -> None:
+        super().__init__(client, name, journal)
+        self.topic = topic
+        self._core = core
+        self._exactly_once = exactly_once
+        self._timeout_s = timeout_s
+        self._is_named = is_named
+        self._queue: deque[Delivery] = deque()
+        self._takers: deque[asyncio.Future[None]] = deque()
+        self._recording: list[asyncio.Future[None]] = []
+        self._being_recorded: list[asyncio.Future[None]] = []
+        self._confirmed: asyncio.Future[None] = self._loop.create_future()
+        # Set while the terminus is attached to only to be closed (E-8).
+        self._looked_up: asyncio.Future[AmqpError | None] | None = None
+        self._closed = False
+
+    # --- receiving ----------------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Subscriber:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        try:
+            await self._until_available()
+        except ClientClosed:
+            raise StopAsyncIteration from None
+        return self._pop()
+
+    async def receive(self, timeout: float | None = None) -> Delivery:
+        """The next delivery.
+
+        Raises:
+            TimeoutError: none came in `timeout` seconds.
+            ClientError: the subscriber failed or was closed.
+        """
+        async with asyncio.timeout(timeout):
+            await self._until_available()
+        return self._pop()
+
+    async def receive_many(self, limit: int, timeout: float | None = None) -> list[Delivery]:
+        """All deliveries that are there, at least one, at most `limit`; for ``transaction``. Errors as `receive`."""
+        async with asyncio.timeout(timeout):
+            await self._until_available()
+        return [self._pop() for _ in range(min(limit, len(self._queue)))]
+
+    @property
+    def waiting(self) -> int:
+        """Deliveries that are here and not yet taken by the application."""
+        return len(self._queue)
+
+    async def _until_available(self) -> None:
+        self._check_usable()
+        while not self._queue:
+            taker: asyncio.Future[None] = self._loop.create_future()
+            self._takers.append(taker)
+            try:
+                await self._wait(taker)
+            finally:
+                if taker in self._takers:
+                    self._takers.remove(taker)
+
+    def _pop(self) -> Delivery:
+        delivery = self._queue.popleft()
+        if self._queue:
+            self._wake_taker()
+        return delivery
+
+    def _wake_taker(self) -> None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(None)
+                return
+
+    # --- finishing deliveries -----------------------------------------------------------------------------------------
+
+    async def finish(self, deliveries: Sequence[Delivery], outcome: Outcome = ACCEPTED) -> None:
+        """Record the outcome of deliveries, then tell the network. Returns when it is recorded.
+
+        Raises:
+            UsageError: one of them was finished before; none is finished then.
+            ClientError: it could not be recorded.
+        """
+        self._check_usable()
+        self._complete(deliveries, outcome)
+        if not self._journal.journal.is_durable:
+            self._journal.work(self)
+            return
+        recorded: asyncio.Future[None] = self._loop.create_future()
+        self._recording.append(recorded)
+        self._journal.work(self)
+        await self._wait(recorded)
+
+    @asynccontextmanager
+    async def transaction(self, *deliveries: Delivery) -> AsyncIterator[sqlite3.Connection]:
+        """Process deliveries and accept them in one transaction of the journal.
+
+        Yields the journal's SQLite connection inside the transaction: the application's changes to its own tables and
+        the acceptance become durable together when the block ends, or, by an exception, neither does (then `release()`
+        or process them again). Do not commit inside, and do not wait there for anything that needs the same journal.
+
+        Raises:
+            UsageError: the subscriber has no SQLite journal, or a delivery was finished before.
+            JournalError: nothing was recorded; the subscriber has failed.
+        """
+        journal = self._journal.journal
+        if not isinstance(journal, SqliteJournal):
+            raise UsageError(
+                "no transaction can be made",
+                "the subscriber has no SQLite journal",
+                "open it with journal=PATH",
+            )
+        self._check_usable()
+        self._check_unfinished(deliveries)
+        async with self._journal.transaction(self) as add_changes:
+            yield journal.connection
+            self._complete(deliveries, ACCEPTED)
+            add_changes()
+
+    def put_back(self, delivery: Delivery) -> None:
+        """See ``Delivery.release``."""
+        self._check_usable()
+        self._check_unfinished([delivery])
+        self._perform(self._core.release(delivery.serial))
+
+    def _complete(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
+        self._check_unfinished(deliveries)
+        for delivery in deliveries:
+            self._core.complete(delivery.serial, outcome)
+        if outcome.is_accepted:
+            self.statistics.accepted += len(deliveries)
+        else:
+            self.statistics.not_accepted += len(deliveries)
+
+    def _check_unfinished(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            if not self._core.is_unprocessed(delivery.serial):
+                raise UsageError(
+                    "the delivery cannot be finished",
+                    "it was accepted or rejected before, or its subscription has ended",
+                    "finish each delivery once",
+                )
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def suspend(self) -> None:
+        """Leave; the network keeps the subscription (for its `timeout`) and everything it is owed.
+
+        Deliveries that are not finished come again when it is opened again.
+        """
+        if not self._closed:
+            self._closed = True
+            if self._failure is None:
+                await self._journal.drain(self)
+                await self._leave(closed=False)
+                self.fail(self._is_over())
+
+    async def close(self) -> None:
+        """Suspend a subscription that has a name, end one that has none: nobody could open it again."""
+        if self._is_named:
+            await self.suspend()
+        else:
+            await self.unsubscribe()
+
+    async def unsubscribe(self) -> None:
+        """End the subscription for good. Returns when the network has deleted it (E-8).
+
+        Deliveries that are not finished are dropped.
+
+        Raises:
+            ClientError: it could not be deleted; it ends by itself after its `timeout`.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._failure is not None:
+            return
+        await self._journal.drain(self)
+        error = await self._close_until_deleted()
+        if error is not None:
+            failure = LinkRefused(
+                f"the subscription {self.name!r} may still exist",
+                f"closing it failed {UNSUBSCRIBE_TRIES} times, at last: {error.condition} {error.description or ''}",
+                "open and unsubscribe it again, or let it expire",
+                str(error.condition),
+            )
+            self.fail(failure)
+            raise failure
+        self._core.end_subscription()
+        await self._journal.drain(self)
+        self.fail(self._is_over())
+
+    async def _close_until_deleted(self) -> AmqpError | None:
+        """E-8: only an answer without an error counts; after any other the link is looked up and closed again."""
+        error = await self._leave(closed=True)
+        for attempt in range(1, UNSUBSCRIBE_TRIES):
+            if error is None or error.condition in _GONE:
+                return None
+            await asyncio.sleep(self.client.jitter(attempt))
+            error = await self._look_up()
+            if error is None:
+                error = await self._leave(closed=True)
+        return None if error is None or error.condition in _GONE else error
+
+    async def _look_up(self) -> AmqpError | None:
+        """Attach with source null, so that nothing new is made if the subscription is gone; None = attached."""
+        self._leaving = None
+        looked_up = self._looked_up = self._loop.create_future()
+        self.attach_soon()
+        await asyncio.wait([looked_up], timeout=self.client.open_timeout)
+        return looked_up.result() if looked_up.done() else AmqpError(NO_ANSWER)
+
+    async def __aenter__(self) -> Subscriber:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await (self.close() if kind is None else self.suspend())
+
+    # --- the link -----------------------------------------------------------------------------------------------------
+
+    async def opened(self) -> None:
+        """Wait until the subscription is confirmed: every message sent from now on is owed to it (A-6b).
+
+        Raises:
+            ClientError: it was refused.
+        """
+        await self._wait(asyncio.shield(self._confirmed))
+
+    def _attach(self, session: AmqpSession) -> ReceiverLink | None:
+        target = Target(address=self.client.container_id)
+        capabilities = (wire_words.EXACTLY_ONCE,) if self._exactly_once else ()
+        if self._looked_up is not None:
+            return session.attach_receiver(self.name, target=target, desired_capabilities=capabilities)
+        presented = self._core.begin_attach(self.client.map_bound)
+        unsettled = None
+        if presented is not None:
+            unsettled = {
+                tag: None if outcome is None else wire_words.state_of(outcome, bare=True)
+                for tag, outcome in presented.unsettled.items()
+            }
+        return session.attach_receiver(
+            self.name,
+            source=self._source(),
+            target=target,
+            unsettled=unsettled,
+            incomplete_unsettled=presented is not None and presented.incomplete,
+            desired_capabilities=capabilities,
+        )
+
+    def _source(self) -> Source:
+        never = self._timeout_s is None
+        return Source(
+            address=self.topic,
+            durable=TerminusDurability.UNSETTLED_STATE,
+            expiry_policy=TerminusExpiryPolicy.NEVER if never else TerminusExpiryPolicy.LINK_DETACH,
+            timeout=self._timeout_s or 0,
+            distribution_mode=wire_words.COPY,
+            outcomes=wire_words.OUTCOMES,
+            capabilities=(wire_words.TOPIC,),
+        )
+
+    def _is_granted(self) -> bool:
+        remote = None if self._wire is None else self._wire.remote_attach
+        return remote is not None and remote.source is not None
+
+    def _attached(self) -> None:
+        assert self._wire is not None
+        if self._looked_up is not None:
+            if not self._looked_up.done():
+                self._looked_up.set_result(None)
+            return
+        remote = self._wire.remote_attach
+        assert remote is not None
+        kept = remote.unsettled or {}
+        properties = remote.properties or {}
+        capable = wire_words.EXACTLY_ONCE in remote.offered_capabilities
+        effects = self._core.attached(
+            kept,
+            capable=capable,
+            incarnation=wire_words.number_in(properties, wire_words.INCARNATION) or 0,
+            settles_first=remote.rcv_settle_mode == ReceiverSettleMode.FIRST,
+        )
+        self._perform(effects)
+        if self._failure is None:
+            self._became_active(resumed=properties.get(wire_words.RESUME) == "resumed", unsettled=len(kept))
+            if not capable:  # such a router answers the attach when it is done with it
+                self._confirm()
+        self._journal.work(self)
+
+    def on_detached(self, event: LinkDetached) -> None:
+        """The link is detached; while it was only looked up, that is the answer."""
+        looked_up = self._looked_up
+        if looked_up is not None and not looked_up.done() and event.link is self._wire:
+            self._link_over()
+            looked_up.set_result(event.error or AmqpError(NO_ANSWER))
+            return
+        super().on_detached(event)
+
+    def on_flow(self, event: LinkFlow) -> None:
+        """Confirmation of the subscription, or a proof of life that is asked for."""
+        self._perform(
+            self._core.flow(
+                echo=wire_words.number_in(event.properties, wire_words.ECHO),
+                confirmed=wire_words.number_in(event.properties, wire_words.CONFIRMED),
+            )
+        )
+
+    def on_delivery(self, event: DeliveryReceived) -> None:
+        """A delivery: new, repeated, or only the settlement of an old one."""
+        self._perform(
+            self._core.transfer(
+                event.delivery_id,
+                event.tag,
+                event.payload,
+                settled=event.settled,
+                resume=event.resume,
+                aborted=event.aborted,
+            )
+        )
+
+    def on_disposition(self, event: DispositionReceived) -> None:
+        """The router settled deliveries."""
+        if event.settled:
+            self._core.settled(event.deliveries)
+            self._journal.work(self)
+
+    def _lost(self) -> None:
+        self._core.lost()
+
+    def _expired(self) -> None:
+        self.client.tell(SubscriptionExpired(self.name))
+
+    # --- the journal --------------------------------------------------------------------------------------------------
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether the core has something to write."""
+        return self._core.wants_commit
+
+    def take_commit(self) -> Callable[[], None]:
+        """Take the core's changes; see JournalUser."""
+        changes = self._core.next_commit()
+        self._being_recorded, self._recording = self._recording, []
+        return lambda: self._journal.journal.write_subscriber(self.name, changes)
+
+    def commit_done(self) -> None:
+        """The changes are durable."""
+        for waiter in self._being_recorded:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._being_recorded = []
+        self._perform(self._core.committed())
+        self._journal.work(self)
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _perform(self, effects: Sequence[SubscriberEffect]) -> None:
+        wire = self._wire
+        is_attached = isinstance(wire, ReceiverLink) and wire.is_attached
+        for effect in effects:
+            if isinstance(effect, DeliverMessage):
+                self._deliver(effect)
+            elif isinstance(effect, RefuseLink):
+                self.fail(
+                    LinkRefused(
+                        f"the subscriber {self.name!r} cannot work with {self.client.router_name}",
+                        effect.reason,
+                        "connect to an Oncewire router, or open the subscriber with exactly_once=False",
+                    )
+                )
+            elif isinstance(effect, ReportConfirmed):
+                self._confirm()
+            elif isinstance(effect, ReportIncarnation):
+                if effect.before:
+                    self.client.tell(NewIncarnation(self.name, effect.before, effect.now))
+            elif is_attached:
+                assert isinstance(wire, ReceiverLink)
+                if isinstance(effect, DisposeDeliveries):
+                    state = wire_words.state_of(effect.outcome)
+                    wire.dispose(sorted(effect.delivery_ids), state, effect.settled)
+                elif isinstance(effect, GrantCredit):
+                    wire.grant(effect.credit)
+                elif isinstance(effect, AnswerEcho):
+                    wire.flow({wire_words.ECHO: ULong(effect.value)})
+        if is_attached and effects:
+            self.client.flush()
+
+    def _deliver(self, effect: DeliverMessage) -> None:
+        delivery = Delivery(
+            self,
+            effect.serial,
+            effect.tag,
+            effect.payload,
+            effect.again,
+            effect.settled,
+            self._core.incarnation,
+        )
+        if effect.again:
+            self._queue.appendleft(delivery)
+        else:
+            self.statistics.messages += 1
+            self._queue.append(delivery)
+        self._wake_taker()
+
+    def _confirm(self) -> None:
+        if not self._confirmed.done():
+            self._confirmed.set_result(None)
+
+    def _release_all(self, error: ClientError) -> None:
+        self._queue.clear()
+        for waiter in [*self._recording, *self._being_recorded]:
+            if not waiter.done():
+                waiter.set_exception(error)
+        if not self._confirmed.done():
+            self._confirmed.cancel()
