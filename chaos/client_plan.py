@@ -10,6 +10,9 @@ from typing import TypeAlias
 
 from chaos.flights import rows_of, share
 
+STOP_COMMAND = b"stop\n"
+"""On a client's standard input: end in good order. End of input: the experiment is gone, end at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share:

@@ -7,9 +7,10 @@ import signal
 import sys
 from collections import Counter
 from contextlib import suppress
+from heapq import merge
 from pathlib import Path
 
-from chaos.client_plan import ClientPlan, encode_plan
+from chaos.client_plan import STOP_COMMAND, ClientPlan, encode_plan
 from chaos.events import (
     Attached,
     Closed,
@@ -22,12 +23,11 @@ from chaos.events import (
     Resumed,
     read_journal,
 )
+from chaos.processed_table import read_processed
 
 STOP_TIMEOUT_S = 15.0
 """After being told to stop, before SIGKILL: an orderly end waits for the network's answers."""
 LOG_TAIL_BYTES = 2_000
-STOP_COMMAND = b"stop\n"
-"""On the process's standard input: end in good order. End of input means that the experiment is gone: end at once."""
 
 
 class ClientFailed(Exception):
@@ -137,9 +137,12 @@ class ClientProcess:
         self.check()
 
     def history(self) -> list[Event]:
-        """Read its whole journal."""
+        """Read its whole journal, and the effects in its durable one, in the order of their times."""
         path = Path(self.plan.events)
-        return read_journal(path) if path.exists() else []
+        events = read_journal(path) if path.exists() else []
+        if self.plan.journal is not None:
+            events = list(merge(events, read_processed(Path(self.plan.journal)), key=lambda event: event.t))
+        return events
 
     def last_words(self) -> str:
         """The end of what the process printed."""

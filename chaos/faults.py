@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from chaos.checker import Gap, longest_gap_within
 
@@ -42,7 +41,7 @@ class FaultCost:
 
 def costs_of(faults: Sequence[Fault], gaps: Sequence[Gap]) -> list[FaultCost]:
     """Attribute to each fault the longest gap that overlaps the time until the next one."""
-    ends = [later.t for _, later in pairwise(faults)] + [float("inf")]
+    ends = [later.t for later in faults[1:]] + [float("inf")] * bool(faults)
     costs = []
     for fault, end in zip(faults, ends, strict=True):
         gap = longest_gap_within(gaps, fault.t, end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import cast
 
 from oncewire.wire import Connection, ConnectionState, Event, LocalProtocolError
 
@@ -33,8 +34,8 @@ class Transport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the engine speaks first."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are none of asyncio's classes, only like them.
+        self._transport = cast(asyncio.Transport, transport)
         self.engine.open()
         self.flush_soon()
         self._watch_time()

@@ -1,0 +1,37 @@
+"""The effects of a subscriber with a durable journal: rows in the journal's own file, one per processed message.
+
+They are written in the transaction that also records the acceptance, so a kill leaves both or neither. The checker
+reads them as `Processed` events: a line in a text journal could not be in that transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from chaos.events import Processed
+
+_CREATE = """
+create table if not exists processed (
+    place integer primary key, t real not null, publisher text not null, seq integer not null, digest text not null
+)"""
+_INSERT = "insert into processed (t, publisher, seq, digest) values (?, ?, ?, ?)"
+_SELECT = "select t, publisher, seq, digest from processed order by place"
+
+
+def write_processed(connection: sqlite3.Connection, events: Sequence[Processed]) -> None:
+    """Write the events in the transaction that is open on the connection."""
+    connection.execute(_CREATE)
+    connection.executemany(_INSERT, [(event.t, event.publisher, event.seq, event.digest) for event in events])
+
+
+def read_processed(path: Path) -> list[Processed]:
+    """Read the events in the order of processing; none where nothing was processed yet."""
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(path)) as connection:
+        if not connection.execute("select 1 from sqlite_master where name = 'processed'").fetchone():
+            return []
+        return [Processed(*row) for row in connection.execute(_SELECT)]
