@@ -89,6 +89,16 @@ def test_every_relative_link_leads_to_a_file_and_heading(page: Path) -> None:
     assert not dead, "\n".join(map(str, dead))
 
 
+def test_every_module_named_in_from_the_notes_exists() -> None:
+    text = (ROOT / "docs" / "from-the-notes.md").read_text(encoding="utf-8")
+    modules = set(re.findall(r"`([a-z_]+\.py)`", text))
+    folders = set(re.findall(r"`([a-z_]+/[a-z_/]*)`", text))
+    assert len(modules) >= 8
+    missing = [name for name in modules if not (ROOT / "delivery_records" / name).is_file()]
+    missing += [name for name in folders if not (ROOT / name).is_dir()]
+    assert not missing
+
+
 # The checks themselves: each must see the fault it is there for.
 
 
