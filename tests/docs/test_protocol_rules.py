@@ -196,7 +196,7 @@ def test_a_rule_marked_as_tested_is_named_by_a_test(rules: dict[str, Rule]) -> N
         found.group()
         for folder in TESTS.iterdir()
         if folder.is_dir() and folder != Path(__file__).parent
-        for path in [*folder.rglob("*.py"), *folder.rglob("*.txt")]
+        for path in folder.rglob("*.py")
         for found in RULE.finditer(path.read_text(encoding="utf-8"))
     }
     unproved = marked(rules, "tested") - named
