@@ -308,8 +308,10 @@ class Ingress:
             if slot is not None:
                 if not slot.received or slot.pending:
                     return
+                window.next_accept += 1  # first: telling may take the slot out and move it on
                 self._tell(slot)
-            window.next_accept += 1
+            else:
+                window.next_accept += 1
 
     def _tell(self, slot: Slot) -> None:
         outcome, failure = self._outcome_of(slot)
