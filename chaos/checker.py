@@ -177,8 +177,11 @@ def judge(publishers: Sequence[PublisherHistory], subscribers: Sequence[Subscrib
 
 
 def longest_gap_within(gaps: Iterable[Gap], start: float, end: float) -> Gap | None:
-    """Find the longest gap that overlaps the time from `start` to `end`: what a fault at `start` cost."""
-    return _longest([gap for gap in gaps if gap.start < end and gap.end > start])
+    """Find the longest gap of the time from `start` to `end`: what a fault at `start` cost.
+
+    A gap belongs to the time its middle lies in: one that a fault makes began a little before it, at the last message.
+    """
+    return _longest([gap for gap in gaps if start <= (gap.start + gap.end) / 2 < end])
 
 
 class _Source:

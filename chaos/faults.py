@@ -40,7 +40,7 @@ class FaultCost:
 
 
 def costs_of(faults: Sequence[Fault], gaps: Sequence[Gap]) -> list[FaultCost]:
-    """Attribute to each fault the longest gap that overlaps the time until the next one."""
+    """Attribute to each fault the longest gap of the time until the next one."""
     ends = [later.t for later in faults[1:]] + [float("inf")] * bool(faults)
     costs = []
     for fault, end in zip(faults, ends, strict=True):

@@ -38,13 +38,18 @@ from chaos.events import (
     read_journal,
 )
 from chaos.processed_table import write_processed
-from oncewire.client import events as told
-from oncewire.client.connection import Client, connect
-from oncewire.client.delivery import Delivery
-from oncewire.client.outcomes import Outcome, OutcomeKind
-from oncewire.client.publisher import Publisher, Sending
-from oncewire.client.subscriber import Subscriber
-from oncewire.wire import Properties
+from oncewire import client as told
+from oncewire.client import (
+    Client,
+    Delivery,
+    Outcome,
+    OutcomeKind,
+    Properties,
+    Publisher,
+    Sending,
+    Subscriber,
+    connect,
+)
 
 TICK_S = 0.02
 """How often a publisher looks which messages are due: its rate is even to this much."""

@@ -55,7 +55,7 @@ class DemoProgress:
 
     def say(self, text: str) -> None:
         """Print one line above the bars."""
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self) -> None:
         """Bring the bars up to date, or print a line of numbers every few seconds."""

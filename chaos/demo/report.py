@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -73,7 +74,8 @@ class DemoResult:
 
 def print_result(console: Console, result: DemoResult) -> None:
     """Print tables, the faults, and the verdict in one sentence."""
-    console.print(_table_of_clients(result.verdict))
+    console.print(_table_of_publishers(result.verdict))
+    console.print(_table_of_subscribers(result.verdict))
     console.print(_table_of_faults(result))
     reasons = result.reasons()
     if not reasons:
@@ -82,45 +84,46 @@ def print_result(console: Console, result: DemoResult) -> None:
             f"passed in {result.seconds:.1f} s: {total('accepted')} messages accepted, "
             f"lost 0, duplicated 0, reordered 0; {result.resumed_links} links resumed",
             style="green",
+            soft_wrap=True,
         )
         return
     console.print(f"FAILED after {result.seconds:.1f} s:", style="bold red")
     for reason in reasons:
-        console.print(f"  {reason}", style="red", markup=False)
+        console.print(f"  {reason}", style="red", markup=False, soft_wrap=True)
 
 
-def _table_of_clients(verdict: Verdict) -> Table:
-    table = Table(title="what the clients' journals say", title_justify="left")
-    table.add_column("client")
-    for heading in ("published", "accepted", "received", "lost", "duplicated", "reordered", "resumed links"):
-        table.add_column(heading, justify="right")
-    table.add_column("longest gap", justify="right")
+def _table_of_publishers(verdict: Verdict) -> Table:
+    table = _table("publisher", "published", "accepted", "resumed\nlinks", "longest\ngap")
     for each in verdict.publishers:
-        row = [str(each.published), str(each.accepted), "", "", "", ""]
-        table.add_row(f"publisher {each.name}", *row, str(each.resumed), _gap(each.longest_gap))
-    for one in verdict.subscribers:
-        counts = [_flag(one.lost), _flag(one.duplicated), _flag(one.reordered)]
-        row = ["", "", str(one.received), *counts, str(one.resumed)]
-        table.add_row(f"subscriber {one.name}", *row, _gap(one.longest_gap))
+        counts = (str(each.published), str(each.accepted), str(each.resumed))
+        table.add_row(each.name, *counts, _gap(each.longest_gap))
+    return table
+
+
+def _table_of_subscribers(verdict: Verdict) -> Table:
+    table = _table(
+        "subscriber", "received", "lost", "duplicated", "reordered", "resumed\nlinks", "longest\ngap"
+    )
+    for each in verdict.subscribers:
+        wrong = (_flag(each.lost), _flag(each.duplicated), _flag(each.reordered))
+        table.add_row(each.name, str(each.received), *wrong, str(each.resumed), _gap(each.longest_gap))
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right")
     return table
 
 
 def _table_of_faults(result: DemoResult) -> Table:
-    table = Table(title="what was done to the routers", title_justify="left")
-    table.add_column("after", justify="right")
-    table.add_column("router")
-    table.add_column("signal")
-    table.add_column("deliveries unsettled", justify="right")
-    table.add_column("longest gap then", justify="right")
+    table = _table("router", "signal", "after", "deliveries\nunsettled then", "longest\ngap")
     for cost in result.faults:
         fault = cost.fault
-        table.add_row(
-            f"{fault.t - result.start:.1f} s",
-            fault.target,
-            fault.signal.name,
-            str(fault.unsettled),
-            _ms(cost.gap_s),
-        )
+        after = f"{fault.t - result.start:.1f} s"
+        table.add_row(fault.target, fault.signal.name, after, str(fault.unsettled), _ms(cost.gap_s))
     return table
 
 

@@ -263,7 +263,7 @@ def test_the_longest_gap_is_measured_while_messages_are_outstanding() -> None:
     assert gap is not None
     # From the moment message 6 was sent: before that everything that was sent had arrived.
     assert (gap.start, gap.end) == pytest.approx((10.06, 12.062))
-    assert longest_gap_within(verdict.gaps, 11.0, 11.5) == gap
+    assert longest_gap_within(verdict.gaps, 11.0, 11.5) == gap  # its middle is at 11.06
     assert longest_gap_within(verdict.gaps, 13.0, 14.0) is None
 
 
