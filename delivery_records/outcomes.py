@@ -21,6 +21,8 @@ class Outcome(Enum):
     UNDELIVERABLE = "undeliverable"
     """modified{undeliverable-here}: final on an exclusive subscription."""
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own is Python code, too slow for each message
+
     @property
     def is_done(self) -> bool:
         """True when the subscription has finished with the delivery (E-4a, class *Done*)."""
@@ -32,6 +34,8 @@ _DONE = frozenset({Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNDELIVERABLE})
 
 class Decision(Enum):
     """Every decision of the core, by name. The value is the log event and the metric label."""
+
+    __hash__ = object.__hash__  # as in Outcome
 
     # publishers
     PUBLISHER_ATTACHED = "publisher_attached"
