@@ -25,6 +25,7 @@ from oncewire.wire import (
     ConnectionClosed,
     ConnectionLost,
     ConnectionOpened,
+    ConnectionState,
     DeliveryReceived,
     DispositionReceived,
     Event,
@@ -295,7 +296,9 @@ class Connector:
         if isinstance(event, ConnectionOpened):
             self._learn(event, self._address)
             assert self._transport is not None
-            self._transport.engine.begin()
+            # What was read with the open may hold the close already, of a router that is leaving.
+            if self._transport.engine.state is ConnectionState.OPENED:
+                self._transport.engine.begin()
         elif isinstance(event, SessionBegun):
             self._session = event.session
             self.connections += 1
