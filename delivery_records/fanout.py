@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Fanout:
     """The subscriptions of one publisher, with a cursor each, and where to send."""
 
-    __slots__ = ("_core", "_ingress", "_last_start", "_local", "_plan_version", "_remote", "cursors", "is_active")
+    __slots__ = ("_core", "_ingress", "_last_start", "_left_at", "_local", "_plan_version", "_remote", "cursors", "is_active")
 
     def __init__(self, core: Records, ingress: Ingress) -> None:
         """No subscription has joined; nothing may be sent before activation."""
@@ -31,6 +31,8 @@ class Fanout:
         self.cursors: dict[str, Cursor] = {}
         self.is_active = False
         self._last_start = 0
+        self._left_at = 0
+        """T-3: an egress that has not applied this revision may still count a subscription that is deleted."""
         self._plan_version = -1
         self._local: list[Egress] = []
         self._remote: list[Channel] = []
@@ -54,6 +56,7 @@ class Fanout:
         cursor = self.cursors.pop(key, None)
         if cursor is None:
             return False
+        self._left_at = self._core.view.applied
         for slot in self._ingress.window.slots():
             if slot.verdict is None and cursor.owes(slot.number):
                 slot.pending -= 1
@@ -62,8 +65,11 @@ class Fanout:
         return True
 
     def owing(self, number: int) -> list[str]:
-        """Names of the subscriptions that owe a delivery."""
-        owing = []
+        """Names of the subscriptions that owe a delivery; one with a fixed outcome is owed by nobody."""
+        owing: list[str] = []
+        slot = self._ingress.window.at(number)
+        if slot is None or slot.verdict is not None:
+            return owing
         for key, cursor in self.cursors.items():
             subscription = self._core.view.subscriptions.get(key)
             if subscription is not None and cursor.owes(number):
@@ -82,7 +88,7 @@ class Fanout:
         for egress in self._local:
             egress.on_msg(ingress.epoch, slot.number, slot.tag, slot.message)
         if self._remote:
-            message = Msg(ingress.epoch, slot.number, slot.tag, slot.message)
+            message = Msg(ingress.epoch, slot.number, slot.tag, slot.message, after=self._left_at)
             self._core.peers.broadcast(self._remote, message)
 
     def forward_presettled(self, tag: bytes, message: bytes) -> None:
@@ -91,13 +97,15 @@ class Fanout:
         for egress in self._local:
             egress.on_presettled(self._ingress.epoch, tag, message)
         if self._remote:
-            self._core.peers.broadcast(self._remote, Msg(self._ingress.epoch, 0, tag, message, settled=True))
+            presettled = Msg(self._ingress.epoch, 0, tag, message, settled=True, after=self._left_at)
+            self._core.peers.broadcast(self._remote, presettled)
 
     def send_again(self, key: str, number: int, attempt: int) -> None:
         """E-4a: one more attempt for one subscription."""
         slot = self._ingress.window.at(number)
         cursor = self.cursors.get(key)
-        if slot is not None and cursor is not None and cursor.owes(number):
+        # One that the publisher has not repeated yet has no body; it is forwarded when it comes (I-1).
+        if slot is not None and slot.received and cursor is not None and cursor.owes(number):
             self._send_to(slot, [key], attempt)
 
     def settle(self, runs: tuple[Run, ...]) -> None:

@@ -7,6 +7,7 @@ it is ACTIVE. SUSPENDED keeps collecting acceptances after the link was lost (A-
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,18 @@ class Phase(Enum):
     ACTIVE = "active"
     CLOSING = "closing"
     SUSPENDED = "suspended"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """What one disposition tells; deliveries that are told the very same object share it."""
+
+    outcome: Outcome
+    condition: str = ""
+    description: str = ""
+    rejected_by: tuple[str, ...] = ()
+    """Subscriptions that rejected, the first of them (I-3, on-reject=report)."""
+    rejections: int = 0
 
 
 class Ingress:
@@ -83,7 +96,7 @@ class Ingress:
         self.retries = Retries(core, self)
         self.credit = credit.PublisherCredit(core.limits, request.map_bound)
         self.settled_runs: list[list[int]] = []
-        self.told: dict[tuple[Outcome, bool, str], list[int]] = {}
+        self.told: dict[_Told, list[int]] = {}
         self.is_dirty = False
         self.last_progress = core.now
         self.resend_since = core.now
@@ -314,34 +327,44 @@ class Ingress:
                 window.next_accept += 1
 
     def _tell(self, slot: Slot) -> None:
-        outcome, failure = self._outcome_of(slot)
+        told = self._outcome_of(slot)
         slot.accepted = True
         self.window.told += 1
         if not self.core.timers.is_set(Timer.SETTLE, self.key):
             self.last_progress = self.core.now
             self.core.timers.set(Timer.SETTLE, self.key, self.core.now + self.core.limits.settle_timeout_s)
-        self.core.counts[_TOLD[outcome]] += 1
-        self.told.setdefault((outcome, self.settles_first, failure), []).append(slot.delivery_id)
+        self.core.counts[_TOLD[told.outcome]] += 1
+        self.told.setdefault(told, []).append(slot.delivery_id)
         if self.settles_first:
             self._drop(slot)  # c.3: at-least-once is settled together with the outcome
 
-    def _outcome_of(self, slot: Slot) -> tuple[Outcome, str]:
+    def _outcome_of(self, slot: Slot) -> _Told:
         """The outcome told to the publisher (I-3)."""
-        if slot.verdict is not None:
-            return slot.verdict, slot.failure
+        if slot.verdict is Outcome.REJECTED:
+            return _Told(Outcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
+        if slot.verdict is Outcome.RELEASED:
+            return _RELEASED
+        assert slot.verdict is None
         if slot.rejected_by and self.core.limits.report_rejections:
-            names = ", ".join(slot.rejected_by[:OWING_NAMES])
-            return Outcome.REJECTED, f"rejected by {len(slot.rejected_by)}: {names}"
-        return Outcome.ACCEPTED, ""
+            text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
+            names = tuple(slot.rejected_by[:OWING_NAMES])
+            return _Told(Outcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
+        return _ACCEPTED
 
     def _send_told(self) -> None:
         if not self.told:
             return
         assert self.link is not None
-        told, self.told = self.told, {}
-        for (outcome, settled, failure), ids in told.items():
-            condition = "" if outcome is not Outcome.REJECTED else _REJECTION_CONDITION
-            self.core.out.append(effects.Dispose(self.link, ids, outcome, settled, condition, failure))
+        all_told, self.told = self.told, {}
+        for told, ids in all_told.items():
+            info: dict[str, object] = {}
+            if told.rejected_by:
+                info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
+            self.core.out.append(
+                effects.Dispose(
+                    self.link, ids, told.outcome, self.settles_first, told.condition, told.description, info
+                )
+            )
 
     def _grant(self) -> None:
         """C-1: credit for every unreceived map entry, and for what is free in the window."""
@@ -431,7 +454,8 @@ class Ingress:
             self.core.out.append(effects.TellOwing(self.link, tag, names[:OWING_NAMES], len(names)))
 
 
-_REJECTION_CONDITION = "oncewire:rejected"
+_ACCEPTED = _Told(Outcome.ACCEPTED)
+_RELEASED = _Told(Outcome.RELEASED)
 
 _TOLD = {
     Outcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,

@@ -45,7 +45,7 @@ class Retries:
         if entry.failed >= self._core.limits.max_attempts:
             self._core.note(Decision.DELIVERY_POISONED, publisher=self._ingress.name, subscription=subscription.name)
             self._ingress.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
-            self.forget(number)
+            self._forget_pair((subscription.key, number))  # what others asked for goes on
             return
         self._core.counts[Decision.RETRY_SCHEDULED] += 1
         self._due[(subscription.key, number)] = self._core.now + delay
@@ -55,13 +55,13 @@ class Retries:
         """Seconds until the next attempt: 0 for the first release, else 2^n up to a minute."""
         if failed:
             entry.failed += 1
-            return min(2.0 ** (entry.failed - 1), RETRY_CAP_S)
+            return _doubling(entry.failed - 1)
         entry.released += 1
         if entry.released % RELEASES_PER_ATTEMPT == 0:
             entry.failed += 1
         if entry.released == 1:
             return 0.0
-        return min(2.0 ** min(entry.released - 2, 6), RETRY_CAP_S)
+        return _doubling(entry.released - 2)
 
     def on_timer(self) -> None:
         """Send what is due."""
@@ -76,14 +76,16 @@ class Retries:
     def forget(self, number: int) -> None:
         """The delivery left the window."""
         for pair in [pair for pair in self._attempts if pair[1] == number]:
-            del self._attempts[pair]
-            self._due.pop(pair, None)
+            self._forget_pair(pair)
 
     def forget_subscription(self, key: str) -> None:
         """The subscription is gone; it owes nothing any more."""
         for pair in [pair for pair in self._attempts if pair[0] == key]:
-            del self._attempts[pair]
-            self._due.pop(pair, None)
+            self._forget_pair(pair)
+
+    def _forget_pair(self, pair: tuple[str, int]) -> None:
+        del self._attempts[pair]
+        self._due.pop(pair, None)
 
     @property
     def is_empty(self) -> bool:
@@ -93,3 +95,8 @@ class Retries:
     def _arm(self) -> None:
         if self._due:
             self._core.timers.set(Timer.RETRY, self._ingress.key, min(self._due.values()))
+
+
+def _doubling(times: int) -> float:
+    """1 s, 2 s, 4 s ... up to the cap; 2**6 s is past it already."""
+    return min(2.0 ** min(times, 6), RETRY_CAP_S)

@@ -1,0 +1,460 @@
+"""Routers with real record cores around one in-memory etcd, fed by hand: inputs in, effects out.
+
+Nothing is hidden: a test sees every effect of every router, and may hold back the watch, etcd's answers or the frames
+between two routers. What is not held back is carried out at once, in order, until nothing is under way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from chaos.simulator.etcd import SimEtcd
+from delivery_records import effects, inputs
+from delivery_records.inputs import Failure, LossCause
+from delivery_records.limits import Limits
+from delivery_records.outcomes import Decision, Outcome
+from delivery_records.records import Annotate, Records, keep_message
+from delivery_records.tags import link_key
+from delivery_records.view import Kind, RouterRecord, SubscriptionMode, router_key
+
+NONCE = b"nets"
+TOPIC = "orders"
+E = TypeVar("E")
+
+
+@dataclass(slots=True)
+class StoreFault:
+    """What becomes of the next read or put of a router."""
+
+    failure: Failure
+    is_applied: bool = False
+    """The operation takes place although it is reported as failed."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One router: its core, what its watch has delivered, and every effect it asked for."""
+
+    rid: int
+    core: Records
+    seen: int = 0
+    done: list[effects.Effect] = field(default_factory=list)
+    answers: deque[inputs.Input] = field(default_factory=deque)
+    faults: deque[StoreFault] = field(default_factory=deque)
+    is_watch_held: bool = False
+    is_store_held: bool = False
+    waiting: deque[effects.Read | effects.Propose] = field(default_factory=deque)
+    """Operations that have not reached etcd while `is_store_held`."""
+    is_gone: bool = False
+
+    def all(self, kind: type[E]) -> list[E]:
+        """All effects of one kind, oldest first."""
+        return [effect for effect in self.done if isinstance(effect, kind)]
+
+    def count(self, decision: Decision) -> int:
+        """How often the core took a decision."""
+        return self.core.counts[decision]
+
+    def tables(self) -> dict[str, object]:
+        """`describe()` as somebody who reads JSON gets it."""
+        tables = json.loads(json.dumps(self.core.describe()))
+        assert isinstance(tables, dict)
+        return tables
+
+
+class Net:
+    """Some routers, one etcd, and what is under way between them."""
+
+    def __init__(
+        self, routers: int = 1, *, limits: Limits | None = None, annotate: Annotate = keep_message
+    ) -> None:
+        """Start all routers (K-1)."""
+        self.now = 1000.0
+        self.limits = limits or Limits()
+        self.annotate = annotate
+        self.etcd = SimEtcd()
+        self.nodes: list[Node] = []
+        self.frames: dict[tuple[int, int], deque[inputs.PeerFrame | inputs.PeerDatagram]] = {}
+        self.held: set[tuple[int, int]] = set()
+        """Pairs (sender, receiver) of indices whose frames are held back."""
+        self.lost: Callable[[inputs.PeerFrame | inputs.PeerDatagram], bool] = lambda frame: False
+        """Frames for which this is true are lost."""
+        self._links = 0
+        for _ in range(routers):
+            self.start_router()
+
+    # ------------------------------------------------------------------ routers
+
+    def start_router(self) -> Node:
+        """One more router: key, snapshot, watch (K-1)."""
+        rid = 7001 + len(self.nodes)
+        node = Node(rid, self._core(rid))
+        self.nodes.append(node)
+        self.etcd.start_router(RouterRecord(f"r{len(self.nodes) - 1}", rid))
+        self.load_snapshot(node, inputs.StoreHealth(True))
+        return node
+
+    def _core(self, rid: int) -> Records:
+        return Records(
+            rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate
+        )
+
+    def load_snapshot(self, node: Node, *before: inputs.Input) -> None:
+        """K-4: the watch was lost; load everything at the newest revision."""
+        revision, entries = self.etcd.snapshot()
+        node.seen = revision
+        self.feed(node, *before, inputs.ViewSnapshot(revision, entries))
+
+    def kill(self, node: Node, *, leaving: bool = False, lease_ends: bool = True) -> None:
+        """The router stops and forgets everything; its key goes with its lease."""
+        node.is_gone = True
+        record = RouterRecord(node.core.node_id, node.rid, leaving=leaving)
+        if leaving:
+            self.etcd.put(Kind.ROUTER, router_key(record), record)  # K-8
+        for pair in [pair for pair in self.frames if node.rid in pair]:
+            del self.frames[pair]
+        if lease_ends:
+            self.end_lease(node)
+
+    def end_lease(self, node: Node) -> None:
+        """The router's key disappears."""
+        self.etcd.delete(Kind.ROUTER, router_key(RouterRecord(node.core.node_id, node.rid)))
+        self.run()
+
+    # ------------------------------------------------------------------ time and what is under way
+
+    def feed(self, node: Node, *batch: inputs.Input) -> None:
+        """One turn of a router, and everything that follows from it."""
+        self._carry_out(node, node.core.handle(batch, self.now))
+        self.run()
+
+    def run(self) -> None:
+        """Carry out what is under way until nothing moves; no time passes."""
+        for _ in range(100_000):
+            if not any(self._step(node) for node in self.nodes if not node.is_gone):
+                return
+        raise AssertionError("the routers never come to rest")
+
+    def _step(self, node: Node) -> bool:
+        deadline = node.core.next_deadline()
+        if deadline is not None and deadline <= self.now:
+            self._carry_out(node, node.core.handle_timer(self.now))
+            return True
+        if node.waiting and not node.is_store_held:
+            self._operate(node, node.waiting.popleft())
+            return True
+        if node.answers:
+            self._carry_out(node, node.core.handle([node.answers.popleft()], self.now))
+            return True
+        if node.seen < self.etcd.revision and not node.is_watch_held:
+            change = self.etcd.log[node.seen]
+            node.seen += 1
+            self._carry_out(node, node.core.handle([inputs.ViewChanges(change.mod_revision, [change])], self.now))
+            return True
+        return self._read_peer(node)
+
+    def _read_peer(self, node: Node) -> bool:
+        for sender in self.nodes:
+            under_way = self.frames.get((sender.rid, node.rid))
+            pair = (self.nodes.index(sender), self.nodes.index(node))
+            if under_way and pair not in self.held:
+                self._carry_out(node, node.core.handle([under_way.popleft()], self.now))
+                return True
+        return False
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; every deadline happens at its own moment."""
+        target = self.now + seconds
+        while True:
+            self.run()
+            deadlines = [
+                deadline
+                for node in self.nodes
+                if not node.is_gone and (deadline := node.core.next_deadline()) is not None
+            ]
+            if not deadlines or min(deadlines) > target:
+                break
+            self.now = max(self.now, min(deadlines))
+        self.now = target
+        self.run()
+
+    def _carry_out(self, node: Node, done: list[effects.Effect]) -> None:
+        node.done += done
+        for effect in done:
+            if isinstance(effect, (effects.Read, effects.Propose)):
+                node.waiting.append(effect)
+            elif isinstance(effect, effects.PeerSend):
+                for rid, generation, sequence in effect.targets:
+                    self._send(node, rid, inputs.PeerFrame(node.rid, generation, sequence, effect.message))
+            elif isinstance(effect, effects.PeerSendDatagram):
+                self._send(node, effect.rid, inputs.PeerDatagram(node.rid, effect.message))
+
+    def _send(self, node: Node, rid: int, frame: inputs.PeerFrame | inputs.PeerDatagram) -> None:
+        receiver = next((n for n in self.nodes if n.rid == rid), None)
+        if receiver is not None and not receiver.is_gone and not self.lost(frame):
+            self.frames.setdefault((node.rid, rid), deque()).append(frame)
+
+    def _operate(self, node: Node, operation: effects.Read | effects.Propose) -> None:
+        fault = node.faults.popleft() if node.faults else None
+        if fault is not None:
+            node.answers.append(inputs.StoreFailed(operation.nonce, fault.failure))
+            if not fault.is_applied:
+                return
+        if isinstance(operation, effects.Read):
+            node.answers.append(self.etcd.read(operation.nonce, operation.key))
+        elif not self.etcd.compare_and_swap(operation.key, operation.expect, operation.record):
+            node.answers.append(inputs.StoreFailed(operation.nonce, Failure.CONFLICT))
+
+    # ------------------------------------------------------------------ clients
+
+    def new_link(self) -> int:
+        """A link number that was not used before."""
+        self._links += 1
+        return self._links
+
+    def publisher(
+        self, node: Node, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
+        settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
+    ) -> PublisherLink:  # fmt: skip
+        """A publisher with the capability, attached and alive (A-4)."""
+        link = PublisherLink(self, node)
+        link.attach(
+            name, topic=topic, unsettled=unsettled if unsettled is not None else {}, exactly_once=True,
+            settles_first=settles_first, timeout_s=timeout_s, map_bound=map_bound,
+        )  # fmt: skip
+        link.echo()
+        return link
+
+    def stock_publisher(
+        self, node: Node, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None
+    ) -> PublisherLink:
+        """A publisher that does not know the capability."""
+        link = PublisherLink(self, node)
+        link.attach(name, topic=topic, unsettled=unsettled, exactly_once=False)
+        return link
+
+    def subscriber(
+        self, node: Node, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
+        limit: int = 1000, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE, policy: str = "link-detach",
+        timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
+    ) -> SubscriberLink:  # fmt: skip
+        """A subscriber with the capability, attached, confirmed and with credit."""
+        link = SubscriberLink(self, node)
+        link.attach(
+            name, topic=topic, unsettled=unsettled if unsettled is not None else {}, mode=mode, policy=policy,
+            timeout_s=timeout_s, map_bound=map_bound, incomplete=incomplete,
+            exactly_once=mode is SubscriptionMode.EXACTLY_ONCE,
+        )  # fmt: skip
+        self.advance(0.05)
+        if limit:
+            link.flow(limit)
+        return link
+
+    def stock_subscriber(
+        self, node: Node, name: str = "s", *, topic: str = TOPIC, limit: int = 1000,
+        unsettled: inputs.UnsettledMap | None = None,
+    ) -> SubscriberLink:  # fmt: skip
+        """A subscriber without the capability: at-least-once, usually without a map."""
+        link = SubscriberLink(self, node)
+        link.attach(name, topic=topic, unsettled=unsettled, mode=SubscriptionMode.AT_LEAST_ONCE)
+        self.advance(0.05)
+        if limit:
+            link.flow(limit)
+        return link
+
+    def subscription_path(self, name: str = "s") -> str:
+        """The etcd path of a subscriber's attachment."""
+        return f"subs/{link_key(name, 'link')}"
+
+    def publisher_path(self, name: str = "p") -> str:
+        """The etcd path of a publisher's attachment."""
+        return f"pubs/{link_key(name, 'link')}"
+
+    def has_subscription(self, name: str = "s") -> bool:
+        """True while its key exists."""
+        return (Kind.SUBSCRIPTION, link_key(name, "link")) in self.etcd.keys
+
+    def has_publisher(self, name: str = "p") -> bool:
+        """True while its key exists."""
+        return (Kind.PUBLISHER, link_key(name, "link")) in self.etcd.keys
+
+    def delete_subscription(self, name: str = "s") -> None:
+        """As if it had expired."""
+        self.etcd.delete(Kind.SUBSCRIPTION, link_key(name, "link"))
+        self.run()
+
+
+class Link:
+    """One client link, and the effects that name it."""
+
+    def __init__(self, net: Net, node: Node) -> None:
+        """A link that is not attached yet."""
+        self.net = net
+        self.node = node
+        self.number = net.new_link()
+
+    def feed(self, *batch: inputs.Input) -> None:
+        """Frames of the client."""
+        self.net.feed(self.node, *batch)
+
+    @property
+    def got(self) -> list[effects.Effect]:
+        """Everything the router did on this link, oldest first."""
+        return [effect for effect in self.node.done if getattr(effect, "link", None) == self.number]
+
+    def all(self, kind: type[E]) -> list[E]:
+        """Everything of one kind."""
+        return [effect for effect in self.got if isinstance(effect, kind)]
+
+    def last(self, kind: type[E]) -> E:
+        """The newest of one kind; there must be one."""
+        found = self.all(kind)
+        assert found, f"no {kind.__name__} on this link: {self.got}"
+        return found[-1]
+
+    @property
+    def detached(self) -> effects.Detach | None:
+        """How the router detached the link, if it did."""
+        found = self.all(effects.Detach)
+        return found[-1] if found else None
+
+    @property
+    def is_closed(self) -> bool:
+        """True when the router closed the whole connection."""
+        return bool(self.all(effects.CloseConnection))
+
+    def drop(self, cause: LossCause = LossCause.CONNECTION_LOSS) -> None:
+        """The link is lost."""
+        self.feed(inputs.LinkLost(self.number, cause))
+
+    def detach(self, *, closed: bool) -> None:
+        """The client detaches."""
+        self.feed(inputs.LinkDetach(self.number, closed))
+
+
+class PublisherLink(Link):
+    """A publisher's link."""
+
+    def __init__(self, net: Net, node: Node) -> None:
+        """Nothing was sent yet."""
+        super().__init__(net, node)
+        self._deliveries = 0
+
+    def attach(
+        self, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
+        exactly_once: bool = True, settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
+        incomplete: bool = False, peer: str = "",
+    ) -> None:  # fmt: skip
+        """Send the attach."""
+        self.feed(
+            inputs.PublisherAttach(
+                self.number, name, "link", topic, unsettled, exactly_once, settles_first, timeout_s, map_bound,
+                incomplete, peer or f"{name}@{self.number}",
+            )
+        )  # fmt: skip
+
+    def echo(self) -> None:
+        """Answer the challenge of A-4."""
+        self.feed(inputs.LinkFlow(self.number, echoed_epoch=self.last(effects.AskEcho).epoch))
+
+    def send(
+        self, tag: bytes, body: bytes | None = None, *, settled: bool = False, resume: bool = False,
+        aborted: bool = False, message_format: int = 0,
+    ) -> int:  # fmt: skip
+        """Send one delivery, its tag as its body unless said otherwise; returns the delivery-id."""
+        self._deliveries += 1
+        self.feed(
+            inputs.Transfer(
+                self.number, self._deliveries, tag, tag if body is None else body, settled, resume, aborted,
+                message_format,
+            )
+        )  # fmt: skip
+        return self._deliveries
+
+    def settle(self, *tags: bytes) -> None:
+        """Settle deliveries."""
+        self.feed(inputs.PublisherSettle(self.number, tags))
+
+    def ask(self, tag: bytes) -> effects.TellOwing:
+        """Who still owes this delivery?"""
+        self.feed(inputs.LinkFlow(self.number, asked_tag=tag))
+        return self.last(effects.TellOwing)
+
+    @property
+    def credit(self) -> int:
+        """Deliveries it may send now."""
+        grants = self.all(effects.GrantCredit)
+        return grants[-1].limit - self._deliveries if grants else 0
+
+    @property
+    def outcomes(self) -> list[tuple[int, Outcome]]:
+        """What it was told, in order: (delivery-id, outcome)."""
+        return [(number, told.outcome) for told in self.all(effects.Dispose) for number in told.delivery_ids]
+
+    @property
+    def accepted(self) -> list[int]:
+        """Delivery-ids it was told are accepted, in order."""
+        return [number for number, outcome in self.outcomes if outcome is Outcome.ACCEPTED]
+
+
+class SubscriberLink(Link):
+    """A subscriber's link."""
+
+    def attach(
+        self, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
+        exactly_once: bool = False, mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE,
+        policy: str = "link-detach", timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
+        peer: str = "",
+    ) -> None:  # fmt: skip
+        """Send the attach."""
+        self.feed(
+            inputs.SubscriberAttach(
+                self.number, name, "link", topic, unsettled, exactly_once, mode, policy, timeout_s, map_bound,
+                incomplete, peer or f"{name}@{self.number}",
+            )
+        )  # fmt: skip
+
+    def flow(self, limit: int, *, delivery_count: int = 0, drain: bool = False) -> None:
+        """Give credit for `limit` deliveries in all."""
+        self.feed(inputs.LinkFlow(self.number, limit=limit, delivery_count=delivery_count, drain=drain))
+
+    def answer(
+        self, outcome: Outcome | None, *tags: bytes, settled: bool = False,
+        annotations: dict[object, object] | None = None,
+    ) -> None:  # fmt: skip
+        """State an outcome for deliveries, named by the publisher's tags."""
+        names = [self.network_tag(tag) for tag in tags]
+        self.feed(inputs.SubscriberDisposition(self.number, names, outcome, settled, annotations))
+
+    def accept(self, *tags: bytes) -> None:
+        """Accept deliveries without settling them."""
+        self.answer(Outcome.ACCEPTED, *tags)
+
+    def network_tag(self, tag: bytes) -> bytes:
+        """The network tag under which a publisher's tag came here last."""
+        return next(delivery.tag for delivery in reversed(self.all(effects.Deliver)) if delivery.tag[11:] == tag)
+
+    @property
+    def deliveries(self) -> list[bytes]:
+        """Publishers' tags of everything that was transferred with a message, in order."""
+        return [d.tag[11:] for d in self.all(effects.Deliver) if not (d.resume and d.settled)]
+
+    @property
+    def settled(self) -> list[bytes]:
+        """Publishers' tags of everything that was settled, by disposition or by a settled resume, in order."""
+        tags: list[bytes] = []
+        for effect in self.got:
+            if isinstance(effect, effects.SettleAtSubscriber):
+                tags += [tag[11:] for tag in effect.tags]
+            elif isinstance(effect, effects.Deliver) and effect.settled and effect.resume:
+                tags.append(effect.tag[11:])
+        return tags
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True once it was told that its subscription counts (A-6)."""
+        return bool(self.all(effects.Confirm))
