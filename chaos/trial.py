@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import aiohttp
 
@@ -150,7 +151,7 @@ class Trial:
                 raise TrialFailed(f"not within {timeout_s:g} s: {what}; {self.describe()}")
             await asyncio.sleep(LOOK_S)
 
-    async def meanwhile(self, work: Coroutine[Any, Any, T]) -> T:
+    async def meanwhile(self, work: Awaitable[T]) -> T:
         """Wait for something else and look at the journals until it is done. Raises ClientFailed as `look`."""
         task = asyncio.ensure_future(work)
         try:
@@ -161,7 +162,8 @@ class Trial:
         finally:
             if not task.done():
                 task.cancel()
-                await asyncio.wait({task})
+                with suppress(asyncio.CancelledError):
+                    await task
 
     async def wait_until_attached(self, timeout_s: float) -> None:
         """Wait until every client that runs has its link attached at a router. Raises as `wait_until`."""

@@ -290,7 +290,7 @@ class Channel:
 def _without_body(message: Msg) -> Msg:
     return Msg(
         message.publisher_epoch, message.number, message.tag, b"", message.to, message.redelivered, message.settled,
-        message.attempt,
+        message.attempt, message.after,
     )  # fmt: skip
 
 

@@ -93,9 +93,11 @@ class Egress:
     def _load(self, request: SubscriberAttach) -> None:
         """Take the presented map; entries of sessions not in view are settled, hence left out (A-6, E-6)."""
         for tag, outcome in (request.unsettled or {}).items():
-            if outcome is not None and not outcome.is_done:
-                continue  # E-4a: a terminal Again state is left out and comes as a new transfer
             if not self.core.is_live_tag(tag):
+                continue
+            if outcome is not None and not outcome.is_done:
+                # E-4a: left out of the reply; E-2 must not take it for one before the start
+                self.sessions.setdefault(tag[1:11], {})[tag] = Entry(tag, State.AGAIN)
                 continue
             entry = Entry(tag, State.DONE if outcome is not None else State.KNOWN)
             entry.outcome = outcome
@@ -149,11 +151,13 @@ class Egress:
         for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:
             self._settle(entry)
             del entries[entry.tag]
-        last = max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
+        last = -1 if self.incomplete else max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
         for at, (number, tag) in enumerate(zip(sync.numbers, tags, strict=True)):
             found = entries.get(tag)
             if found is None:
                 if at > last:
+                    if self.incomplete:
+                        continue
                     break
                 # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
                 found = entries[tag] = Entry(tag, State.SKIPPED)
@@ -332,7 +336,7 @@ class Egress:
     def _hold(self, entry: Entry, message: bytes) -> None:
         """C-3: no credit; keep the order."""
         self.core.counts[Decision.HELD] += 1
-        if entry.state is not State.KNOWN:
+        if entry.state not in (State.KNOWN, State.AGAIN):
             entry.state = State.HELD
         entry.message = message
         entry.is_held = True
@@ -397,7 +401,7 @@ class Egress:
             )
         while self._held and not self._settle_queue and self.sent < self.limit:
             entry = self._held[0]
-            if entry.state in (State.HELD, State.KNOWN) and entry.is_held:
+            if entry.state in (State.HELD, State.KNOWN, State.AGAIN) and entry.is_held:
                 if not self._may_send(entry):
                     break
                 message, entry.message = entry.message, b""

@@ -62,7 +62,7 @@ _BODIES = frozenset({_KIND_MSG, _KIND_MSG_PART})
 
 _HEADER = Struct(">BBBQH")
 _TARGET = Struct(">QIQ")
-_MSG = Struct(">QQBHBH")  # publisher epoch, number, flags, attempt, tag length, named subscriptions
+_MSG = Struct(">QQQBHBH")  # publisher epoch, after, number, flags, attempt, tag length, named subscriptions
 _PART = Struct(">QQ")  # offset, total
 _SYNC = Struct(">QII")  # publisher epoch, subscriptions, tags
 _SYNC_TAG = Struct(">QB")  # number, tag length
@@ -188,7 +188,10 @@ def _msg_head(message: Msg) -> bytes:
         flags |= _FLAG_SETTLED
     named = len(to) if to is not None else 0
     tag = message.tag
-    head = _MSG.pack(message.publisher_epoch, message.number, flags, message.attempt, len(tag), named) + tag
+    head = (
+        _MSG.pack(message.publisher_epoch, message.after, message.number, flags, message.attempt, len(tag), named)
+        + tag
+    )
     if to:
         head += b"".join([_NUMBER.pack(epoch) for epoch in to])
     return head
@@ -301,7 +304,7 @@ def _decode_message(frame: bytes, header: Header) -> tuple[PeerMessage, int]:
 
 
 def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
-    publisher, number, flags, attempt, tag_length, named = _MSG.unpack_from(frame, at)
+    publisher, after, number, flags, attempt, tag_length, named = _MSG.unpack_from(frame, at)
     at += _MSG.size
     end = at + tag_length
     if tag_length > MAX_TAG_BYTES or end > len(frame):
@@ -312,7 +315,7 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
         to = unpack_from(f">{named}Q", frame, end)
         end += named * _NUMBER.size
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
-    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt), end
+    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after), end
 
 
 def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:

@@ -29,7 +29,7 @@ class Sync:
 class Msg:
     """MSG: one delivery for every synced subscription at the egress, or for the named ones (hot path: plain class)."""
 
-    __slots__ = ("attempt", "message", "number", "publisher_epoch", "redelivered", "settled", "tag", "to")
+    __slots__ = ("after", "attempt", "message", "number", "publisher_epoch", "redelivered", "settled", "tag", "to")
 
     def __init__(
         self,
@@ -41,8 +41,13 @@ class Msg:
         redelivered: bool = False,
         settled: bool = False,
         attempt: int = 0,
+        after: int = 0,
     ) -> None:
-        """Keep the fields; `to` None means all subscriptions synced to this publisher at the egress."""
+        """Keep the fields.
+
+        `to` None means all subscriptions synced to this publisher at the egress. `after` is a revision the egress must
+        have applied first: the ingress has seen a subscription deleted that the egress may still count (T-3).
+        """
         self.publisher_epoch = publisher_epoch
         self.number = number
         self.tag = tag
@@ -51,6 +56,7 @@ class Msg:
         self.redelivered = redelivered
         self.settled = settled
         self.attempt = attempt
+        self.after = after
 
     def __repr__(self) -> str:
         """Short form for stories and logs."""

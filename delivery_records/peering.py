@@ -169,7 +169,7 @@ class Peering:
 def _revision(message: PeerMessage) -> int:
     """T-3, T-8: the largest epoch a message names is the revision it must wait for."""
     if isinstance(message, Msg):
-        return max(message.publisher_epoch, *message.to) if message.to else message.publisher_epoch
+        return max(message.publisher_epoch, message.after, *(message.to or ()))
     if isinstance(message, Sync):
         return max(message.publisher_epoch, *message.subscription_epochs)
     if isinstance(message, (Ack, Nack)):

@@ -190,7 +190,8 @@ EDITS: tuple[Edit, ...] = (
     Edit(
         "ack-epoch", "T-7", "peering",
         "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch)  # T-7: numbers of this epoch only\n",
-        "        ingress = next(iter(self._core.ingresses.values()), None)\n",
+        "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch) or "
+        "next(iter(self._core.ingresses.values()), None)\n",
         "an acknowledgement of an older window is read with the numbers of the newer one",
         aim=('drop-p',),
     ),
@@ -207,6 +208,12 @@ EDITS: tuple[Edit, ...] = (
         "",
         "a message to all synced subscriptions overtakes a named one that named the older epoch",
         aim=('drop-p',),
+    ),
+    Edit(
+        "deleted-where-seen", "T-3", "fanout",
+        "        self._left_at = self._core.view.applied\n", "",
+        "a message for all synced subscriptions reaches one that the ingress knows to be deleted, behind a hole",
+        aim=("expire-s", "drop-s"),
     ),
     Edit(
         "incarnation", "I-2", "peering",

@@ -99,8 +99,7 @@ def _execute(sources: dict[str, str]) -> type[Records]:
     finder = _Finder(sources)
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]  # a finder needs find_spec only
     try:
-        module = importlib.import_module(f"{_PACKAGE}.records")
-        loaded = module.Records
+        loaded = importlib.import_module(f"{_PACKAGE}.records").Records
     finally:
         sys.meta_path.remove(finder)  # type: ignore[arg-type]  # as above
         for name in names:

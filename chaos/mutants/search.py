@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chaos.mutants.edits import Edit, load
-from chaos.simulator.scenario import Scenario, replay, shorten
+from chaos.simulator.scenario import Scenario, replay, shorten, undisturbed
 from chaos.simulator.schedule import Result, run_seed
 
 
@@ -15,7 +15,7 @@ def first_failing_seed(edit: Edit, seeds: range, still_worth: Callable[[], bool]
     for seed in seeds:
         if not still_worth():
             return None
-        result = run_seed(seed, mutated)
+        result = run_seed(seed, mutated, edit.aim)
         if result.violation is not None:
             return result
     return None
@@ -30,6 +30,7 @@ def shortest_scenario(edit: Edit, result: Result, still_worth: Callable[[], bool
         return None
     kind = found.partition(":")[0]
     scenario = shorten(scenario, mutated, kind, still_worth)
+    if not scenario.steps:
+        scenario = undisturbed(scenario.setting)  # it breaks without any fault: tell how it should go
     violation = replay(scenario, mutated).violation
-    assert violation is not None
-    return scenario, violation
+    return None if violation is None else (scenario, violation)

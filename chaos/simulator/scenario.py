@@ -70,6 +70,13 @@ def _is_possible(world: World, step: Choice) -> bool:
     return clients[arguments[0]].connection is not None
 
 
+def undisturbed(setting: Setting) -> Scenario:
+    """A run of the shipped core without any fault, from the start to rest."""
+    world = setting.build()
+    heal(world, random.Random(0))
+    return Scenario(setting, tuple(world.story))
+
+
 def shorten(scenario: Scenario, make_records: MAKE_RECORDS, kind: str, still_worth: Callable[[], bool]) -> Scenario:
     """Leave out as many steps as possible while the replay still breaks the guarantee named by `kind`.
 

@@ -44,6 +44,7 @@ MSGS = st.builds(
     redelivered=st.booleans(),
     settled=st.booleans(),
     attempt=st.integers(0, 65535),
+    after=U64,
 )
 
 
