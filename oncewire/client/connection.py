@@ -53,7 +53,7 @@ def connect(
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
     on_event: Callable[[ClientEvent], None] | None = None,
 ) -> Client:
-    """Make a client; ``async with connect(...) as client`` or ``client = await connect(...)`` connects it.
+    """Make a client. It connects when it is entered with ``async with``, or awaited.
 
     Args:
         urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of one router or several (``amqps`` for TLS). The client uses one
@@ -289,7 +289,14 @@ class Client:
             recovered=writer.journal.open_publisher(link_name),
         )
         publisher = Publisher(
-            self, link_name, topic, writer, core, exactly_once=exactly_once, timeout_s=timeout
+            self,
+            link_name,
+            topic,
+            writer,
+            core,
+            exactly_once=exactly_once,
+            timeout_s=timeout,
+            is_named=name is not None,
         )
         await self._open(publisher, writer, publisher.opened)
         return publisher

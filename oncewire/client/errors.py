@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from oncewire.client.outcomes import Outcome
 
@@ -85,7 +85,9 @@ class StillOwed(ClientError, TimeoutError):  # the name the documentation uses; 
         sending: the message; ``await sending`` goes on waiting.
     """
 
-    def __init__(self, subscriptions: Sequence[str], count: int, why: str, sending: object) -> None:
+    def __init__(
+        self, subscriptions: Sequence[str], count: int, why: str, sending: Awaitable[Outcome]
+    ) -> None:
         super().__init__(
             "the message has no outcome yet",
             why,

@@ -51,12 +51,14 @@ class ClientLink:
     Args:
         client: whose connection it lives on.
         name: the link's name.
+        is_named: the application chose the name: another process may open the same link.
         journal: serves its core's commits.
     """
 
-    def __init__(self, client: Client, name: str, journal: JournalWriter) -> None:
+    def __init__(self, client: Client, name: str, journal: JournalWriter, *, is_named: bool) -> None:
         self.client = client
         self.name = name
+        self._is_named = is_named
         self.statistics = LinkStatistics()
         self._journal = journal
         self._loop = asyncio.get_running_loop()
@@ -87,6 +89,10 @@ class ClientLink:
 
     def _is_granted(self) -> bool:
         """Whether the router's attach names our terminus; if not a refusing detach follows (A-8)."""
+        raise NotImplementedError
+
+    def _is_worthless(self) -> bool:
+        """Whether nobody can have any use of what the network keeps for this link."""
         raise NotImplementedError
 
     def _expired(self) -> None:
@@ -203,7 +209,7 @@ class ClientLink:
             return
         self._failure = error
         self._cancel_retry()
-        self._detach_now(closed=False)
+        self._detach_now(closed=self._is_worthless())
         self._journal.remove(self)
         self.client.forget(self)
         for waiter in self._waiters:

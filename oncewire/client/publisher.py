@@ -80,8 +80,9 @@ class Publisher(ClientLink):
         *,
         exactly_once: bool,
         timeout_s: int,
+        is_named: bool,
     ) -> None:
-        super().__init__(client, name, journal)
+        super().__init__(client, name, journal, is_named=is_named)
         self.topic = topic
         self._core = core
         self._exactly_once = exactly_once
@@ -434,6 +435,9 @@ class Publisher(ClientLink):
 
     def _lost(self) -> None:
         self._core.lost()
+
+    def _is_worthless(self) -> bool:
+        return not self._is_named and not self._sendings
 
     def _expired(self) -> None:
         self._perform(self._core.expire())

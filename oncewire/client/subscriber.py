@@ -74,12 +74,11 @@ class Subscriber(ClientLink):
         timeout_s: int | None,
         is_named: bool,
     ) -> None:
-        super().__init__(client, name, journal)
+        super().__init__(client, name, journal, is_named=is_named)
         self.topic = topic
         self._core = core
         self._exactly_once = exactly_once
         self._timeout_s = timeout_s
-        self._is_named = is_named
         self._queue: deque[Delivery] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
         self._recording: list[asyncio.Future[None]] = []
@@ -403,6 +402,9 @@ class Subscriber(ClientLink):
 
     def _lost(self) -> None:
         self._core.lost()
+
+    def _is_worthless(self) -> bool:
+        return not self._is_named
 
     def _expired(self) -> None:
         self.client.tell(SubscriptionExpired(self.name))

@@ -35,7 +35,7 @@ class Transport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the engine speaks first."""
         # uvloop's transports are none of asyncio's classes, only like them.
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         self.engine.open()
         self.flush_soon()
         self._watch_time()

@@ -79,6 +79,29 @@ class ReferenceRouter:
         self.revision += 1
         return self.revision
 
+    def subscribe(self, name: str) -> None:
+        """A subscription appears: it is owed what is received from now on (I-6)."""
+        if name not in self.incarnations:
+            self.subscriptions.append(name)
+            self.incarnations[name] = self.next_revision()
+            for slot in self.ingress.window.values() if self.ingress is not None else ():
+                slot.done.add(name)
+
+    def unsubscribe(self, name: str) -> None:
+        """A subscription is deleted: nothing is owed to it any more."""
+        self.subscriptions.remove(name)
+        del self.incarnations[name]
+        self.egresses.pop(name, None)
+        if self.ingress is not None:
+            for slot in self.ingress.window.values():
+                slot.done.discard(name)
+            self.accept(self.ingress)
+
+    def owing(self, tag: bytes) -> list[str]:
+        """The subscriptions that have not finished with a message."""
+        slot = None if self.ingress is None else self.ingress.window.get(tag)
+        return [] if slot is None else [name for name in self.subscriptions if name not in slot.done]
+
     def crash(self) -> None:
         """All memory is gone."""
         self.ingress: Ingress | None = None
