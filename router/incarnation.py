@@ -169,5 +169,7 @@ class Incarnation:
         return [
             f"a path to router {router.record.node_id}"
             for rid, router in self.records.view.routers.items()
-            if rid != self.membership.rid and rid not in self.neighbours.routing.next_hops
+            if rid not in self.neighbours.routing.next_hops
+            # Our own name: this incarnation, or a dead one whose lease has not ended yet.
+            and router.record.node_id != self._config.node_id
         ]
