@@ -211,8 +211,9 @@ class EtcdServer:
         self._child.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: the process stands still and its connections stay."""
+        """SIGSTOP: when this returns the process stands still; its connections stay."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
 
     def resume(self) -> None:
         """SIGCONT."""

@@ -118,6 +118,32 @@ async def test_a_member_without_a_quorum_says_so_instead_of_falling_silent(three
     await store.close()
 
 
+async def test_a_watch_leaves_a_member_that_has_lost_its_leader(three: EtcdCluster) -> None:
+    called = asyncio.Event()
+
+    async def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        called.set()
+        writer.close()
+        await writer.wait_closed()
+
+    other = await asyncio.start_server(note, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    store = GatewayStore([*three.members[0].urls, f"http://127.0.0.1:{port}"], GatewayOptions())
+    put = await store.compare_and_put("/t/a", b"", ABSENT)
+    async with aclosing(store.watch("/t/", put.revision)) as batches:
+        await next_batch(batches)
+        for member in three.members[1:]:
+            member.pause()
+        # It serves watches on, alone, and nothing would ever come: what tells is its answer `no leader`.
+        going_on = asyncio.create_task(anext(batches))
+        async with asyncio.timeout(DEADLINE_S):
+            await called.wait()
+        going_on.cancel()
+        await asyncio.gather(going_on, return_exceptions=True)
+    await store.close()
+    other.close()
+
+
 async def test_a_dead_address_costs_little_when_another_works(etcd: EtcdServer) -> None:
     dead = f"http://127.0.0.1:{free_port()}"
     store = GatewayStore([dead, *etcd.urls], QUICK)

@@ -250,12 +250,41 @@ def test_states_that_nobody_refreshes_are_forgotten_everywhere() -> None:
     mesh.assert_converged()
 
 
+def test_a_state_keeps_its_age_from_router_to_router_and_is_refused_when_too_old() -> None:
+    router = LinkState(1, "a", 0.0)
+    router.neighbour_up(2, 1, 0.0)
+    router.receive(Announcement((LinkStateUpdate(9, "i", 1, (), age_s=100),)), 2, 0.0)
+    effects = router.neighbour_up(3, 1, 50.0)
+    told = {
+        state.origin: state.age_s
+        for effect in effects
+        if isinstance(effect, SendTo)
+        and effect.neighbours == (3,)
+        and isinstance(effect.message, Announcement)
+        for state in effect.message.states
+    }
+    assert told[9] >= 150
+    assert router.receive(Announcement((LinkStateUpdate(8, "h", 1, (), int(MAX_AGE_S)),)), 2, 50.0) == []
+    assert 8 not in router.node_ids()
+
+
+def test_a_refresh_that_says_the_same_is_no_reason_to_compute_paths() -> None:
+    router = LinkState(1, "a", 0.0)
+    router.neighbour_up(2, 1, 0.0)
+    router.receive(Announcement((LinkStateUpdate(2, "b", 1, ((1, 1),)),)), 2, 0.0)
+    router.update_paths()
+    router.receive(Announcement((LinkStateUpdate(2, "b", 2, ((1, 1),)),)), 2, 1.0)
+    assert not router.is_stale
+    router.receive(Announcement((LinkStateUpdate(2, "b", 3, ()),)), 2, 2.0)
+    assert router.is_stale
+
+
 def test_refreshes_keep_states_and_move_no_path() -> None:
     mesh = ring(4)
     mesh.run()
     mesh.run(MAX_AGE_S * 2)
     assert all(len(router.node_ids()) == 4 for router in mesh.routers.values())
-    assert all(not router.is_stale for router in mesh.routers.values())
+    mesh.assert_converged()
 
 
 def test_moved_names_the_routers_whose_next_hop_changed() -> None:

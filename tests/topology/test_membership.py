@@ -267,6 +267,16 @@ async def test_a_loop_that_stands_still_for_too_long_loses_its_lease(
         assert await follower.ended() is FenceReason.DEADLINE
 
 
+async def test_a_loop_that_runs_keeps_its_lease_however_long(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep_alive, "STALL_LIMIT_S", 1.0)
+    monkeypatch.setattr("topology.membership.PULSE_S", 0.1)
+    async with member(network, ttl_s=SHORT_TTL_S) as follower:
+        await asyncio.sleep(2.5)
+        assert follower.membership.vet(time.monotonic())
+
+
 async def test_a_process_stopped_beyond_its_lease_fences_itself_when_it_goes_on(etcd: EtcdServer) -> None:
     program = """
 import asyncio, sys, time
@@ -337,6 +347,17 @@ async def test_a_watch_that_fell_behind_compaction_is_replaced_by_a_snapshot() -
         assert not follower.view.publishers
         last = await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER))
         await eventually(lambda: follower.view.applied >= last, "the new watch goes on")
+
+
+async def test_a_snapshot_with_another_nonce_ends_the_incarnation() -> None:
+    memory = MemoryEtcd()
+    network = Network(memory.client, memory, None)  # type: ignore[arg-type]
+    async with member(network) as follower:
+        memory.faults.hold_watches = True
+        memory.compact(await write(network, CLUSTER_KEY, b'{"nonce": "00000000"}'))
+        memory.faults.hold_watches = False
+        memory.wake_watches()
+        assert await follower.ended() is FenceReason.CLUSTER_CHANGED
 
 
 async def test_a_snapshot_without_the_routers_own_key_ends_the_incarnation() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing
 from itertools import pairwise
 
@@ -23,7 +22,6 @@ from topology.store import (
     EventKind,
     LeaseLost,
     Stored,
-    StoreError,
     StoreRejected,
     StoreTimeout,
     StoreUnavailable,
@@ -405,46 +403,40 @@ async def test_no_event_is_missed_or_repeated_while_the_store_is_killed_and_rest
     store, writer = place.client(), place.client()
     revision, _ = await store.snapshot(place.prefix)
     done = place.prefix + "done"
+    seen: list[int] = []
+    is_enough = False
 
     async def write() -> None:
-        for number in range(300):
-            key = f"{place.prefix}{number % 7}"
+        number = 0
+        while not is_enough:
+            number += 1
             try:
-                await writer.compare_and_put(key, str(number).encode(), UNCONDITIONAL)
+                await writer.compare_and_put(f"{place.prefix}{number % 7}", b"", UNCONDITIONAL)
             except (StoreUnavailable, StoreTimeout):
                 await asyncio.sleep(0.01)
-        await until_written(done)
+            await asyncio.sleep(0)
+        await writer.compare_and_put(done, b"", UNCONDITIONAL)
 
-    async def until_written(key: str) -> None:
-        ends_at = time.monotonic() + DEADLINE_S
-        while time.monotonic() < ends_at:
-            try:
-                await writer.compare_and_put(key, b"", UNCONDITIONAL)
-            except StoreError:
-                await asyncio.sleep(0.05)
-            else:
-                return
-        pytest.fail("the store does not come back")
-
-    async def read() -> list[int]:
-        seen: list[int] = []
+    async def read() -> None:
         async with aclosing(store.watch(place.prefix, revision + 1)) as batches:
             while True:
                 batch = await next_batch(batches)
-                seen += [event.mod_revision for event in batch.events]
+                seen.extend(event.mod_revision for event in batch.events)
                 if batch.events[-1].key == done:
-                    return seen
+                    return
 
     async with asyncio.TaskGroup() as tasks:
-        reading = tasks.create_task(read())
-        writing = tasks.create_task(write())
+        tasks.create_task(read())
+        tasks.create_task(write())
         for _ in range(2):
-            await asyncio.sleep(0.05)
+            enough = len(seen) + 30
+            await eventually(lambda enough=enough: len(seen) >= enough, "the watch is under way")
             await place.crash()
             await asyncio.sleep(0.1)
             await place.recover()
-        await writing
-    seen = reading.result()
+        enough = len(seen) + 30
+        await eventually(lambda: len(seen) >= enough, "the watch goes on")
+        is_enough = True
     assert seen == sorted(set(seen))
     # The whole history, read anew, is what the watch told over the crashes.
     truth = await watch_events(place.client(), place.prefix, revision + 1, len(seen))
