@@ -23,8 +23,10 @@ class RouterState:
     """The lease of its router key in etcd; 0 = it is between two incarnations."""
     unsettled: int
     """Deliveries in the windows of publishers here, and entries of subscriptions here."""
+    finished: int
+    """Entries here that their subscriber has finished with and no settle has reached yet."""
     records: dict[str, int]
-    """The same, one by one."""
+    """What `unsettled` counts, one by one."""
 
 
 async def read_states(session: aiohttp.ClientSession, places: dict[str, str]) -> dict[str, RouterState]:
@@ -48,4 +50,5 @@ def _state_of(router: str, tables: dict[str, Any]) -> RouterState:
     records |= {
         f"entries of {each['subscription']}": int(each["entries"]) for each in tables.get("endpoints", ())
     }
-    return RouterState(router, int(tables.get("rid", 0)), sum(records.values()), records)
+    finished = sum(int(each["states"].get("done", 0)) for each in tables.get("endpoints", ()))
+    return RouterState(router, int(tables.get("rid", 0)), sum(records.values()), finished, records)
