@@ -30,7 +30,7 @@ from oncewire.wire.frames import (
     FrameParser,
     encode_frame,
 )
-from oncewire.wire.hot_codec import decode_transfer
+from oncewire.wire.hot_codec import decode_whole_delivery
 from oncewire.wire.link import symbols
 from oncewire.wire.negotiation import Negotiation
 from oncewire.wire.performative_codec import decode_performative, encode_performative
@@ -51,7 +51,14 @@ from oncewire.wire.performatives import (
 )
 from oncewire.wire.sasl import SaslClient, SaslServer
 from oncewire.wire.session import AmqpSession
-from oncewire.wire.states import CONNECTION_NEXT, ConnectionState, SessionState, Step
+from oncewire.wire.states import (
+    CONNECTION_ENDED,
+    CONNECTION_NEXT,
+    SESSION_MAPPED,
+    ConnectionState,
+    SessionState,
+    Step,
+)
 from oncewire.wire.types import Symbol
 
 # Enough for the unsettled map of the default window, few enough bytes to hold per connection (C-4).
@@ -68,9 +75,6 @@ MIN_PEER_IDLE_TIME_OUT_MS = 100
 
 # What the peer is told about its fault; longer texts may hold parts of what it sent and not fit its frames.
 MAX_DESCRIPTION = 160
-
-# How a transfer starts in the form everybody writes it; other forms take the long way.
-_TRANSFER_DESCRIPTOR = b"\x00\x53\x14"
 
 
 class Role(Enum):
@@ -316,7 +320,7 @@ class Connection:
         """Carry out all complete frames."""
         next_frame = self._parser.next_frame
         sessions = self._by_remote_channel
-        while self.state is not ConnectionState.ENDED:
+        while self.state is not CONNECTION_ENDED:
             frame = next_frame()
             if frame is None:
                 return
@@ -325,12 +329,12 @@ class Connection:
                 raise RemoteProtocolError(FRAMING_ERROR, "a SASL frame came behind the SASL layer")
             if pos == end:  # 2.4.5: a heartbeat
                 continue
-            if buf[pos : pos + 3] == _TRANSFER_DESCRIPTOR:
+            whole = decode_whole_delivery(buf, pos, end)
+            if whole is not None:
                 session = sessions.get(channel)
-                transfer = decode_transfer(buf, pos + 3, end)
-                if session is not None and transfer is not None:
-                    if session.state is SessionState.MAPPED:
-                        session.receive_transfer(transfer[0], buf[transfer[1] : end])
+                if session is not None:
+                    if session.state is SESSION_MAPPED:
+                        session.receive_whole(whole, buf[whole[5] : end])
                     continue
             performative, payload = decode_performative(buf, pos, end)
             self._receive_frame(channel, performative, buf[payload:end])

@@ -1,5 +1,7 @@
 """Short ways for the three performatives of the hot path: transfer, disposition and flow.
 
+A delivery that fits one frame is most of all traffic and has a way of its own, without a ``Transfer`` in between.
+
 The decoders know the encodings that peers really send and give up (None) on everything else, malformed bytes
 included; the generic tables then decide what it was. So the two can differ in speed only. A decoder may look past the
 end of the list while it reads, because it accepts its result only if the last field ends exactly where the list ends.
@@ -15,6 +17,7 @@ from itertools import product
 
 from oncewire.wire.encoding import encode_binary, encode_uint
 from oncewire.wire.field_codec import NULL, encode_composite, encode_state
+from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
 from oncewire.wire.performatives import ACCEPTED, RELEASED, DeliveryState, Disposition, Flow, Transfer
 
 TRUE = b"\x41"
@@ -155,6 +158,86 @@ def decode_transfer(buf: bytes, pos: int, end: int) -> tuple[Transfer, int] | No
     if tail is None or tail[0] != count:
         return None
     return Transfer(handle, delivery_id, buf[first:pos], tail[1], tail[2], tail[3], tail[4]), stop
+
+
+# A delivery in one frame, by the fields behind its tag: (number of fields, settled, message-format).
+_WHOLE_TAILS = {
+    octets: (count, settled is True, message_format or 0)
+    for octets, (count, message_format, settled, more, _) in _TRANSFER_TAILS.items()
+    if not more
+}
+# Descriptor and constructor of a transfer as one number, size, count, handle 0, delivery-id, constructor and size of
+# the tag; and the same from the delivery-id on, behind any other handle.
+_TRANSFER_START = 0x005314C0
+_unpack_to_tag = struct.Struct(">IBBBBIBB").unpack_from
+_unpack_id_and_tag = struct.Struct(">BIBB").unpack_from
+# With handle 0, a tag of one byte and nothing behind it.
+_SHORTEST_WHOLE = 15
+
+
+def decode_whole_delivery(buf: bytes, pos: int, end: int) -> tuple[int, int, bytes, bool, int, int] | None:
+    """Decode the transfer of a delivery that comes in one frame, in its usual form; None = decode it the long way.
+
+    Args:
+        buf: as for ``decode_performative``.
+        pos: where the frame body starts.
+        end: where it ends.
+
+    Returns:
+        handle, delivery-id, tag, settled, message-format, and where the payload starts.
+    """
+    if end - pos < _SHORTEST_WHOLE:
+        return None
+    start, size, count, code, uint, delivery_id, binary, tag_size = _unpack_to_tag(buf, pos)
+    if start != _TRANSFER_START:
+        return None
+    handle = 0
+    first = pos + 14
+    if code == 0x52 and end - pos > _SHORTEST_WHOLE:
+        handle = uint
+        first = pos + 15
+        uint, delivery_id, binary, tag_size = _unpack_id_and_tag(buf, pos + 8)
+    elif code != 0x43:
+        return None
+    behind = first + tag_size
+    stop = pos + 5 + size
+    if uint != 0x70 or binary != 0xA0 or behind > stop or stop > end or not 0 < tag_size <= _MAX_FAST_TAG:
+        return None
+    tail = _WHOLE_TAILS.get(buf[behind:stop])
+    if tail is None or tail[0] != count:
+        return None
+    return handle, delivery_id, buf[first:behind], tail[1], tail[2], stop
+
+
+# Frame header, then the fields as above with two of them as one number where that is possible.
+_pack_whole = struct.Struct(">IHHIHHBIH").pack
+_FRAME_KIND = MIN_DATA_OFFSET << 8 | AMQP_FRAME
+_UNSETTLED_TAIL = b"\x43\x42"
+_SETTLED_TAIL = b"\x43\x41"
+# Behind the frame header: descriptor and list header 6 bytes, handle 2, delivery-id 5, tag 2, two fields of a byte.
+_WHOLE_HEAD = FRAME_HEADER_SIZE + 17
+
+
+def encode_whole_delivery(
+    channel: int, handle: int, delivery_id: int, tag: bytes, settled: bool, payload_size: int
+) -> bytes:
+    """Encode frame header and transfer of a delivery in one frame, with message-format 0; its payload follows.
+
+    ``handle`` is below 256 and ``tag`` has at most 32 bytes.
+    """
+    size = len(tag)
+    head = _pack_whole(
+        _WHOLE_HEAD + size + payload_size,
+        _FRAME_KIND,
+        channel,
+        _TRANSFER_START,
+        (size + 12) << 8 | 5,
+        0x5200 | handle,
+        0x70,
+        delivery_id,
+        0xA000 | size,
+    )
+    return head + tag + (_SETTLED_TAIL if settled else _UNSETTLED_TAIL)
 
 
 # --- disposition ------------------------------------------------------------------------------------------------------

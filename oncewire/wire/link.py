@@ -297,6 +297,12 @@ class Link:
         """Take one frame of a delivery; only a receiver does so."""
         self.session.end_faulty(ILLEGAL_STATE, "a transfer came from the receiving end of a link")
 
+    def receive_whole(
+        self, delivery_id: int, tag: bytes, payload: bytes, settled: bool, message_format: int
+    ) -> None:
+        """Take a delivery that came in one frame."""
+        self.receive_transfer(Transfer(self.handle, delivery_id, tag, message_format, settled), payload)
+
     def receive_flow(self, flow: Flow) -> None:
         """Take a flow of the peer that names this link."""
         if self.state is LinkState.DETACH_SENT:

@@ -26,7 +26,7 @@ from oncewire.wire.errors import (
 from oncewire.wire.events import DeliveryReceived
 from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, AttachOptions, Link
 from oncewire.wire.performatives import DeliveryState, Fields, Flow, Transfer
-from oncewire.wire.states import LinkState
+from oncewire.wire.states import LINK_ATTACHED, LinkState
 
 if TYPE_CHECKING:
     from oncewire.wire.session import AmqpSession
@@ -145,7 +145,7 @@ class ReceiverLink(Link):
             self._continue(self._partial, transfer, payload)
             return
         moved = self._moved
-        if moved >= self._hard_limit or self.state is not LinkState.ATTACHED:
+        if moved >= self._hard_limit or self.state is not LINK_ATTACHED:
             self._reject_uncredited()
             return
         delivery_id = transfer.delivery_id
@@ -164,27 +164,32 @@ class ReceiverLink(Link):
         if len(payload) > self._max_message_size:
             self._too_large()
             return
-        # This is _complete() written out: most deliveries end here.
-        session = self.session
         settled = transfer.settled is True
+        message_format = transfer.message_format or 0
+        self._complete(delivery_id, tag, payload, settled, transfer.resume, transfer.state, message_format)
+
+    def receive_whole(
+        self, delivery_id: int, tag: bytes, payload: bytes, settled: bool, message_format: int
+    ) -> None:
+        """Take a delivery that came in one frame: the short way where nothing is special about it."""
+        moved = self._moved
+        session = self.session
+        unsettled = session.received_unsettled
+        if (
+            moved >= self._hard_limit
+            or self.state is not LINK_ATTACHED
+            or self._partial is not None
+            or len(payload) > self._max_message_size
+            or delivery_id in unsettled
+        ):
+            super().receive_whole(delivery_id, tag, payload, settled, message_format)
+            return
+        self._moved = moved + 1
         if not settled:
-            unsettled = session.received_unsettled
-            if delivery_id in unsettled:
-                session.end_faulty(INVALID_FIELD, f"delivery-id {delivery_id} is unsettled already")
-                return
             unsettled[delivery_id] = (self, tag)
-        session.pending_events.append(
-            DeliveryReceived(
-                self,
-                delivery_id,
-                tag,
-                payload,
-                settled,
-                transfer.resume,
-                transfer.state,
-                transfer.message_format or 0,
-            )
-        )
+        event = DeliveryReceived(self, delivery_id, tag, payload, settled)
+        event.message_format = message_format
+        session.pending_events.append(event)
 
     def _continue(self, partial: IncomingDelivery, transfer: Transfer, payload: bytes) -> None:
         """Add a frame to the delivery that is coming in."""

@@ -18,10 +18,9 @@ from oncewire.wire.deliveries import (
 )
 from oncewire.wire.errors import CreditError, LimitError, StateError
 from oncewire.wire.frames import FRAME_HEADER_SIZE
-from oncewire.wire.hot_codec import encode_transfer
 from oncewire.wire.link import Link
 from oncewire.wire.performatives import Attach, DeliveryState, Disposition, Fields, Flow
-from oncewire.wire.states import LinkState
+from oncewire.wire.states import LINK_ATTACHED, LinkState
 
 if TYPE_CHECKING:
     from oncewire.wire.session import AmqpSession
@@ -81,19 +80,21 @@ class SenderLink(Link):
             if self.state is not LinkState.ATTACHED:
                 raise StateError(f"nothing can be sent on link {self.name!r}: it is {self.state.name}")
             raise CreditError(f"link {self.name!r} has no credit left")
-        if self.state is not LinkState.ATTACHED:
+        if self.state is not LINK_ATTACHED:
             raise StateError(f"nothing can be sent on link {self.name!r}: it is {self.state.name}")
         size = len(tag)
         if not 0 < size <= MAX_TAG_SIZE:
             raise LimitError(f"a delivery-tag has 1 to {MAX_TAG_SIZE} bytes, not {size}")
         session = self.session
         delivery_id = session.next_delivery_id
-        if len(payload) <= self._one_frame_payload and state is None and not resume and not aborted:
-            performative = encode_transfer(self.handle, delivery_id, tag, message_format, settled)
-            if session.window_open:
-                session.write_transfer(performative, payload)
-            else:
-                self._queue(delivery_id, tag, payload, settled, None, False, False, message_format)
+        if (
+            len(payload) <= self._one_frame_payload
+            and state is None
+            and not (resume or aborted or message_format)
+            and self.handle < 256
+            and session.window_open
+        ):
+            session.write_whole(self.handle, delivery_id, tag, settled, payload)
         else:
             self._queue(delivery_id, tag, payload, settled, state, resume, aborted, message_format)
         session.next_delivery_id = (delivery_id + 1) & SERIAL_MASK

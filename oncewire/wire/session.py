@@ -30,6 +30,7 @@ from oncewire.wire.errors import (
 )
 from oncewire.wire.events import DispositionReceived, Event, LinkAttached, SessionBegun, SessionEnded
 from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
+from oncewire.wire.hot_codec import encode_whole_delivery
 from oncewire.wire.link import AttachOptions, Link, symbols
 from oncewire.wire.performative_codec import encode_disposition, encode_performative
 from oncewire.wire.performatives import (
@@ -52,7 +53,7 @@ from oncewire.wire.performatives import (
 )
 from oncewire.wire.receiver_link import ReceiverLink
 from oncewire.wire.sender_link import SenderLink
-from oncewire.wire.states import SESSION_NEXT, LinkState, SessionState, Step
+from oncewire.wire.states import SESSION_MAPPED, SESSION_NEXT, LinkState, SessionState, Step
 from oncewire.wire.types import Described, Symbol
 
 if TYPE_CHECKING:
@@ -461,6 +462,19 @@ class AmqpSession:
             # The delivery is with the owner now; what limits memory is link credit, so the window opens at once.
             self._write_window()
 
+    def receive_whole(self, whole: tuple[int, int, bytes, bool, int, int], payload: bytes) -> None:
+        """Take a delivery that came in one frame: ``receive_transfer`` in short. See ``decode_whole_delivery``."""
+        handle, delivery_id, tag, settled, message_format, _ = whole
+        left = self._incoming_left - 1
+        link = self._by_remote_handle.get(handle)
+        if left < 0 or link is None:
+            self.receive_transfer(Transfer(handle, delivery_id, tag, message_format, settled), payload)
+            return
+        self._incoming_left = left
+        link.receive_whole(delivery_id, tag, payload, settled, message_format)
+        if left < self._replenish_below and self.state is SESSION_MAPPED:
+            self._write_window()
+
     def receive_disposition(self, disposition: Disposition) -> None:
         """Take a disposition: one event per link that it concerns."""
         unsettled = self.sent_unsettled if disposition.role else self.received_unsettled
@@ -508,6 +522,14 @@ class AmqpSession:
         self.connection.check_frame_size(len(encode_performative(performative)))
         self._queue.append((link, performative))
         self._queued_control += 1
+
+    def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> None:
+        """Send a delivery in one frame; the window must be open. See ``encode_whole_delivery``."""
+        self._remote_window -= 1
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
+        out = self._out
+        out.append(encode_whole_delivery(self.channel, handle, delivery_id, tag, settled, len(payload)))
+        out.append(payload)  # not joined here: large ones are copied only once
 
     def write_transfer(self, performative: bytes, payload: bytes) -> None:
         """Send one transfer frame; the window must be open."""

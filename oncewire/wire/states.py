@@ -7,6 +7,7 @@ a ``LocalProtocolError``, done by the peer an ``amqp:illegal-state`` fault.
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Final
 
 
 class ConnectionState(Enum):
@@ -98,3 +99,8 @@ LINK_NEXT: dict[tuple[LinkState, Step], LinkState] = {
     (LinkState.DETACH_SENT, Step.RECEIVE_START): LinkState.DETACH_SENT,
     (LinkState.DETACH_SENT, Step.RECEIVE_END): LinkState.DETACHED,
 }
+
+# States that are asked for with every delivery: to look a member up in its class costs as much as a call.
+CONNECTION_ENDED: Final = ConnectionState.ENDED
+SESSION_MAPPED: Final = SessionState.MAPPED
+LINK_ATTACHED: Final = LinkState.ATTACHED

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from oncewire.wire import performatives as p
 from oncewire.wire.errors import DecodeError
-from oncewire.wire.hot_codec import decode_disposition, decode_flow, decode_transfer
+from oncewire.wire.frames import FRAME_HEADER_SIZE, FrameParser
+from oncewire.wire.hot_codec import (
+    decode_disposition,
+    decode_flow,
+    decode_transfer,
+    decode_whole_delivery,
+    encode_whole_delivery,
+)
 from oncewire.wire.performative_codec import decode_performative, encode_performative
 
 TRANSFER, DISPOSITION, FLOW = 0x14, 0x15, 0x13
@@ -68,6 +75,17 @@ def _assert_both_ways_agree(code: int, fields: bytes) -> None:
         assert left[1] - 3 == right[1] - 10
     else:
         assert left == right
+    whole = decode_whole_delivery(hot, 0, len(hot))
+    if whole is not None:
+        assert isinstance(left, tuple)
+        handle, delivery_id, tag, settled, message_format, payload_at = whole
+        transfer = left[0]
+        assert isinstance(transfer, p.Transfer)
+        mode = transfer.rcv_settle_mode
+        expected = p.Transfer(handle, delivery_id, tag, message_format, settled, rcv_settle_mode=mode)
+        transfer.message_format = transfer.message_format or 0
+        transfer.settled = transfer.settled is True
+        assert (transfer, left[1]) == (expected, payload_at)
 
 
 @settings(deadline=None, max_examples=1_000)
@@ -134,6 +152,34 @@ def test_what_the_engine_itself_sends_takes_the_short_way(performative: p.Perfor
     data = encode_performative(performative)
     read = {0x14: decode_transfer, 0x15: decode_disposition, 0x13: decode_flow}[data[2]]
     assert read(data, 3, len(data)) == (performative, len(data))
+
+
+@pytest.mark.parametrize("handle", [0, 1, 255])
+@pytest.mark.parametrize("tag", [b"t", b"12345678", b"x" * 32])
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("delivery_id", [0, 70_000, 0xFFFFFFFF])
+def test_a_delivery_in_one_frame_is_written_as_the_generic_decoder_reads_it(
+    handle: int, tag: bytes, settled: bool, delivery_id: int
+) -> None:
+    head = encode_whole_delivery(9, handle, delivery_id, tag, settled, 7)
+    parser = FrameParser()
+    parser.feed(head + b"payload")
+    frame = parser.next_frame()
+    assert frame is not None
+    channel, _, buf, start, end = frame
+    assert (channel, start, end) == (9, FRAME_HEADER_SIZE, len(head) + 7)
+    read = decode_performative(buf, start, end)
+    assert read == (p.Transfer(handle, delivery_id, tag, 0, settled), len(head))
+    assert decode_whole_delivery(buf, start, end) == (handle, delivery_id, tag, settled, 0, len(head))
+
+
+@pytest.mark.parametrize("handle", [0, 9])
+def test_the_short_way_of_a_delivery_in_one_frame_never_reads_past_its_end(handle: int) -> None:
+    data = encode_performative(p.Transfer(handle, 70_000, b"t", 0, False))
+    assert decode_whole_delivery(data, 0, len(data)) is not None
+    for end in range(len(data)):
+        assert decode_whole_delivery(data, 0, end) is None
+        assert decode_whole_delivery(data[:end], 0, end) is None
 
 
 @pytest.mark.parametrize("code", [TRANSFER, DISPOSITION, FLOW])
