@@ -139,7 +139,7 @@ class Publisher(ClientLink):
         except TimeoutError:
             if sending is None:
                 raise WindowFull(timeout or 0.0, self._core.unfinished) from None
-            raise await self._still_owed(sending) from None
+            raise await self.owed(sending) from None
         if not outcome.is_accepted:
             raise NotAccepted([outcome])
         return outcome
@@ -202,6 +202,11 @@ class Publisher(ClientLink):
     def unfinished(self) -> int:
         """Messages without an outcome."""
         return len(self._sendings)
+
+    @property
+    def oldest(self) -> Sending | None:
+        """The first message without an outcome; later ones wait for it."""
+        return next(iter(self._sendings.values()), None)
 
     @property
     def next_number(self) -> int:
@@ -324,8 +329,8 @@ class Publisher(ClientLink):
         self._sendings[number] = sending = Sending(number)
         return sending
 
-    async def _still_owed(self, sending: Sending) -> StillOwed:
-        """Ask the router who owes this message (StillOwed)."""
+    async def owed(self, sending: Sending) -> StillOwed:
+        """Ask the router why a message has no outcome yet; the answer is what `send(timeout=)` would raise."""
         effects = self._core.ask(sending.number)
         if not effects:
             why = (

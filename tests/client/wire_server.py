@@ -130,6 +130,7 @@ class ServerConnection(asyncio.Protocol):
             attachment = event.link.context
             if isinstance(attachment, Attachment):
                 self.server.receive(attachment, event)
+                self.server.pump(attachment)  # before what follows in the same read, such as a detach
         elif isinstance(event, LinkDetached):
             attachment = event.link.context
             if event.needs_answer:

@@ -1,0 +1,162 @@
+"""`oncewire pub` and `oncewire sub`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import click
+
+from oncewire.cli.errors import CliError
+
+DEFAULT_URL = "amqp://127.0.0.1:5672"
+
+_Command = Callable[..., Any]
+
+
+def _common_options(command: _Command) -> _Command:
+    """What both commands take."""
+    for option in reversed(
+        (
+            click.option(
+                "--url",
+                "urls",
+                multiple=True,
+                envvar="ONCEWIRE_URL",
+                metavar="URL",
+                help=f"Address of a router, amqp://[USER:PASSWORD@]HOST[:PORT]; may be repeated. [{DEFAULT_URL}]",
+            ),
+            click.option(
+                "--name", metavar="NAME", help="Name of the link, so that a later run goes on with it."
+            ),
+            click.option(
+                "--container-id",
+                metavar="ID",
+                help="Identity of this program. [USER@HOST with --name, else random]",
+            ),
+            click.option(
+                "--journal",
+                type=click.Path(dir_okay=False),
+                metavar="FILE",
+                help="Keep what is in flight in this SQLite file, so that it survives a crash of this program.",
+            ),
+            click.option(
+                "--connect-timeout",
+                type=click.FloatRange(min=0, min_open=True),
+                default=30.0,
+                show_default=True,
+                metavar="SECONDS",
+                help="How long to try to reach a router at the start.",
+            ),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("pub")
+@click.argument("topic")
+@click.option(
+    "--file",
+    "-f",
+    "source",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    default="-",
+    show_default=True,
+    help="Send each line of this file; - is the standard input.",
+)
+@_common_options
+def pub(
+    topic: str,
+    source: str,
+    urls: tuple[str, ...],
+    name: str | None,
+    container_id: str | None,
+    journal: str | None,
+    connect_timeout: float,
+    as_json: bool,
+) -> int:
+    """Send each line of a file or of the standard input as a message, and wait until all have an outcome.
+
+    A line counts as accepted when every subscription has processed it. With --journal and --file an interrupted run
+    goes on where it stopped. Exit code 1: some lines were not accepted.
+    """
+    from oncewire.client import cli_publish
+
+    identity = _identity(name, container_id, journal)
+    target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout)
+    report = _run(cli_publish.publish(target, source))
+    if as_json:
+        click.echo(json.dumps(report))
+    else:
+        click.echo(f"published {report['published']}, accepted {report['accepted']}")
+    return 0 if report["not_accepted"] == 0 else 1
+
+
+@click.command("sub")
+@click.argument("topic")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after this many messages.")
+@click.option(
+    "--unsubscribe", is_flag=True, help="At the end delete the subscription, although it has a name."
+)
+@_common_options
+def sub(
+    topic: str,
+    count: int | None,
+    unsubscribe: bool,
+    urls: tuple[str, ...],
+    name: str | None,
+    container_id: str | None,
+    journal: str | None,
+    connect_timeout: float,
+    as_json: bool,
+) -> None:
+    """Print the messages of a topic or pattern, one a line, until --count or Ctrl-C.
+
+    With --name the subscription lives on for a minute after the end, and a later run gets what was sent meanwhile;
+    without one it ends with the command. A message is accepted when it is printed.
+    """
+    from oncewire.client import cli_publish, cli_subscribe
+
+    identity = _identity(name, container_id, journal)
+    target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout)
+    _run(cli_subscribe.subscribe(target, count=count, unsubscribe=unsubscribe, as_json=as_json))
+
+
+def _identity(name: str | None, container_id: str | None, journal: str | None) -> str | None:
+    """The container-id: a named link keeps it from run to run."""
+    if journal is not None and name is None:
+        raise CliError(
+            f"the journal {journal} cannot be used",
+            "the link has no name, so the next run could not go on with it",
+            "add --name NAME",
+        )
+    if container_id is None and name is not None:
+        import getpass
+        import socket
+
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    return container_id
+
+
+def _run(job: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    """Run it; SIGTERM ends it in good order, and the client's errors are shown in the usual shape."""
+    from oncewire.client.errors import ClientError
+
+    try:
+        return asyncio.run(_until_told_to_stop(job))
+    except ClientError as error:
+        raise CliError(error.what, error.why, error.fix) from error
+    except asyncio.CancelledError:
+        raise click.Abort from None
+
+
+async def _until_told_to_stop(job: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    import signal
+
+    task = asyncio.ensure_future(job)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task

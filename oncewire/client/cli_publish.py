@@ -1,0 +1,176 @@
+"""What `oncewire pub` does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oncewire.client import (
+    Client,
+    ClientEvent,
+    Disconnected,
+    NotAccepted,
+    Publisher,
+    SessionExpired,
+    SqliteJournal,
+    connect,
+)
+from oncewire.client.bodies import Body
+
+BATCH = 256
+"""Lines stored in one transaction of the journal."""
+PATIENCE_S = 10.0
+"""After so long without the end in sight, say who is waited for."""
+LINE_LIMIT = 64 << 20
+"""Bytes of the longest line, the routers' limit of a message."""
+
+_PLACE = "oncewire_cli_place"
+
+
+def say(text: str) -> None:
+    """Tell the user; the standard output is for results."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def report_event(event: ClientEvent) -> None:
+    """Tell what a user wants to know while it works."""
+    if isinstance(event, Disconnected):
+        say(f"{event.address}: {event.cause}; trying again")
+    elif isinstance(event, SessionExpired):
+        say(f"the session expired; {event.messages} messages have an unknown outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What both commands are told: which topic, at which routers, as whom."""
+
+    topic: str
+    urls: list[str]
+    name: str | None
+    container_id: str | None
+    journal: str | None
+    connect_timeout: float
+
+    @contextmanager
+    def open_journal(self) -> Iterator[SqliteJournal | None]:
+        """The journal, if there is one, as long as the block runs."""
+        store = None if self.journal is None else SqliteJournal(self.journal)
+        try:
+            yield store
+        finally:
+            if store is not None:
+                store.close()
+
+    def connect(self, on_event: Callable[[ClientEvent], None]) -> Client:
+        """The client to be entered."""
+        return connect(
+            self.urls, container_id=self.container_id, timeout=self.connect_timeout, on_event=on_event
+        )
+
+
+async def publish(target: Target, source: str) -> dict[str, Any]:
+    """Send the lines and return the report."""
+    with target.open_journal() as store:
+        async with target.connect(report_event) as client:
+            publisher = await client.publisher(target.topic, name=target.name, journal=store)
+            if publisher.recovered:
+                say(f"going on with {len(publisher.recovered)} messages of an earlier run")
+            if store is not None and source != "-":
+                await _send_file(publisher, store, source)
+            else:
+                async for line in _lines(source):
+                    _ = await publisher.submit(line)
+                await _wait_for_outcomes(publisher)
+            statistics = publisher.statistics
+            return {
+                "topic": target.topic,
+                "published": statistics.messages,
+                "accepted": statistics.accepted,
+                "not_accepted": statistics.not_accepted,
+                "resumed_links": statistics.resumed_links,
+                "longest_gap_ms": round(1000 * statistics.longest_gap_s),
+            }
+
+
+async def _send_file(publisher: Publisher, store: SqliteJournal, source: str) -> None:
+    """Send a file's lines, its place kept in the journal with them; the next run of a finished file starts anew."""
+    path = Path(source).resolve()  # noqa: ASYNC240  # a name on a local disk
+    store.connection.execute(f"CREATE TABLE IF NOT EXISTS {_PLACE} (file TEXT PRIMARY KEY, offset INTEGER)")
+    row = store.connection.execute(
+        f"SELECT offset FROM {_PLACE} WHERE file = ?",  # noqa: S608  # our own constant
+        (str(path),),
+    ).fetchone()
+    with path.open("rb") as file:
+        if row is not None:
+            say(f"going on with {path} at byte {row[0]}")
+            file.seek(row[0])
+        while batch := _next_lines(file.readline):
+            await publisher.submit_many(batch, effect=_move_place(path, file.tell()))
+    await _wait_for_outcomes(publisher)
+    await publisher.submit_many([], effect=_move_place(path, None))
+
+
+def _next_lines(readline: Callable[[], bytes]) -> list[Body]:
+    lines: list[Body] = []
+    while len(lines) < BATCH and (line := readline()):
+        lines.append(line.rstrip(b"\r\n"))
+    return lines
+
+
+def _move_place(path: Path, offset: int | None) -> Callable[[sqlite3.Connection], None]:
+    """The change of the journal that remembers how far a file was read; None forgets it."""
+
+    def write(database: sqlite3.Connection) -> None:
+        if offset is None:
+            database.execute(f"DELETE FROM {_PLACE} WHERE file = ?", (str(path),))  # noqa: S608
+        else:
+            database.execute(f"INSERT OR REPLACE INTO {_PLACE} VALUES (?, ?)", (str(path), offset))  # noqa: S608
+
+    return write
+
+
+async def _lines(source: str) -> AsyncIterator[bytes]:
+    """The lines of a file or of the standard input, which may be a terminal or a pipe that is slow."""
+    if source != "-":
+        with Path(source).open("rb") as file:  # noqa: ASYNC230  # a file on disk does not keep us waiting
+            for line in file:
+                yield line.rstrip(b"\r\n")
+        return
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(LINE_LIMIT)
+    try:
+        pipe, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb")
+        )
+    except ValueError:  # a regular file
+        for line in sys.stdin.buffer:
+            yield line.rstrip(b"\r\n")
+        return
+    try:
+        while line := await reader.readline():
+            yield line.rstrip(b"\r\n")
+    finally:
+        pipe.close()
+
+
+async def _wait_for_outcomes(publisher: Publisher) -> None:
+    """Wait to the end, saying now and then who is waited for; the report tells of what was not accepted."""
+    with suppress(NotAccepted):
+        while True:
+            try:
+                await publisher.flush(PATIENCE_S)
+            except TimeoutError:
+                oldest = publisher.oldest
+                if oldest is not None:
+                    owed = await publisher.owed(oldest)
+                    say(f"{publisher.unfinished} messages have no outcome yet: {owed.why}")
+            else:
+                return

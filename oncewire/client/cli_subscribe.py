@@ -1,0 +1,75 @@
+"""What `oncewire sub` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from oncewire.client import (
+    ClientEvent,
+    Delivery,
+    NewIncarnation,
+    Subscriber,
+    SubscriptionExpired,
+)
+from oncewire.client.cli_publish import Target, report_event, say
+from oncewire.wire import DecodeError
+
+
+def _report_event(event: ClientEvent) -> None:
+    if isinstance(event, SubscriptionExpired):
+        say("the subscription expired; subscribing again")
+    elif isinstance(event, NewIncarnation):
+        say("this is a new subscription under the old name: messages sent in between are missing")
+    else:
+        report_event(event)
+
+
+async def subscribe(target: Target, *, count: int | None, unsubscribe: bool, as_json: bool) -> dict[str, Any]:
+    """Print messages until `count`; returns the report."""
+    with target.open_journal() as store:
+        async with target.connect(_report_event) as client:
+            subscriber = await client.subscriber(target.topic, name=target.name, journal=store)
+            say(f"subscribed to {target.topic}")
+            received = await _print_messages(subscriber, count, as_json=as_json)
+            if unsubscribe:
+                await subscriber.unsubscribe()
+            return {"topic": target.topic, "received": received}
+
+
+async def _print_messages(subscriber: Subscriber, count: int | None, *, as_json: bool) -> int:
+    received = 0
+    async for delivery in subscriber:
+        try:
+            _print(delivery, as_json=as_json)
+        except BrokenPipeError:  # whoever read our output has enough; the message was not taken
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return received
+        except DecodeError as error:
+            say(f"a message is no AMQP message and was rejected: {error.description}")
+            await delivery.reject(error.description, str(error.condition))
+        else:
+            await delivery.accept()
+        received += 1
+        if received == count:
+            break
+    return received
+
+
+def _print(delivery: Delivery, *, as_json: bool) -> None:
+    """One line on the standard output, out of our hands when this returns."""
+    body = delivery.body
+    if as_json:
+        text = body.decode(errors="replace") if isinstance(body, bytes) else body
+        line: dict[str, Any] = {"body": text, "publisher": delivery.publisher}
+        if delivery.message.application_properties:
+            line["application_properties"] = delivery.message.application_properties
+        if delivery.is_in_doubt:
+            line["in_doubt"] = True
+        octets = json.dumps(line, default=str).encode()
+    else:
+        octets = body if isinstance(body, bytes) else str(body).encode()
+    sys.stdout.buffer.write(octets + b"\n")
+    sys.stdout.buffer.flush()

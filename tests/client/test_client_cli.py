@@ -1,0 +1,182 @@
+"""`oncewire pub` and `oncewire sub` as processes against a router of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncewire.client import connect
+from tests.client.shell_helpers import LONG, error, until
+from tests.client.wire_server import RELEASED, Network, WireServer
+
+RUN = """
+import sys, click
+from oncewire.cli.run import run
+from oncewire.client.cli import pub, sub
+sys.exit(run(sys.argv[1:], click.Group("oncewire", commands={"pub": pub, "sub": sub})))
+"""
+
+
+async def start(
+    *arguments: str, stdin: int | None = asyncio.subprocess.DEVNULL
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        RUN,
+        *arguments,
+        stdin=stdin,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def finish(process: asyncio.subprocess.Process, text: bytes | None = None) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    async with asyncio.timeout(LONG):
+        out, err = await process.communicate(text)
+    assert process.returncode is not None
+    assert b"Traceback" not in err, err.decode()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_lines_of_a_file_go_through_a_topic_to_sub(
+    server: WireServer, network: Network, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"first\n\nthird \xc3\xa4\r\nlast")
+    subscriber = await start("sub", "news", "--count", "4", "--url", server.url)
+    await until(lambda: network.topic("news").subscriptions)
+    publisher = await start("pub", "news", "--file", str(file), "--url", server.url)
+    assert (await finish(publisher))[:2] == (0, "published 4, accepted 4\n")
+    code, out, err = await finish(subscriber)
+    assert (code, out) == (0, "first\n\nthird ä\nlast\n")
+    assert "subscribed to news" in err
+    await until(lambda: not network.topic("news").subscriptions)
+
+
+async def test_the_standard_input_is_sent_and_json_is_the_last_line(server: WireServer) -> None:
+    publisher = await start("pub", "news", "--url", server.url, "--json", stdin=asyncio.subprocess.PIPE)
+    code, out, _ = await finish(publisher, b"a\nb\n")
+    assert code == 0
+    report = json.loads(out.splitlines()[-1])
+    assert (report["published"], report["accepted"], report["not_accepted"]) == (2, 2, 0)
+
+
+async def test_sub_prints_json_lines(server: WireServer, network: Network) -> None:
+    subscriber = await start("sub", "news", "--count", "1", "--url", server.url, "--json")
+    await until(lambda: network.topic("news").subscriptions)
+    async with connect(server.url) as client:
+        publisher = await client.publisher("news")
+        await publisher.send("hello", application_properties={"n": 1})
+    _, out, _ = await finish(subscriber)
+    line = json.loads(out)
+    assert line["body"] == "hello"
+    assert line["application_properties"] == {"n": 1}
+
+
+async def test_lines_that_were_not_accepted_give_exit_code_1(server: WireServer, network: Network) -> None:
+    network.outcomes.append(RELEASED)
+    publisher = await start("pub", "news", "--url", server.url, stdin=asyncio.subprocess.PIPE)
+    code, out, _ = await finish(publisher, b"a\nb\n")
+    assert (code, out) == (1, "published 2, accepted 1\n")
+
+
+async def test_an_interrupted_pub_goes_on_where_it_stopped(
+    server: WireServer, network: Network, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("".join(f"{number}\n" for number in range(700)))
+    arguments = ("pub", "news", "--file", str(file), "--url", server.url, "--name", "p")
+    journal = ("--journal", str(tmp_path / "j.db"))
+    async with connect(server.url) as client:
+        subscriber = await client.subscriber("news")
+        publisher = await start(*arguments, *journal)
+        received: list[object] = []
+        for _ in range(100):
+            delivery = await subscriber.receive(LONG)
+            received.append(delivery.body)
+            await delivery.accept()
+        publisher.send_signal(signal.SIGKILL)
+        await publisher.wait()
+        again = await start(*arguments, *journal)
+        while len(received) < 700:
+            delivery = await subscriber.receive(LONG)
+            received.append(delivery.body)
+            await delivery.accept()
+        code, _, err = await finish(again)
+        assert code == 0
+        assert "going on with" in err
+        assert received == [b"%d" % number for number in range(700)]
+        # The file is done: the next run sends it anew.
+        third = await start(*arguments, *journal)
+        assert (await subscriber.receive(LONG)).body == b"0"
+        third.send_signal(signal.SIGTERM)
+        assert (await finish(third))[0] == 130
+
+
+async def test_a_named_sub_gets_what_was_sent_while_it_was_away(server: WireServer, network: Network) -> None:
+    arguments = ("sub", "news", "--name", "s", "--container-id", "c", "--count", "1", "--url", server.url)
+    async with connect(server.url) as client:
+        publisher = await client.publisher("news")
+        first = await start(*arguments)
+        await until(lambda: network.topic("news").subscriptions == ["c/s"])
+        await publisher.send(b"one", timeout=LONG)
+        assert (await finish(first))[1] == "one\n"
+        sending = await publisher.submit(b"two")
+        second = await start(*arguments, "--unsubscribe")
+        assert (await finish(second))[1] == "two\n"
+        assert (await sending).is_accepted
+        assert network.topic("news").subscriptions == []
+
+
+@pytest.mark.parametrize("command", ["pub", "sub"])
+async def test_no_router_is_said_in_three_lines(command: str) -> None:
+    process = await start(command, "t", "--url", "amqp://127.0.0.1:1", "--connect-timeout", "0.3")
+    code, out, err = await finish(process)
+    assert (code, out) == (2, "")
+    lines = err.splitlines()[-3:]
+    assert lines[0] == "error: no router could be reached within 0.3 s"
+    assert lines[1].startswith("why: amqp://127.0.0.1:1: ")
+    assert lines[2].startswith("what to do: check that a router runs")
+
+
+async def test_a_refusal_is_said_in_three_lines(server: WireServer) -> None:
+    server.refuse.append(error("amqp:unauthorized-access", "topic t is not yours"))
+    code, _, err = await finish(await start("sub", "t", "--url", server.url))
+    assert code == 2
+    assert "topic t is not yours" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pub", "t", "--url", "http://x"),
+        ("pub", "t", "--journal", "j.db"),
+        ("pub", "t", "--file", "nowhere.txt"),
+        ("sub", "t", "--count", "0"),
+        ("sub",),
+    ],
+)
+async def test_misuse_is_exit_code_2_without_a_traceback(arguments: tuple[str, ...]) -> None:
+    code, _, err = await finish(await start(*arguments))
+    assert code == 2
+    assert [line.partition(":")[0] for line in err.splitlines()[-3:]] == ["error", "why", "what to do"]
+
+
+async def test_sub_ends_quietly_when_nobody_reads_its_output(server: WireServer, network: Network) -> None:
+    process = await start("sub", "t", "--url", server.url)
+    await until(lambda: network.topic("t").subscriptions)
+    assert process.stdout is not None
+    process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+    async with connect(server.url) as client:
+        publisher = await client.publisher("t")
+        _ = await publisher.submit(b"x")
+        async with asyncio.timeout(LONG):
+            assert await process.wait() == 0
+        await publisher.flush(LONG)
