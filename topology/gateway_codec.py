@@ -62,7 +62,7 @@ _REJECTED_CODES = frozenset(
 
 def classify_error(code: int, text: str) -> ErrorClass:
     """What an error with this gRPC code and text means for the request; when in doubt, UNKNOWN."""
-    if code == _UNAUTHENTICATED or any(part in text for part in _TOKEN_TEXTS):
+    if code == _UNAUTHENTICATED or is_about_token(text):
         return ErrorClass.LOGIN
     if code == _PERMISSION_DENIED or "authentication failed" in text:
         return ErrorClass.AUTH
@@ -71,6 +71,11 @@ def classify_error(code: int, text: str) -> ErrorClass:
     if code == _RESOURCE_EXHAUSTED or (code == _UNAVAILABLE and text.endswith(_NO_LEADER_TEXT)):
         return ErrorClass.NOT_APPLIED
     return ErrorClass.REJECTED if code in _REJECTED_CODES else ErrorClass.UNKNOWN
+
+
+def is_about_token(text: str) -> bool:
+    """Whether etcd says with this that a login token is missing or too old."""
+    return any(part in text for part in _TOKEN_TEXTS)
 
 
 def parse_object(data: bytes) -> JsonObject:

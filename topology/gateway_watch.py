@@ -107,8 +107,8 @@ def _watch_response(client: GatewayClient, answer: JsonObject) -> JsonObject:
         raise CompactedError(compacted)
     if result.get("canceled") is True:
         reason = str(result.get("cancel_reason", "no reason given"))
-        # For a watch etcd says `permission denied` also when only the token is too old: a new login tells.
-        is_refusal = "permission denied" in reason or "auth token" in reason
+        # For a watch etcd 3.5 says `permission denied` also when only the token is too old: a new login tells.
+        is_refusal = "permission denied" in reason or codec.is_about_token(reason)
         raise TokenRefused(reason) if is_refusal else Unanswered(reason)
     return result
 

@@ -64,7 +64,7 @@ def test_a_lease_known_to_be_lost_passes_no_vetting() -> None:
 
 @given(
     sent=st.lists(st.tuples(st.floats(0, 50), st.booleans()), max_size=30),
-    rate=st.floats(2 / 3, 1.0),
+    rate=st.floats(0.667, 1.0),
     looks=st.lists(st.floats(0, 80), min_size=1, max_size=20),
 )
 def test_no_vetting_passes_after_the_end_of_the_lease_even_on_a_clock_one_third_too_slow(
