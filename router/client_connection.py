@@ -24,15 +24,16 @@ from oncewire.wire import (
     ConnectionState,
     DeliveryReceived,
     DispositionReceived,
+    LimitError,
     Link,
     LinkAttached,
     LinkDetached,
     LinkFlow,
-    LocalProtocolError,
     ReceiverLink,
     SaslOutcome,
     SenderLink,
     SessionEnded,
+    StateError,
     Symbol,
 )
 from router import conventions
@@ -54,6 +55,8 @@ CLOSE_TIMEOUT_S = 2.0
 OPEN_TIMEOUT_S = 10.0
 """From accept to open: a client that does not even say who it is."""
 
+MAX_CONTAINER_ID_BYTES = 1024
+"""It is part of the identity of every link (2.6.1) and stands in etcd; an empty one would be everybody's."""
 TIMER_RESOLUTION_S = 0.05
 """Heartbeats need not be more exact, and a deadline that cannot be met yet is not tried more often."""
 
@@ -83,10 +86,10 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._is_dirty = False
+        self.is_dirty = False
+        """Whether it waits for the end of the turn."""
         self._is_behind = False
         self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
-            DeliveryReceived: self._on_delivery,
             DispositionReceived: self._on_disposition,
             LinkFlow: self._on_flow,
             LinkAttached: self._on_attached,
@@ -171,20 +174,22 @@ class ClientConnection(asyncio.Protocol):
         inputs: list[Input] = []
         handlers = self._handlers
         for event in self.engine.events():
-            handler = handlers.get(type(event))
-            if handler is not None:
-                handler(event, inputs)
-        self._submit(inputs)
-        self.mark_dirty()
+            if type(event) is DeliveryReceived:  # once per message; all others are far rarer
+                shell = event.link.context
+                if type(shell) is PublisherLink:
+                    inputs.append(shell.transfer_input(event))
+            else:
+                handler = handlers.get(type(event))
+                if handler is not None:
+                    handler(event, inputs)
+        if inputs and self._driver is not None:
+            self._driver.submit(inputs)
+        if not self.is_dirty:
+            self.mark_dirty()
 
     def _submit(self, inputs: list[Input]) -> None:
         if inputs and self._driver is not None:
             self._driver.submit(inputs)
-
-    def _on_delivery(self, event: DeliveryReceived, inputs: list[Input]) -> None:
-        shell = event.link.context
-        if isinstance(shell, PublisherLink):
-            inputs.append(shell.transfer_input(event))
 
     def _on_disposition(self, event: DispositionReceived, inputs: list[Input]) -> None:
         shell = event.link.context
@@ -206,7 +211,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if len(self._links) >= self._listener.config.max_links:
             limit = self._listener.config.max_links
-            link.refuse(AmqpError(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
+            self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
             return
         shell: ClientLink
         if isinstance(link, ReceiverLink):
@@ -218,12 +223,15 @@ class ClientConnection(asyncio.Protocol):
             attach = shell.attach_input()
         except LinkRefusal as refusal:
             self.driver.links.pop(shell.number, None)
-            link.refuse(AmqpError(Symbol(refusal.condition), refusal.description))
-            self._listener.count_refusal(self, link.name, refusal)
+            self._refuse(link, refusal)
             return
         link.context = shell
         self._links[shell.number] = shell
         inputs.append(attach)
+
+    def _refuse(self, link: Link, refusal: LinkRefusal) -> None:
+        self._listener.count_refusal(self, link.name, refusal)
+        self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
         shell = event.link.context
@@ -247,6 +255,9 @@ class ClientConnection(asyncio.Protocol):
     def _on_opened(self, event: ConnectionOpened, _inputs: list[Input]) -> None:
         self.container_id = event.open.container_id
         self._set_timer()
+        if not 0 < len(self.container_id.encode()) <= MAX_CONTAINER_ID_BYTES:
+            self.close("amqp:invalid-field", f"a container-id has 1 to {MAX_CONTAINER_ID_BYTES} bytes")
+            return
         problem = self._listener.refusal(self)
         if problem is not None:
             self.close(CONNECTION_FORCED, problem)
@@ -299,15 +310,24 @@ class ClientConnection(asyncio.Protocol):
         if shell.number in self._links:
             self._forget(shell)
         error = conventions.amqp_error(effect.condition, effect.description, effect.info)
-        with contextlib.suppress(LocalProtocolError):  # the peer was faster: session or connection are gone
-            shell.link.detach(effect.closed, error)
+        self._detach_link(shell.link, effect.closed, error)
+
+    def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
+        with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone
+            try:
+                link.detach(closed, error)
+            except LimitError:  # its frames are too small for the explanation
+                link.detach(closed, None if error is None else AmqpError(error.condition))
 
     def close(self, condition: str, description: str) -> None:
         """Close the connection with an error; its links count as lost."""
         inputs: list[Input] = []
         self._end_links(inputs)
-        with contextlib.suppress(LocalProtocolError):  # it is closing already
-            self.engine.close(conventions.amqp_error(condition, description))
+        with contextlib.suppress(StateError):  # it is closing already
+            try:
+                self.engine.close(conventions.amqp_error(condition, description))
+            except LimitError:  # the client's frames are too small for the explanation
+                self.engine.close(conventions.amqp_error(condition, ""))
         self._submit(inputs)
         self.mark_dirty()
         if self._transport is not None:
@@ -327,13 +347,13 @@ class ClientConnection(asyncio.Protocol):
 
     def mark_dirty(self) -> None:
         """Write at the end of this turn."""
-        if not self._is_dirty:
-            self._is_dirty = True
+        if not self.is_dirty:
+            self.is_dirty = True
             self._listener.turn.mark_dirty(self)
 
     def flush(self) -> None:
         """Write everything the turn produced in one piece."""
-        self._is_dirty = False
+        self.is_dirty = False
         data = self.engine.data_to_send()
         transport = self._transport
         if transport is None:

@@ -6,6 +6,7 @@ Nothing in here outlives the incarnation. The node makes a new one with a new le
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine, Sequence
 from enum import Enum
@@ -27,7 +28,9 @@ from topology.membership import Membership
 LINK_PATIENCE_S = 3.0
 """A router counts as ready without a link to some live router after this long: that one may be dead."""
 FLUSH_S = 0.5
-"""An orderly stop gives the sockets this long (K-8)."""
+"""An orderly stop gives the sockets at most this long (K-8)."""
+LEAVE_TIMEOUT_S = 2.0
+"""For telling etcd: without etcd the lease ends by itself, and nobody waits for this process."""
 
 
 class End(Enum):
@@ -130,9 +133,13 @@ class Incarnation:
             return
         self.is_serving = False
         self._listener.end_incarnation("this router stops; connect to another router")
-        await asyncio.sleep(FLUSH_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await self._listener.wait_empty()
         self.driver.stop()
-        await self.membership.leave()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self.membership.leave()
 
     # --- lease and view -----------------------------------------------------------------------------------------------
 

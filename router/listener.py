@@ -38,6 +38,8 @@ class ClientListener:
         self.accepted = 0
         self.refused_links = 0
         self._connections: set[ClientConnection] = set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
         self._server: asyncio.Server | None = None
         self._properties: Fields = {
             Symbol("product"): PRODUCT,
@@ -63,7 +65,7 @@ class ClientListener:
         )
         return port_of(self._server)
 
-    async def stop_listening(self) -> None:
+    def stop_listening(self) -> None:
         """Take no more connections; open ones go on (K-8)."""
         if self._server is not None:
             self._server.close()
@@ -91,10 +93,13 @@ class ClientListener:
         """A client has connected."""
         self.accepted += 1
         self._connections.add(connection)
+        self._is_empty.clear()
 
     def remove(self, connection: ClientConnection) -> None:
         """A client's transport is gone."""
         self._connections.discard(connection)
+        if not self._connections:
+            self._is_empty.set()
 
     def refusal(self, connection: ClientConnection) -> str | None:
         """Why this client must go elsewhere; None = it may stay."""
@@ -124,6 +129,10 @@ class ClientListener:
         for connection in list(self._connections):
             connection.stop_serving()
             connection.close("amqp:connection:forced", why)
+
+    async def wait_empty(self) -> None:
+        """Wait until the last connection is gone."""
+        await self._is_empty.wait()
 
     def abort_all(self) -> None:
         """Drop every transport that is still open."""

@@ -66,8 +66,7 @@ class RouterNode:
             )
             await self._live(open_store, record)
         finally:
-            await self._listener.stop_listening()
-            await self._peers.stop_listening()
+            self._stop_listening()
             self._listener.abort_all()
             await self._http.stop()
             self._watch.stop()
@@ -76,8 +75,13 @@ class RouterNode:
     def stop(self) -> None:
         """K-8: stop in good order."""
         self._stop_wanted.set()
+        self._stop_listening()
         if self._incarnation is not None:
             self._incarnation.end(End.STOPPED)
+
+    def _stop_listening(self) -> None:
+        self._listener.stop_listening()
+        self._peers.stop_listening()
 
     async def wait_ready(self) -> None:
         """Wait until clients are welcome."""

@@ -35,7 +35,7 @@ class PeerListener:
         self._server = await listen(self._make, host, port, "--inter-router-port")
         return port_of(self._server)
 
-    async def stop_listening(self) -> None:
+    def stop_listening(self) -> None:
         """Take no more connections."""
         if self._server is not None:
             self._server.close()

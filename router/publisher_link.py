@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from delivery_records import effects
 from delivery_records.inputs import Input, LinkFlow, PublisherAttach, PublisherSettle, Transfer
@@ -14,9 +15,11 @@ from oncewire.wire import (
     Described,
     DispositionReceived,
     Fields,
+    LimitError,
     ReceiverLink,
     ReceiverSettleMode,
     Rejected,
+    StateError,
     Target,
     UInt,
     ULong,
@@ -111,16 +114,23 @@ class PublisherLink:
 
     # --- from the record core -----------------------------------------------------------------------------------------
 
-    def dispose(self, effect: effects.Dispose) -> None:
-        """Tell the outcome of deliveries (I-3)."""
-        if self.link.is_attached:
-            self.link.dispose(effect.delivery_ids, _told_state(effect), effect.settled)
+    def carry_out(self, effect: Any) -> None:
+        """Carry out an effect (see records_driver.ClientLink)."""
+        try:
+            self._handlers[type(effect)](self, effect)
+        except StateError:
+            return  # detached in the same read
+        except LimitError as error:
+            self.connection.close("amqp:frame-size-too-small", str(error))
+        if not self.connection.is_dirty:
             self.connection.mark_dirty()
 
-    def grant(self, effect: effects.GrantCredit) -> None:
+    def _dispose(self, effect: effects.Dispose) -> None:
+        """Tell the outcome of deliveries (I-3)."""
+        self.link.dispose(effect.delivery_ids, _told_state(effect), effect.settled)
+
+    def _grant(self, effect: effects.GrantCredit) -> None:
         """Let the publisher send up to a total (C-1); the first grant tells the session (F24)."""
-        if not self.link.is_attached:
-            return
         moved = (self.link.delivery_count - self._initial_count) & SERIAL_MASK
         credit = (effect.limit - moved) & SERIAL_MASK
         properties: Fields | None = None
@@ -128,29 +138,28 @@ class PublisherLink:
             properties = {conventions.SESSION: ULong(effect.session)}
         # More than half the serial range: the publisher is ahead of what is granted.
         self.link.grant(credit if credit <= SERIAL_MASK >> 1 else 0, properties=properties)
-        self.connection.mark_dirty()
 
-    def carry_out(self, effect: Any) -> None:
-        """Carry out an effect that is not on the hot path."""
-        if isinstance(effect, effects.Detach):
-            self.connection.detach(self, effect)
-        elif isinstance(effect, effects.CloseConnection):
-            self.connection.close(effect.condition, effect.description)
-        elif isinstance(effect, effects.PublisherReply):
-            self._reply(effect)
-        elif self.link.is_attached:
-            if isinstance(effect, effects.AskEcho):
-                # A-4: no credit, and a number that only this attach can answer with
-                self.link.grant(0, echo=True, properties={conventions.ECHO: ULong(effect.epoch)})
-            elif isinstance(effect, effects.TellOwing):
-                self.link.flow(
-                    {
-                        conventions.ASKED: effect.tag,
-                        conventions.OWING: list(effect.names),
-                        conventions.OWING_COUNT: UInt(effect.count),
-                    }
-                )
-        self.connection.mark_dirty()
+    def _ask_echo(self, effect: effects.AskEcho) -> None:
+        """A-4: no credit, and a number that only this attach can answer with."""
+        self.link.grant(0, echo=True, properties={conventions.ECHO: ULong(effect.epoch)})
+
+    def _tell_owing(self, effect: effects.TellOwing) -> None:
+        """Name those that owe a delivery; names that do not fit the client's frame are left out, the count is not."""
+        told: Fields = {
+            conventions.ASKED: effect.tag,
+            conventions.OWING: list(effect.names),
+            conventions.OWING_COUNT: UInt(effect.count),
+        }
+        try:
+            self.link.flow(told)
+        except LimitError:
+            self.link.flow({**told, conventions.OWING: []})
+
+    def _detach(self, effect: effects.Detach) -> None:
+        self.connection.detach(self, effect)
+
+    def _close(self, effect: effects.CloseConnection) -> None:
+        self.connection.close(effect.condition, effect.description)
 
     def _reply(self, effect: effects.PublisherReply) -> None:
         """A-3a: an empty map for a presented one, null for null, and what was really granted."""
@@ -173,6 +182,16 @@ class PublisherLink:
             offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
             properties={conventions.RESUME: "resumed" if effect.resumed else "new"},
         )
+
+    _handlers: ClassVar[dict[type, Callable[[PublisherLink, Any], None]]] = {
+        effects.Dispose: _dispose,
+        effects.GrantCredit: _grant,
+        effects.PublisherReply: _reply,
+        effects.AskEcho: _ask_echo,
+        effects.TellOwing: _tell_owing,
+        effects.Detach: _detach,
+        effects.CloseConnection: _close,
+    }
 
 
 def _told_state(effect: effects.Dispose) -> DeliveryState:

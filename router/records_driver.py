@@ -17,10 +17,14 @@ from router.logs import EventLog
 
 
 class ClientLink(Protocol):
-    """The shell of one client link: carries out the effects that name it."""
+    """The shell of one client link: carries out the effects that name it.
+
+    Events of one read may be out of date when they are handled, and effects with them: a link that was detached further
+    down in the same read does nothing, and says so to nobody, for the record core hears of it in the same turn.
+    """
 
     def carry_out(self, effect: Any) -> None:
-        """Carry out an effect that is not on the hot path."""
+        """Carry out an effect."""
         ...
 
 
@@ -54,12 +58,12 @@ class RecordsDriver:
         self._timer_at = 0.0
         self._handlers: dict[type, Callable[[Any], None]] = {
             effects.Deliver: self._deliver,
-            effects.Dispose: self._dispose,
-            effects.SettleAtSubscriber: self._settle,
-            effects.GrantCredit: self._grant,
             effects.Note: self._note,
         }
         for kind in (
+            effects.Dispose,
+            effects.GrantCredit,
+            effects.SettleAtSubscriber,
             effects.PublisherReply,
             effects.SubscriberReply,
             effects.AskEcho,
@@ -126,21 +130,6 @@ class RecordsDriver:
         link = self.links.get(effect.link)
         if link is not None:
             link.deliver(effect)
-
-    def _dispose(self, effect: effects.Dispose) -> None:
-        link = self.links.get(effect.link)
-        if link is not None:
-            link.dispose(effect)
-
-    def _settle(self, effect: effects.SettleAtSubscriber) -> None:
-        link = self.links.get(effect.link)
-        if link is not None:
-            link.settle(effect)
-
-    def _grant(self, effect: effects.GrantCredit) -> None:
-        link = self.links.get(effect.link)
-        if link is not None:
-            link.grant(effect)
 
     def _carry_out_on_link(self, effect: Any) -> None:
         link = self.links.get(effect.link)

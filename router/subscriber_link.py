@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from delivery_records import effects
 from delivery_records.inputs import Input, LinkFlow, SubscriberAttach, SubscriberDisposition
@@ -14,6 +14,7 @@ from oncewire.wire import (
     CreditError,
     DispositionReceived,
     LimitError,
+    LocalProtocolError,
     Modified,
     ReceiverSettleMode,
     SenderLink,
@@ -22,6 +23,7 @@ from oncewire.wire import (
     StateError,
     Symbol,
     TerminusDurability,
+    TerminusExpiryPolicy,
     ULong,
 )
 from oncewire.wire import LinkFlow as FlowEvent
@@ -33,6 +35,14 @@ from router.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 if TYPE_CHECKING:
     from router.client_connection import ClientConnection
 
+EXPIRY_POLICIES = frozenset(
+    {
+        TerminusExpiryPolicy.LINK_DETACH,
+        TerminusExpiryPolicy.SESSION_END,
+        TerminusExpiryPolicy.CONNECTION_CLOSE,
+        TerminusExpiryPolicy.NEVER,
+    }
+)
 COPY = Symbol("copy")
 """Every subscription gets every message (3.5.7)."""
 
@@ -87,6 +97,10 @@ class SubscriberLink:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:
             refuse_unless_topic(source.address, source.capabilities)
+            if source.expiry_policy not in EXPIRY_POLICIES:
+                raise LinkRefusal(
+                    "amqp:invalid-field", f"{source.expiry_policy} is no terminus expiry policy (3.5.6)"
+                )
             self._default_outcome = conventions.outcome_of(source.default_outcome)
         connection = self.connection
         presents_map = remote.unsettled is not None
@@ -163,70 +177,91 @@ class SubscriberLink:
         """Send a transfer (E-3), or the settled resume of A-7."""
         if self._waiting:
             self._waiting.append(effect)
-        elif self._send(effect):
+            return
+        if effect.redelivered or effect.attempt or effect.annotations or effect.settled:
+            self._send_special(effect)
+            return
+        tag = effect.tag
+        try:
+            self._ids[tag] = self.link.send(tag, effect.message, resume=effect.resume)
+        except LocalProtocolError as error:
+            self._not_sent(effect, error)
+            return
+        self._sent += 1
+        if not self.connection.is_dirty:
             self.connection.mark_dirty()
 
-    def _send(self, effect: effects.Deliver) -> bool:
-        """Send one transfer; False when there is no credit for it any more, and it waits."""
-        message, tag = effect.message, effect.tag
+    def _send_special(self, effect: effects.Deliver) -> None:
+        """Repeated, pre-settled, or the settled resume of A-7, whose message may be empty."""
+        message = effect.message
         if effect.redelivered or effect.attempt or effect.annotations:
             message = edit_for_attempt(effect)
-        state = None if effect.outcome is None else conventions.state_of(effect.outcome)
-        if not message and self._needs_payload:
+        elif not message and self._needs_payload:
             message = EMPTY_DATA_SECTION
+        state = None if effect.outcome is None else conventions.state_of(effect.outcome)
         try:
             delivery_id = self.link.send(
-                tag, message, settled=effect.settled, state=state, resume=effect.resume
+                effect.tag, message, settled=effect.settled, state=state, resume=effect.resume
             )
-        except StateError:
-            return True  # detached meanwhile: the record core hears of it in the same turn
-        except CreditError:
-            self._waiting.append(effect)
-            return False
-        except LimitError:
-            self._reject_unsendable(effect)
-            return True
+        except LocalProtocolError as error:
+            self._not_sent(effect, error)
+            return
         self._sent += 1
         if not effect.settled:
-            self._ids[tag] = delivery_id
-        return True
+            self._ids[effect.tag] = delivery_id
+        self.connection.mark_dirty()
+
+    def _not_sent(self, effect: effects.Deliver, error: LocalProtocolError) -> None:
+        if isinstance(error, CreditError):
+            self._waiting.append(effect)
+        elif isinstance(error, LimitError):
+            self._reject_unsendable(effect)
+        # Otherwise the link was detached in the same read; the record core hears of it in this turn.
 
     def _send_waiting(self) -> None:
         """New credit: what was decided before the client took credit back goes first."""
         waiting, self._waiting = self._waiting, deque()
-        while waiting:
-            if not self._send(waiting.popleft()):
-                self._waiting += waiting
-                break
-        self.connection.mark_dirty()
+        while waiting and not self._waiting:
+            self.deliver(waiting.popleft())
+        self._waiting += waiting
 
-    def settle(self, effect: effects.SettleAtSubscriber) -> None:
+    def _settle(self, effect: effects.SettleAtSubscriber) -> None:
         """Settle deliveries at the subscriber (E-5)."""
         if self._waiting:
             settled = set(effect.tags)
             self._waiting = deque(delivery for delivery in self._waiting if delivery.tag not in settled)
         ids = [found for tag in effect.tags if (found := self._ids.pop(tag, None)) is not None]
-        if ids and self.link.is_attached:
+        if ids:
             ids.sort()
             self.link.settle(ids)
-            self.connection.mark_dirty()
 
     def carry_out(self, effect: Any) -> None:
-        """Carry out an effect that is not on the hot path."""
-        if isinstance(effect, effects.Detach):
-            self.connection.detach(self, effect)
-        elif isinstance(effect, effects.CloseConnection):
-            self.connection.close(effect.condition, effect.description)
-        elif isinstance(effect, effects.SubscriberReply):
-            self._reply(effect)
-        elif self.link.is_attached:
-            if isinstance(effect, effects.Confirm):
-                self.link.flow({conventions.CONFIRMED: ULong(effect.incarnation)})
-            elif isinstance(effect, effects.Drained):
-                self.link.drained()
-                if self._flow is not None:
-                    self._sent = max(self._sent, self._flow.limit)
-        self.connection.mark_dirty()
+        """Carry out an effect other than `Deliver` (see records_driver.ClientLink)."""
+        try:
+            self._handlers[type(effect)](self, effect)
+        except StateError:
+            return  # detached in the same read
+        except LimitError as error:
+            # An attach of the client that is larger than the frames it takes itself.
+            self.connection.close("amqp:frame-size-too-small", str(error))
+        if not self.connection.is_dirty:
+            self.connection.mark_dirty()
+
+    def _confirm(self, effect: effects.Confirm) -> None:
+        """The attach barrier is complete (A-6b)."""
+        self.link.flow({conventions.CONFIRMED: ULong(effect.incarnation)})
+
+    def _drained(self, _effect: effects.Drained) -> None:
+        """Nothing more is here (C-5)."""
+        self.link.drained()
+        if self._flow is not None:
+            self._sent = max(self._sent, self._flow.limit)
+
+    def _detach(self, effect: effects.Detach) -> None:
+        self.connection.detach(self, effect)
+
+    def _close(self, effect: effects.CloseConnection) -> None:
+        self.connection.close(effect.condition, effect.description)
 
     def _reply(self, effect: effects.SubscriberReply) -> None:
         """A-6: the granted source, and the entries that are kept."""
@@ -235,31 +270,26 @@ class SubscriberLink:
         asked = (
             remote.source if remote.source is not None else Source(durable=TerminusDurability.UNSETTLED_STATE)
         )
-        try:
-            self.link.reply(
-                source=Source(
-                    address=effect.topic,
-                    durable=asked.durable,
-                    expiry_policy=Symbol(effect.expiry_policy),
-                    timeout=int(effect.timeout_s),
-                    distribution_mode=COPY,
-                    default_outcome=asked.default_outcome,
-                    outcomes=conventions.OUTCOME_SYMBOLS,
-                    capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
-                ),
-                target=remote.target,
-                unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
-                incomplete_unsettled=effect.incomplete,
-                offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
-                properties={
-                    conventions.RESUME: "resumed" if effect.resumed else "new",
-                    conventions.INCARNATION: ULong(effect.incarnation),
-                },
-            )
-        except LimitError as error:
-            # 2.7.3: an attach that cannot be written; the client's max-frame-size is too small for its own map.
-            self.connection.close("amqp:frame-size-too-small", str(error))
-            return
+        self.link.reply(
+            source=Source(
+                address=effect.topic,
+                durable=asked.durable,
+                expiry_policy=Symbol(effect.expiry_policy),
+                timeout=int(effect.timeout_s),
+                distribution_mode=COPY,
+                default_outcome=asked.default_outcome,
+                outcomes=conventions.OUTCOME_SYMBOLS,
+                capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            ),
+            target=remote.target,
+            unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
+            incomplete_unsettled=effect.incomplete,
+            offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            properties={
+                conventions.RESUME: "resumed" if effect.resumed else "new",
+                conventions.INCARNATION: ULong(effect.incarnation),
+            },
+        )
         self._is_replied = True
         if self._flow is not None and not self._is_held:
             self.connection.driver.submit([self._flow])
@@ -275,3 +305,12 @@ class SubscriberLink:
         self.connection.driver.submit(
             [SubscriberDisposition(self.number, [effect.tag], Outcome.REJECTED, settled=True)]
         )
+
+    _handlers: ClassVar[dict[type, Callable[[SubscriberLink, Any], None]]] = {
+        effects.SettleAtSubscriber: _settle,
+        effects.SubscriberReply: _reply,
+        effects.Confirm: _confirm,
+        effects.Drained: _drained,
+        effects.Detach: _detach,
+        effects.CloseConnection: _close,
+    }

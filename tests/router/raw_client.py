@@ -95,10 +95,14 @@ class RawClient(asyncio.Protocol):
     ) -> RawClient:
         """Connect and send open; whatever comes back is in `heard`."""
         name = container_id or f"raw-{next(_numbers)}"
-        loop = asyncio.get_running_loop()
-        _, client = await loop.create_connection(
-            lambda: cls(name, sasl or SaslClient("ANONYMOUS"), max_frame_size, properties), "127.0.0.1", port
+        return await cls.dial_with(
+            cls(name, sasl or SaslClient("ANONYMOUS"), max_frame_size, properties), port
         )
+
+    @classmethod
+    async def dial_with(cls, client: RawClient, port: int) -> RawClient:
+        """Connect a client that was made by hand, and send open."""
+        await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", port)
         client.engine.open()
         client.flush()
         return client
