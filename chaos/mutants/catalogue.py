@@ -216,20 +216,13 @@ EDITS: tuple[Edit, ...] = (
         aim=("expire-s", "drop-s"),
     ),
     Edit(
-        "incarnation", "I-2", "peering",
-        "        return subscription if subscription is not None and subscription.created <= epoch else None\n",
-        "        return subscription\n",
-        "an acknowledgement of a deleted subscription counts for its successor",
-        aim=('expire-s', 'drop-s'),
-    ),
-    Edit(
         "joiner-start", "I-6", "fanout",
         "        start = self._ingress.window.end\n", "        start = 0\n",
         "a new subscription counts for deliveries that do not wait for it",
     ),
     Edit(
         "map-bound", "C-4", "records",
-        "        if not bounds:\n            return self.limits.window\n", "        return self.limits.window\n",
+        "        if not share:\n            return self.limits.window\n", "        return self.limits.window\n",
         "publishers whose windows do not fit a subscriber's map deadlock each other",
     ),
 )  # fmt: skip

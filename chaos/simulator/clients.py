@@ -30,6 +30,8 @@ class Traits:
     never: bool = False
     """Subscribers ask for the expiry policy `never`."""
     map_bound: int = 1000
+    timeout_s: int = 90
+    """T_sub the subscribers ask for; above 60 s a new subscription is provisional first (A-10)."""
 
 
 class Mark(Enum):
@@ -215,7 +217,7 @@ class Subscriber:
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
-                "never" if self.world.traits.never else "link-detach", TIMEOUT_S, self.world.traits.map_bound,
+                "never" if self.world.traits.never else "link-detach", float(self.world.traits.timeout_s), self.world.traits.map_bound,
                 peer=f"s{self.index}",
             )
         )  # fmt: skip

@@ -118,6 +118,8 @@ class Judge:
         for subscriber in world.subscribers:
             if subscriber.map:
                 raise Violation(f"LEAK: s{subscriber.index} keeps {subscriber.map}")
+            if not subscriber.is_wanted and self._created(subscriber.index):
+                raise Violation(f"LEAK: the subscription of s{subscriber.index} is back after it was closed")
         for router in world.routers:
             if router.records is None:
                 continue

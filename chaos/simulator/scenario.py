@@ -120,7 +120,9 @@ def read(text: str) -> tuple[Scenario, str, tuple[str, ...]]:
     head = dict(line.split(": ", 1) for line in lines[:3])
     numbers = {key: int(value) for key, value in (part.split("=") for part in head["world"].split())}
     knobs = {key: int(value) for key, value in (part.split("=") for part in head["clients"].split())}
-    traits = Traits(bool(knobs["pipelines"]), bool(knobs["abandons"]), bool(knobs["never"]), knobs["map_bound"])
+    traits = Traits(
+        bool(knobs["pipelines"]), bool(knobs["abandons"]), bool(knobs["never"]), knobs["map_bound"], knobs["timeout_s"]
+    )
     story = tuple(lines[3:])
     steps = tuple(_parse(line.removeprefix(_STEP)) for line in story if line.startswith(_STEP))
     return Scenario(Setting(**numbers, traits=traits), steps), head["without the rule"], story

@@ -59,7 +59,8 @@ def draw_setting(rng: random.Random) -> Setting:
     """Every knob is drawn, so that seeds differ in kind and not only in order (swarm testing)."""
     publishers = rng.choice([1, 1, 2])
     traits = Traits(
-        rng.random() < 0.3, rng.random() < 0.2, rng.random() < 0.3, rng.choice([1000, 1000, 4 * publishers])
+        rng.random() < 0.3, rng.random() < 0.2, rng.random() < 0.3, rng.choice([1000, 1000, 4 * publishers]),
+        rng.choice([45, 90]),
     )
     return Setting(
         rng.choice([1, 2, 3, 3]), publishers, rng.choice([1, 2, 3]), rng.choice([2, 4, 8, 20]),
