@@ -99,7 +99,7 @@ class Attaching:
                 return "amqp:invalid-field", str(error)
         if isinstance(request, PublisherAttach) and request.incomplete:
             return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
-        if isinstance(request, SubscriberAttach) and request.incomplete and self._core.is_reduction_stuck(path):
+        if isinstance(request, SubscriberAttach) and request.incomplete and self._core.refuses_reduction(path):
             return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
         stolen = self._core.steals.refusal(path, self._core.now, request.peer)
         if stolen is not None:

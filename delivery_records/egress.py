@@ -11,17 +11,23 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from delivery_records import effects
-from delivery_records.entries import Entry, State, SyncState
+from delivery_records.entries import DONE, HELD, MAPPED, OPEN_AT_SUBSCRIBER, SENT, Entry, State, SyncState
 from delivery_records.inputs import LinkFlow, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.peer_messages import Run, Sync
-from delivery_records.tags import network_tag
+from delivery_records.tags import VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
 from delivery_records.view import Subscription, SubscriptionMode
 
 if TYPE_CHECKING:
     from delivery_records.records import Records
+
+# What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
+_AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
+_DELIVERED = Decision.DELIVERED
+_OUTCOME_DONE = Decision.OUTCOME_DONE
+_SETTLED_AT_SUBSCRIBER = Decision.SETTLED_AT_SUBSCRIBER
 
 
 class Egress:
@@ -30,6 +36,7 @@ class Egress:
     __slots__ = (
         "_held",
         "_is_replied",
+        "_resumes",
         "_settle_out",
         "_settle_queue",
         "confirmed",
@@ -38,6 +45,7 @@ class Egress:
         "drain",
         "epoch",
         "exactly_once",
+        "has_reduced",
         "incomplete",
         "is_closing",
         "is_proven",
@@ -66,9 +74,12 @@ class Egress:
         self.link = request.link
         self.request = request
         self.mode = subscription.record.mode
-        self.map_bound = subscription.record.map_bound
+        # What goes out settled takes no place in a map.
+        self.map_bound = 0 if self.mode is SubscriptionMode.AT_MOST_ONCE else subscription.record.map_bound
         self.exactly_once = request.exactly_once
         self.incomplete = request.incomplete
+        self.has_reduced = False
+        """An incomplete map became smaller on this link (C-4)."""
         self.timeout_s = subscription.record.timeout_s
         self.sessions: dict[bytes, dict[bytes, Entry]] = {}
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
@@ -84,6 +95,9 @@ class Egress:
         self.is_proven = not subscription.record.provisional
         self._is_replied = False
         self._held: deque[Entry] = deque()
+        self._resumes: deque[Entry] = deque()
+        """Held entries of the reply map. They go ahead of held new ones, which may wait for room in that very map; in
+        its own publisher's stream each is older than any new one (A-7, C-4)."""
         self._settle_queue: deque[Entry] = deque()
         self._settle_out: list[bytes] = []
         self._load(request)
@@ -121,7 +135,10 @@ class Egress:
             )
         )  # fmt: skip
         if self.incomplete:
+            self.has_reduced = len(kept) < len(request.unsettled or ())
             self.core.timers.set(Timer.REDUCTION, self.key, self.core.now + REDUCTION_QUIET_S)
+        else:
+            self.core.forget_reductions(self.key)
         self._pump()
 
     def confirm(self) -> None:
@@ -180,20 +197,18 @@ class Egress:
             return
         entry = sync.numbers.get(number)
         if entry is None:
-            entry = Entry(self._network_tag(sync.prefix, sync.session, tag), State.HELD)
+            whole = sync.prefix + tag if len(tag) <= VERBATIM_BYTES else self._network_tag(sync.prefix, sync.session, tag)
+            entry = Entry(whole, HELD)
             entry.sync = sync
             entry.number = number
             sync.numbers[number] = entry
-            sync.entries[entry.tag] = entry
+            sync.entries[whole] = entry
         elif not self._wants(entry, sync):
-            return
-        if redelivered and self.mode is SubscriptionMode.AT_MOST_ONCE:
-            self.core.counts[Decision.DROPPED_AT_MOST_ONCE] += 1  # c.3: forwarded once
-            self._finish(entry, Outcome.ACCEPTED)
             return
         entry.redelivered = redelivered
         entry.attempt = attempt
-        if self.sent < self.limit and not self._held and not self._settle_queue and self._may_send(entry):
+        waits = self._resumes if entry.in_reply else self._resumes or self._held
+        if self.sent < self.limit and not waits and not self._settle_queue and self._may_send(entry):
             self._transfer(entry, message)
         else:
             self._hold(entry, message)
@@ -213,13 +228,12 @@ class Egress:
     def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes) -> None:
         """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room."""
         sync = self.syncs.get(publisher_epoch)
-        blocked = len(self._held) > 0 or self.sent >= self.limit or not self._is_replied
-        if sync is None or (blocked and len(self._held) >= HELD_PRESETTLED) or self.sent >= self.limit:
+        if sync is None or self.sent >= self.limit or len(self._held) >= HELD_PRESETTLED:
             self.core.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
             return
         entry = Entry(self._network_tag(sync.prefix, sync.session, tag), State.HELD)
         entry.presettled = True
-        if blocked:
+        if self._held or self._resumes or not self._may_send(entry):
             self._hold(entry, message)
         else:
             self._transfer(entry, message)
@@ -290,24 +304,25 @@ class Egress:
         verdict = outcome if outcome is not None else (Outcome.RELEASED if settled else None)
         if verdict is None:
             return
+        is_done = verdict.is_done
         for tag in tags:
             entries = self.sessions.get(tag[1:11])
             entry = None if entries is None else entries.get(tag)
-            if entry is None or entry.state not in (State.SENT, State.KNOWN):
+            if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
                 continue
             entry.peer_settled = settled
-            if verdict.is_done:
+            if is_done:
                 self._finish(entry, verdict)
             else:
                 entry.annotations = annotations
                 self._want_again(entry, verdict)
-        if self._held or self._settle_queue:
+        if self._held or self._resumes or self._settle_queue:
             self._pump()
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
-        entry.state = State.DONE
+        entry.state = DONE
         entry.outcome = outcome
-        self.core.counts[Decision.OUTCOME_DONE] += 1
+        self.core.counts[_OUTCOME_DONE] += 1
         if entry.sync is not None:
             entry.sync.acknowledge(entry.number, outcome)
 
@@ -329,7 +344,7 @@ class Egress:
         """Reply first (A-6), no new delivery while a map is incomplete or full (C-4)."""
         if not self._is_replied or self.is_closing:
             return False
-        if entry.in_reply:
+        if entry.in_reply or entry.presettled:
             return not self.incomplete
         return not self.incomplete and not (self.map_bound and self.mapped >= self.map_bound)
 
@@ -340,54 +355,58 @@ class Egress:
             entry.state = State.HELD
         entry.message = message
         entry.is_held = True
-        self._held.append(entry)
+        (self._resumes if entry.in_reply else self._held).append(entry)
 
     def _transfer(self, entry: Entry, message: bytes) -> None:
         resume = entry.in_reply  # A-7: an entry of the reply map is resumed exactly once
         if not resume and not entry.presettled:
             self.mapped += 1
         entry.in_reply = False
-        entry.state = State.SENT
+        entry.state = SENT
         self.sent += 1
-        once = self.mode is SubscriptionMode.AT_MOST_ONCE or entry.presettled
-        self.core.counts[Decision.DELIVERED_AGAIN if entry.redelivered else Decision.DELIVERED] += 1
+        once = self.mode is _AT_MOST_ONCE or entry.presettled
+        self.core.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
         self.core.out.append(
             effects.Deliver(
                 self.link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt, entry.annotations
             )
         )
         entry.annotations = None
-        if once and not entry.presettled:
+        if once:
+            entry.state = DONE  # c.3: no ACK, for nothing is owed
+            entry.outcome = Outcome.ACCEPTED
             entry.peer_settled = True
-            self._finish(entry, Outcome.ACCEPTED)
 
     def _settle(self, entry: Entry) -> None:
         """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
         state = entry.state
         entry.state = State.GONE
         entry.message = b""
-        if state in (State.SENT, State.DONE, State.KNOWN):
+        if state in MAPPED:
             self.mapped -= 1
-            self.core.counts[Decision.SETTLED_AT_SUBSCRIBER] += 1
+            self.core.counts[_SETTLED_AT_SUBSCRIBER] += 1
             if entry.in_reply:
-                self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
+                if self._is_replied:  # else it is left out of the reply, and that settles it (A-6)
+                    self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
             elif not entry.peer_settled:
+                if not self._settle_out:
+                    self.core.mark_egress(self)
                 self._settle_out.append(entry.tag)
-                self.core.mark_egress(self)
 
     def _drop_held(self, sync: SyncState) -> None:
         """E-2: held copies of this publisher are repeated behind the SYNC."""
-        for entry in self._held:
+        for entry in [*self._resumes, *self._held]:
             if entry.sync is sync:
                 entry.is_held = False
                 entry.message = b""
                 if entry.state is State.HELD:
                     entry.state = State.GONE
                     sync.entries.pop(entry.tag, None)
+        self._resumes = deque(entry for entry in self._resumes if entry.sync is not sync)
         self._held = deque(entry for entry in self._held if entry.sync is not sync)
 
     def _pump(self) -> None:
-        """Send what credit allows: settled resumes first, then held deliveries, in order."""
+        """Send what credit allows: settled resumes first, then other resumes, then held deliveries, in order."""
         if not self._is_replied or self.is_closing:
             return
         while self._settle_queue and self.sent < self.limit:
@@ -395,26 +414,31 @@ class Egress:
             self.sent += 1
             if self.incomplete:
                 self.core.timers.set(Timer.REDUCTION, self.key, self.core.now + REDUCTION_QUIET_S)
-                self.core.note_reduction(self.key)
+                self.has_reduced = True
             self.core.out.append(
                 effects.Deliver(self.link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
             )
-        while self._held and not self._settle_queue and self.sent < self.limit:
-            entry = self._held[0]
+        self._release(self._resumes)
+        if not self._resumes:
+            self._release(self._held)
+        if self.drain:
+            self._answer_drain()
+
+    def _release(self, waiting: deque[Entry]) -> None:
+        while waiting and not self._settle_queue and self.sent < self.limit:
+            entry = waiting[0]
             if entry.state in (State.HELD, State.KNOWN, State.AGAIN) and entry.is_held:
                 if not self._may_send(entry):
                     break
                 message, entry.message = entry.message, b""
-                self._held.popleft()
+                waiting.popleft()
                 entry.is_held = False
                 self._transfer(entry, message)
             else:
-                self._held.popleft()
-        if self.drain and not self._held and not self._settle_queue:
-            self._answer_drain()
+                waiting.popleft()
 
     def _answer_drain(self) -> None:
-        """C-5: nothing more is here."""
+        """C-5: nothing more is here that may be sent."""
         self.drain = False
         self.sent = max(self.sent, self.limit)
         self.core.out.append(effects.Drained(self.link))
@@ -431,4 +455,4 @@ class Egress:
     @property
     def held(self) -> int:
         """Deliveries that wait for credit."""
-        return len(self._held)
+        return sum(1 for entry in (*self._resumes, *self._held) if entry.state is not State.GONE)

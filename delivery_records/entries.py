@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from delivery_records.outcomes import Outcome
-from delivery_records.window import add_run
 
 if TYPE_CHECKING:
     from delivery_records.egress import Egress
@@ -28,6 +27,16 @@ class State(Enum):
     """Precedes the subscription's start: acknowledged, unknown to S (E-2)."""
     GONE = "gone"
     """Settled and forgotten; only a queue may still name it."""
+
+
+# States that come with every delivery, as module names: to look a member up in its class costs as much as a call.
+HELD: Final = State.HELD
+SENT: Final = State.SENT
+DONE: Final = State.DONE
+OPEN_AT_SUBSCRIBER: Final = (State.SENT, State.KNOWN)
+"""The subscriber has it and has not said what became of it."""
+MAPPED: Final = (State.DONE, State.SENT, State.KNOWN)
+"""The subscriber's own map holds it (C-4)."""
 
 
 class Entry:
@@ -93,8 +102,12 @@ class SyncState:
         runs = self._runs.get(outcome)
         if runs is None:
             self._runs[outcome] = [[number, 1]]
+            return
+        last = runs[-1]  # add_run written out: it is done for each delivery
+        if last[0] + last[1] == number:
+            last[1] += 1
         else:
-            add_run(runs, number)
+            runs.append([number, 1])
 
     def take_runs(self) -> dict[Outcome, list[list[int]]]:
         """What is to be acknowledged; forgotten here."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from delivery_records.peer_messages import Msg, Run, Settle, Sync
-from delivery_records.view import Subscription
+from delivery_records.view import Subscription, SubscriptionMode
 from delivery_records.window import Cursor, Slot
 
 if TYPE_CHECKING:
@@ -22,13 +22,26 @@ if TYPE_CHECKING:
 class Fanout:
     """The subscriptions of one publisher, with a cursor each, and where to send."""
 
-    __slots__ = ("_core", "_ingress", "_last_start", "_left_at", "_local", "_plan_version", "_remote", "cursors", "is_active")
+    __slots__ = (
+        "_core",
+        "_ingress",
+        "_last_start",
+        "_left_at",
+        "_local",
+        "_plan_version",
+        "_remote",
+        "cursors",
+        "is_active",
+        "listeners",
+    )
 
     def __init__(self, core: Records, ingress: Ingress) -> None:
         """No subscription has joined; nothing may be sent before activation."""
         self._core = core
         self._ingress = ingress
         self.cursors: dict[str, Cursor] = {}
+        self.listeners: dict[str, None] = {}
+        """At-most-once subscriptions: they get what comes and owe nothing (c.3)."""
         self.is_active = False
         self._last_start = 0
         self._left_at = 0
@@ -43,16 +56,33 @@ class Fanout:
         """At activation every subscription in view owes every entry of the map (I-3)."""
         self.is_active = True
         for subscription in subscriptions:
-            self.cursors[subscription.key] = Cursor(0)
+            self._admit(subscription, 0)
 
     def join(self, subscription: Subscription) -> None:
         """I-6: a new subscription owes only what is received from now on."""
         start = self._ingress.window.end
-        self.cursors[subscription.key] = Cursor(start)
+        self._admit(subscription, start)
         self._last_start = max(self._last_start, start)
 
+    def _admit(self, subscription: Subscription, start: int) -> None:
+        if subscription.record.mode is SubscriptionMode.AT_MOST_ONCE:
+            self.listeners[subscription.key] = None
+        else:
+            self.cursors[subscription.key] = Cursor(start)
+
+    def has_other_mode(self, subscription: Subscription) -> bool:
+        """True when it came back at-most-once and owed before, or the other way round."""
+        is_listener = subscription.record.mode is SubscriptionMode.AT_MOST_ONCE
+        return subscription.key in (self.cursors if is_listener else self.listeners)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when no subscription matches the topic."""
+        return not self.cursors and not self.listeners
+
     def leave(self, key: str) -> bool:
-        """Take a subscription out; what it owed is owed no longer. True when it had joined."""
+        """Take a subscription out; what it owed is owed no longer. True when it owed anything at all."""
+        self.listeners.pop(key, None)
         cursor = self.cursors.pop(key, None)
         if cursor is None:
             return False
@@ -120,13 +150,16 @@ class Fanout:
 
     def sync_all(self) -> None:
         """I-5 at activation: SYNC to every subscription."""
-        self.sync([self._core.view.subscriptions[key] for key in self.cursors])
+        self.sync([self._core.view.subscriptions[key] for key in self._joined()])
+
+    def _joined(self) -> list[str]:
+        return [*self.cursors, *self.listeners]
 
     def sync(self, subscriptions: Iterable[Subscription]) -> None:
         """I-5: declare U, then repeat in order what is received and not acknowledged."""
         by_router: dict[int, list[Subscription]] = {}
         for subscription in subscriptions:
-            if subscription.key in self.cursors:
+            if subscription.key in self.cursors or subscription.key in self.listeners:
                 by_router.setdefault(subscription.record.rid, []).append(subscription)
         if not by_router:
             return
@@ -143,11 +176,11 @@ class Fanout:
     def sync_router(self, rid: int) -> None:
         """T-4: the channel to that router restarted; repeat I-5 for its subscriptions."""
         if self.is_active:
-            found = (self._core.view.subscriptions[key] for key in self.cursors)
+            found = (self._core.view.subscriptions[key] for key in self._joined())
             self.sync([subscription for subscription in found if subscription.record.rid == rid])
 
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
-        owing = tuple(s.epoch for s in group if self.cursors[s.key].owes(slot.number))
+        owing = tuple(s.epoch for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number))
         if owing:
             message = Msg(self._ingress.epoch, slot.number, slot.tag, slot.message, owing, redelivered=True)
             self._core.send_to_router(rid, message)
@@ -172,7 +205,7 @@ class Fanout:
         core = self._core
         self._local = []
         remote: dict[int, Channel] = {}
-        for key in self.cursors:
+        for key in self._joined():
             rid = core.view.subscriptions[key].record.rid
             if rid == core.rid:
                 egress = core.egresses.get(key)

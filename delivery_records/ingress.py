@@ -126,6 +126,7 @@ class Ingress:
             self._activate()  # c.5: the session started with the attach itself
         else:
             self._grant()  # A-4 (ii): the first frame that needs this credit proves life
+            core.timers.set(Timer.PROOF, self.key, core.now + core.limits.proof_timeout_s)
 
     def on_flow(self, flow: LinkFlow) -> None:
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
@@ -160,6 +161,7 @@ class Ingress:
     def _activate(self) -> None:
         """Declare U to every subscription, then let the publisher send (A-4, I-5)."""
         self.phase = Phase.ACTIVE
+        self.core.timers.cancel(Timer.PROOF, self.key)
         self.resend_since = self.core.now
         self.fanout.join_all(self.core.view.matching(self.topic))
         for slot in self.window.slots():
@@ -198,9 +200,13 @@ class Ingress:
                 return
         self.window.fill(slot, message, transfer.delivery_id)
         core.counts[Decision.TRANSFER_REPEATED if slot.repeated else Decision.TRANSFER_STORED] += 1
-        if not slot.pending and not self.fanout.cursors and self._releases_when_empty():
+        if self.fanout.is_empty and self._releases_when_empty():
             slot.verdict = Outcome.RELEASED
         self.fanout.forward(slot)
+        if transfer.settled:
+            self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
+        elif slot.repeated:
+            self.resend_since = core.now
         self.mark_dirty()
 
     def _may_transfer(self, transfer: Transfer) -> bool:
@@ -230,6 +236,7 @@ class Ingress:
 
     def _forward_presettled(self, transfer: Transfer) -> None:
         """I-1c: a place in the stream, but neither window entry nor tag in U."""
+        self._abandon_unreceived(self.window.end)
         message = transfer.message
         if transfer.message_format == 0:
             try:
@@ -329,9 +336,10 @@ class Ingress:
     def _tell(self, slot: Slot) -> None:
         told = self._outcome_of(slot)
         slot.accepted = True
+        if not self.window.told:
+            self.last_progress = self.core.now
         self.window.told += 1
         if not self.core.timers.is_set(Timer.SETTLE, self.key):
-            self.last_progress = self.core.now
             self.core.timers.set(Timer.SETTLE, self.key, self.core.now + self.core.limits.settle_timeout_s)
         self.core.counts[_TOLD[told.outcome]] += 1
         self.told.setdefault(told, []).append(slot.delivery_id)
@@ -392,8 +400,9 @@ class Ingress:
         """I-6 for a new subscription, I-5 for one that moved."""
         if self.phase not in (Phase.ACTIVE, Phase.SUSPENDED) or not self.fanout.is_active:
             return
-        if is_new:
-            self.fanout.leave(subscription.key)
+        if is_new or self.fanout.has_other_mode(subscription):
+            if self.fanout.leave(subscription.key):
+                self.mark_dirty()
             self.fanout.join(subscription)
         self.fanout.sync([subscription])
 
@@ -417,15 +426,21 @@ class Ingress:
 
     def on_proof_timeout(self) -> None:
         """A-4: no proof of life within T_life."""
-        if self.phase is Phase.PROVING:
+        if self.phase in (Phase.PROVING, Phase.WAITING):
             self.core.note(Decision.PUBLISHER_NOT_ALIVE, publisher=self.name)
-            self._detach("amqp:link:detach-forced", "no answer to the flow with x-opt-topic-echo")
+            echo = "no answer to the flow with x-opt-topic-echo"
+            text = echo if self.exactly_once else "no transfer on the credit of a resumed link"
+            self._detach("amqp:link:detach-forced", text)
 
     def on_resend_timeout(self) -> None:
         """I-9: neither a resend nor a new delivery within T_resend."""
         if self.phase is not Phase.ACTIVE or not self.window.unreceived:
             return
-        failures = self.core.count_resend_failure(self.key)
+        deadline = self.resend_since + self.core.limits.resend_timeout_s
+        if self.core.now < deadline:  # it is repeating, if slowly
+            self.core.timers.set(Timer.RESEND, self.key, deadline)
+            return
+        failures = self.core.count_resend_failure(self.key, self.timeout_s)
         self._detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
         if failures >= RESEND_FAILURES:
             self.core.propose_deletion(f"pubs/{self.key}", self.epoch)

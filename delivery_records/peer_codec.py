@@ -189,7 +189,9 @@ def _msg_head(message: Msg) -> bytes:
     named = len(to) if to is not None else 0
     tag = message.tag
     head = (
-        _MSG.pack(message.publisher_epoch, message.after, message.number, flags, message.attempt, len(tag), named)
+        _MSG.pack(
+            message.publisher_epoch, message.after, message.number, flags, message.attempt, len(tag), named
+        )
         + tag
     )
     if to:

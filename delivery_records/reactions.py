@@ -228,6 +228,7 @@ class Reactions:
 
     def _publisher_deleted(self, key: str) -> None:
         core = self._core
+        core.forget_resend_failures(key)
         ingress = core.ingresses.get(key)
         if ingress is None:
             return

@@ -98,7 +98,7 @@ class Records:
         self.peering = Peering(self)
         self.reactions = Reactions(self)
         self._nonces = 0
-        self._resend_failures: dict[str, int] = {}
+        self._resend_failures: dict[str, list[float]] = {}
         self._reductions: dict[str, int] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             inputs.Transfer: self._on_transfer,
@@ -360,19 +360,26 @@ class Records:
 
     def _end_reduction(self, egress: Egress) -> None:
         """C-4: nothing more could be settled; both sides suspend, and the client attaches again."""
-        self._reductions[egress.key] = self._reductions.get(egress.key, 0) + 1
-        _bound(self._reductions)
+        if egress.has_reduced:
+            self.forget_reductions(egress.key)
+        else:
+            self._reductions[egress.key] = self._reductions.get(egress.key, 0) + 1
+            _bound(self._reductions)
         self.note(Decision.SUBSCRIBER_MAP_REDUCED, subscription=egress.name)
         self.out.append(effects.Detach(egress.link, False))
         self.suspend_subscriber(egress, LossCause.DETACH)
 
-    def note_reduction(self, key: str) -> None:
-        """An entry of an incomplete map was settled: the rounds make progress (C-4)."""
+    def forget_reductions(self, key: str) -> None:
+        """The map fits, or became smaller: rounds without progress are counted anew (C-4)."""
         self._reductions.pop(key, None)
 
-    def is_reduction_stuck(self, path: str) -> bool:
-        """True after REDUCTION_ROUNDS rounds without progress (C-4)."""
-        return self._reductions.get(path.partition("/")[2], 0) >= REDUCTION_ROUNDS
+    def refuses_reduction(self, path: str) -> bool:
+        """True after REDUCTION_ROUNDS rounds without progress (C-4). Told once: publishers may be back next time."""
+        key = path.partition("/")[2]
+        if self._reductions.get(key, 0) < REDUCTION_ROUNDS:
+            return False
+        self.forget_reductions(key)
+        return True
 
     # ------------------------------------------------------------------ etcd proposals
 
@@ -443,17 +450,21 @@ class Records:
 
     def topic_window(self, topic: str) -> int:
         """C-4: the sum of the publishers' windows must fit the smallest map of the topic's subscriptions."""
-        bounds = [s.record.map_bound for s in self.view.matching(topic) if s.record.map_bound]
-        if not bounds:
+        share = self.view.map_share(topic)
+        if not share:
             return self.limits.window
-        publishers = max(1, self.view.publishers_of.get(topic, 1))
-        return max(1, min(self.limits.window, min(bounds) // publishers))
+        return min(self.limits.window, share)
 
-    def count_resend_failure(self, key: str) -> int:
-        """How often this publisher missed T_resend at this router (I-9)."""
-        self._resend_failures[key] = min(self._resend_failures.get(key, 0) + 1, RESEND_FAILURES)
+    def count_resend_failure(self, key: str, within_s: float) -> int:
+        """How often this publisher missed T_resend at this router in the last `within_s` seconds (I-9)."""
+        times = [time for time in self._resend_failures.pop(key, []) if self.now - time < within_s]
+        self._resend_failures[key] = [*times, self.now][-RESEND_FAILURES:]
         _bound(self._resend_failures)
-        return self._resend_failures[key]
+        return len(self._resend_failures[key])
+
+    def forget_resend_failures(self, key: str) -> None:
+        """The publisher's key is gone; a later one starts anew (I-9)."""
+        self._resend_failures.pop(key, None)
 
     def send_to_router(self, rid: int, message: PeerMessage) -> None:
         """Send SYNC or MSG to the egress at `rid`, which may be this router."""

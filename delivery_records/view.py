@@ -162,6 +162,7 @@ class View:
     """What this router knows of the cluster at revision `applied`."""
 
     __slots__ = (
+        "_map_shares",
         "_matching",
         "applied",
         "dead",
@@ -188,6 +189,7 @@ class View:
         self.publishers_of: dict[str, int] = {}
         """How many publishers each topic has (C-4)."""
         self._matching: dict[str, list[Subscription]] = {}
+        self._map_shares: dict[str, int] = {}
 
     def apply(self, change: Change) -> None:
         """Fold one change in. The caller sets `applied` when all changes of a revision are in (K-7)."""
@@ -207,6 +209,24 @@ class View:
                 self._matching.clear()
             self._matching[topic] = found
         return found
+
+    def map_share(self, topic: str) -> int:
+        """C-4: entries each publisher of `topic` may have in the smallest of its subscribers' maps; 0 = no bound.
+
+        A subscriber's map is shared by the publishers of every topic its pattern matches. Cached until a key changes.
+        """
+        share = self._map_shares.get(topic)
+        if share is None:
+            bounded = [s.record for s in self.matching(topic) if s.record.map_bound]
+            shares = [record.map_bound // max(1, self._publishers_matching(record.topic)) for record in bounded]
+            share = max(1, min(shares)) if shares else 0
+            if len(self._map_shares) >= MATCH_CACHE_TOPICS:
+                self._map_shares.clear()
+            self._map_shares[topic] = share
+        return share
+
+    def _publishers_matching(self, pattern: str) -> int:
+        return sum(count for topic, count in self.publishers_of.items() if matches(pattern, topic))
 
     def difference(self, entries: list[Change]) -> list[Change]:
         """The changes that lead from this view to a snapshot's `entries` (K-4).
@@ -258,6 +278,7 @@ class View:
             self.routers[change.record.rid] = Router(change.record, change.create_revision)
 
     def _apply_subscription(self, change: Change) -> None:
+        self._map_shares.clear()
         old = self.subscriptions.pop(change.key, None)
         if old is not None:
             del self.subscription_epochs[old.epoch]
@@ -289,6 +310,7 @@ class View:
                 self.sessions[new.session] = new.key
 
     def _count_publisher(self, topic: str, step: int) -> None:
+        self._map_shares.clear()
         count = self.publishers_of.get(topic, 0) + step
         if count:
             self.publishers_of[topic] = count

@@ -153,7 +153,9 @@ class Net:
         if node.seen < self.etcd.revision and not node.is_watch_held:
             change = self.etcd.log[node.seen]
             node.seen += 1
-            self._carry_out(node, node.core.handle([inputs.ViewChanges(change.mod_revision, [change])], self.now))
+            self._carry_out(
+                node, node.core.handle([inputs.ViewChanges(change.mod_revision, [change])], self.now)
+            )
             return True
         return self._read_peer(node)
 
@@ -316,14 +318,18 @@ class Link:
         assert found, f"no {kind.__name__} on this link: {self.got}"
         return found[-1]
 
-    @property
     def detached(self) -> effects.Detach | None:
         """How the router detached the link, if it did."""
         found = self.all(effects.Detach)
         return found[-1] if found else None
 
-    @property
-    def is_closed(self) -> bool:
+    def end(self) -> effects.Detach:
+        """How the router detached the link; it must have."""
+        found = self.detached()
+        assert found is not None, "the link is still attached"
+        return found
+
+    def connection_closed(self) -> bool:
         """True when the router closed the whole connection."""
         return bool(self.all(effects.CloseConnection))
 
@@ -436,7 +442,9 @@ class SubscriberLink(Link):
 
     def network_tag(self, tag: bytes) -> bytes:
         """The network tag under which a publisher's tag came here last."""
-        return next(delivery.tag for delivery in reversed(self.all(effects.Deliver)) if delivery.tag[11:] == tag)
+        return next(
+            delivery.tag for delivery in reversed(self.all(effects.Deliver)) if delivery.tag[11:] == tag
+        )
 
     @property
     def deliveries(self) -> list[bytes]:
@@ -454,7 +462,6 @@ class SubscriberLink(Link):
                 tags.append(effect.tag[11:])
         return tags
 
-    @property
-    def is_confirmed(self) -> bool:
+    def confirmed(self) -> bool:
         """True once it was told that its subscription counts (A-6)."""
         return bool(self.all(effects.Confirm))
