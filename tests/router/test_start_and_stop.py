@@ -9,11 +9,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from rich.console import Console
 
 from oncewire.wire import ConnectionClosed, ConnectionLost, SaslClient, SaslOutcome
 from tests.router.processes import run_to_end, running_router, start_router
 from tests.router.raw_client import RawClient
 from tests.support.golden import assert_golden
+from topology.cli import read_state, tables_of
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -88,6 +90,19 @@ async def test_health_readiness_metrics_and_state_are_served() -> None:
         assert "oncewire_client_connections 1.0" in text
         assert "oncewire_ready 1.0" in text
         assert "process_resident_memory_bytes" in text
+
+
+async def test_inspect_shows_the_state_of_a_running_router() -> None:
+    async with running_router("--standalone", "--id=alpha") as router:
+        client = await RawClient.connect(router.port, "box")
+        await client.subscriber("orders", "all")
+        state = await read_state(router.http)
+        console = Console(width=200)
+        with console.capture() as shown:
+            for table in tables_of(state):
+                console.print(table)
+        assert "box/all" in shown.get()
+        assert "alpha" in shown.get()
 
 
 async def test_a_password_is_asked_where_anonymous_is_not_allowed() -> None:
