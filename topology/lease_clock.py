@@ -13,7 +13,7 @@ FENCE_FRACTION = 2 / 3
 class LeaseClock:
     """The fence deadline of one lease.
 
-    One thread may report keep-alives while another vets: each attribute has one writer and is set in one step.
+    One thread may report keep-alives while another vets: each number has one writer, and flags only go up.
     """
 
     __slots__ = ("_fenced", "_lost", "_period_s", "_ttl_s", "deadline", "next_keep_alive")

@@ -59,7 +59,7 @@ RETRY_S = 0.1
 PULSE_S = 1.0
 """At least so often the keep-alive thread hears that this loop runs."""
 REVOKE_TIMEOUT_S = 1.0
-"""For ending the lease of an incarnation that is over: it only spares others the rest of its time."""
+"""For ending the lease of an incarnation that is over: that only spares others the rest of its time."""
 
 MembershipInput: TypeAlias = StoreHealth | ViewSnapshot | ViewChanges
 _Answer = TypeVar("_Answer")
@@ -179,10 +179,10 @@ class Membership:
         """K-8: tell the others that no grace time is needed, and end the lease. What fails here ends by itself."""
         self._has_left = True
         leaving = replace(self._record, leaving=True)
-        with suppress(StoreError):
-            await self.store.compare_and_put(self._key, encode_record(leaving), UNCONDITIONAL, self.rid)
-        with suppress(StoreError):
-            await self.store.revoke(self.rid)
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(REVOKE_TIMEOUT_S):
+                await self.store.compare_and_put(self._key, encode_record(leaving), UNCONDITIONAL, self.rid)
+                await self.store.revoke(self.rid)
 
     async def close(self) -> None:
         """The incarnation is over and everything of it forgotten: end keep-alives, the lease, and connections."""

@@ -410,6 +410,14 @@ async def test_who_leaves_says_so_first_and_its_key_is_gone_at_once(network: Net
         assert gone.record is None
 
 
+async def test_leaving_without_a_store_takes_no_longer_than_its_time_limit(network: Network) -> None:
+    async with member(network) as follower:
+        await network.cut_off()
+        async with asyncio.timeout(DEADLINE_S):
+            await follower.membership.leave()
+        await network.restore()
+
+
 async def test_an_incarnation_that_is_over_makes_nobody_wait_for_its_lease(network: Network) -> None:
     async with member(network, "other", ttl_s=60) as other:
         async with member(network, ttl_s=60) as follower:
