@@ -44,7 +44,9 @@ _COLUMNS: dict[str, tuple[str, Sequence[str]]] = {
 
 
 @click.command("inspect")
-@click.option("--url", default=DEFAULT_URL, show_default=True, metavar="URL", help="The HTTP address of a router.")
+@click.option(
+    "--url", default=DEFAULT_URL, show_default=True, metavar="URL", help="The HTTP address of a router."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the state as one JSON document.")
 def inspect(url: str, as_json: bool) -> None:
     """Show routers, links with their cost, subscriptions with place and epoch, and windows."""
