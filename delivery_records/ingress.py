@@ -36,6 +36,12 @@ class Phase(Enum):
     SUSPENDED = "suspended"
 
 
+# What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
+_ACTIVE = Phase.ACTIVE
+_TRANSFER_STORED = Decision.TRANSFER_STORED
+_DELIVERY_SETTLED = Decision.DELIVERY_SETTLED
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Told:
     """What one disposition tells; deliveries that are told the very same object share it."""
@@ -177,13 +183,20 @@ class Ingress:
 
     def on_transfer(self, transfer: Transfer) -> None:
         """I-1: store the delivery whole, then forward it to every subscription that owes it."""
-        if not self._may_transfer(transfer):
+        if self.phase is not _ACTIVE and not self._may_activate():
+            return
+        self.credit.received += 1
+        if not self.is_dirty:
+            self.mark_dirty()
+        if (transfer.settled or transfer.resume or transfer.aborted) and not self._has_place(transfer):
             return
         core = self.core
-        slot = self.window.find(transfer.tag)
+        window = self.window
+        slot = window.find(transfer.tag)
         if slot is None:
-            self._abandon_unreceived(self.window.end)
-            slot = self.window.append(transfer.tag)
+            if window.unreceived:
+                self._abandon_unreceived(window.end)
+            slot = window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
         elif slot.received:
             core.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
@@ -198,27 +211,27 @@ class Ingress:
             except ValueError as error:
                 self._store_malformed(slot, transfer, str(error))
                 return
-        self.window.fill(slot, message, transfer.delivery_id)
-        core.counts[Decision.TRANSFER_REPEATED if slot.repeated else Decision.TRANSFER_STORED] += 1
-        if self.fanout.is_empty and self._releases_when_empty():
+        window.fill(slot, message, transfer.delivery_id)
+        core.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
+        if not slot.pending and self.fanout.is_empty and self._releases_when_empty():
             slot.verdict = Outcome.RELEASED
         self.fanout.forward(slot)
         if transfer.settled:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
         elif slot.repeated:
             self.resend_since = core.now
-        self.mark_dirty()
 
-    def _may_transfer(self, transfer: Transfer) -> bool:
-        """The checks in front of the window; each refusal is a decision with a name."""
-        core = self.core
+    def _may_activate(self) -> bool:
+        """c.5: the first transfer on the credit of a resumed link activates it; no other phase takes transfers."""
         if self.phase is Phase.WAITING:
             self._activate()
-        if self.phase is not Phase.ACTIVE:
-            core.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
-            return False
-        self.credit.received += 1
-        self.mark_dirty()
+            return True
+        self.core.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
+        return False
+
+    def _has_place(self, transfer: Transfer) -> bool:
+        """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
+        core = self.core
         if transfer.aborted:
             self._on_aborted(transfer.tag)
             return False
@@ -281,9 +294,8 @@ class Ingress:
         if cursor is None:
             return
         window = self.window
-        for number in cursor.acknowledge(first, min(first + count, window.end), window.base):
-            slot = window.at(number)
-            if slot is not None and slot.verdict is None:
+        for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
+            if slot.verdict is None:
                 slot.pending -= 1
                 if outcome is not Outcome.ACCEPTED:
                     slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
@@ -292,11 +304,11 @@ class Ingress:
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
         self.last_progress = self.core.now
+        counts = self.core.counts
         for tag in tags:
             slot = self.window.find(tag)
             if slot is not None:
-                known = slot.accepted
-                self.core.counts[Decision.DELIVERY_SETTLED if known else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
+                counts[_DELIVERY_SETTLED if slot.accepted else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
                 self._drop(slot)
 
     def _drop(self, slot: Slot) -> None:
@@ -304,7 +316,8 @@ class Ingress:
         if not self.retries.is_empty:
             self.retries.forget(slot.number)
         add_run(self.settled_runs, slot.number)
-        self.mark_dirty()
+        if not self.is_dirty:
+            self.mark_dirty()
 
     def flush(self) -> None:
         """Carry out what this turn added up to: acceptances, settlements, credit (2.4: once per turn)."""
@@ -325,26 +338,28 @@ class Ingress:
         window = self.window
         while window.next_accept < window.end:
             slot = window.at(window.next_accept)
+            if slot is not None and (slot.pending or not slot.received):
+                return
+            window.next_accept += 1  # first: telling may take the slot out and move it on
             if slot is not None:
-                if not slot.received or slot.pending:
-                    return
-                window.next_accept += 1  # first: telling may take the slot out and move it on
                 self._tell(slot)
-            else:
-                window.next_accept += 1
 
     def _tell(self, slot: Slot) -> None:
-        told = self._outcome_of(slot)
+        plain = slot.verdict is None and slot.rejected_by is None
+        told = _ACCEPTED if plain else self._outcome_of(slot)
         slot.accepted = True
         if not self.window.told:
-            self.last_progress = self.core.now
+            self._await_settlement()
         self.window.told += 1
-        if not self.core.timers.is_set(Timer.SETTLE, self.key):
-            self.core.timers.set(Timer.SETTLE, self.key, self.core.now + self.core.limits.settle_timeout_s)
-        self.core.counts[_TOLD[told.outcome]] += 1
         self.told.setdefault(told, []).append(slot.delivery_id)
         if self.settles_first:
             self._drop(slot)  # c.3: at-least-once is settled together with the outcome
+
+    def _await_settlement(self) -> None:
+        """Risk 4: from the first told outcome on. While outcomes are told the timer sets itself again."""
+        self.last_progress = self.core.now
+        if not self.core.timers.is_set(Timer.SETTLE, self.key):
+            self.core.timers.set(Timer.SETTLE, self.key, self.core.now + self.core.limits.settle_timeout_s)
 
     def _outcome_of(self, slot: Slot) -> _Told:
         """The outcome told to the publisher (I-3)."""
@@ -365,6 +380,7 @@ class Ingress:
         assert self.link is not None
         all_told, self.told = self.told, {}
         for told, ids in all_told.items():
+            self.core.counts[_TOLD[told.outcome]] += len(ids)
             info: dict[str, object] = {}
             if told.rejected_by:
                 info = {"subscriptions": list(told.rejected_by), "count": told.rejections}

@@ -135,6 +135,11 @@ class Window:
         """The slot of a running number, if it is unsettled."""
         return self._by_number.get(number)
 
+    def found(self, numbers: Iterable[int]) -> list[Slot]:
+        """The slots of those running numbers that are unsettled."""
+        by_number = self._by_number
+        return [slot for number in numbers if (slot := by_number.get(number)) is not None]
+
     def fill(self, slot: Slot, message: bytes, delivery_id: int) -> None:
         """Store the message of a slot whole (I-1a)."""
         assert not slot.received
