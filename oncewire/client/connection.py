@@ -238,6 +238,8 @@ class Client:
         )
         self._connector.stop()
         runner, self._runner = self._runner, None
+        if self._connector.session is None:  # nobody to say goodbye to: it may be dialling
+            runner.cancel()
         await asyncio.wait([runner])
         for writer in self._writers.values():
             writer.stop()
@@ -362,9 +364,10 @@ class Client:
             async with asyncio.timeout(self.open_timeout):
                 await link.opened()
         except TimeoutError:
+            trouble = link.trouble or self._connector.cause or "none"
             error = LinkRefused(
                 f"the link {link.name!r} did not open within {self.open_timeout:g} s",
-                f"{self.router_name} has not granted it; the last trouble was: {self._connector.cause or 'none'}",
+                f"{self.router_name} has not granted it; the last trouble was: {trouble}",
                 "look at the router's log; it may have no connection to etcd",
             )
             link.fail(error)

@@ -53,6 +53,10 @@ class ClientLink:
         name: the link's name.
         is_named: the application chose the name: another process may open the same link.
         journal: serves its core's commits.
+
+    Attributes:
+        statistics: counts since it was opened.
+        trouble: why the last attach ended, for errors; empty if none did.
     """
 
     def __init__(self, client: Client, name: str, journal: JournalWriter, *, is_named: bool) -> None:
@@ -69,6 +73,7 @@ class ClientLink:
         self._steals = Steals()
         self._down_since: float | None = None
         self._failure: ClientError | None = None
+        self.trouble = ""
         self._leaving: asyncio.Future[AmqpError | None] | None = None
         # Everybody who waits for something this link may never bring: told when it fails.
         self._waiters: set[asyncio.Future[None]] = set()
@@ -163,6 +168,7 @@ class ClientLink:
             return
         condition = "" if event.error is None else str(event.error.condition)
         description = "" if event.error is None else event.error.description or ""
+        self.trouble = f"{condition or 'detached'}: {description or 'no reason given'}"
         self.client.tell(LinkInterrupted(self.name, condition, description))
         logger.info("link %s was detached: %s %s", self.name, condition or "no error", description)
         self._after_detach(event.error, condition, description)

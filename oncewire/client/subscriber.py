@@ -129,6 +129,10 @@ class Subscriber(ClientLink):
             self._takers.append(taker)
             try:
                 await self._wait(taker)
+            except asyncio.CancelledError:
+                if self._queue and taker not in self._takers:  # it was our turn: let the next one have it
+                    self._wake_taker()
+                raise
             finally:
                 if taker in self._takers:
                     self._takers.remove(taker)

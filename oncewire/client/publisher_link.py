@@ -1,0 +1,304 @@
+"""The link of a publisher: carries out what `publisher_core` decides, tells it what the router says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from oncewire.client import wire_words
+from oncewire.client.core_effects import (
+    AnswerDrain,
+    AnswerEcho,
+    AskOwing,
+    PublisherEffect,
+    RefuseLink,
+    ReportActive,
+    ReportExpired,
+    ReportOutcome,
+    ReportOwing,
+    SendTransfer,
+    SettleDeliveries,
+)
+from oncewire.client.errors import ClientError, LinkRefused, MessageTooLarge
+from oncewire.client.events import SessionExpired
+from oncewire.client.journal_writer import JournalWriter
+from oncewire.client.link import ClientLink
+from oncewire.client.publisher_core import PublisherCore
+from oncewire.client.sending import Sending
+from oncewire.wire import (
+    AmqpSession,
+    DeliveryReceived,
+    DispositionReceived,
+    LimitError,
+    LinkFlow,
+    SenderLink,
+    Source,
+    Target,
+    TerminusDurability,
+    TerminusExpiryPolicy,
+    ULong,
+)
+
+if TYPE_CHECKING:
+    from oncewire.client.connection import Client
+
+UNSEEN_OUTCOMES = 1024
+"""Outcomes other than accepted that are kept for `flush()` while nobody asks for them."""
+
+
+class PublisherLink(ClientLink):
+    """See the module; `Publisher` is what applications hold."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        topic: str,
+        journal: JournalWriter,
+        core: PublisherCore,
+        *,
+        exactly_once: bool,
+        timeout_s: int,
+        is_named: bool,
+    ) -> None:
+        super().__init__(client, name, journal, is_named=is_named)
+        self.topic = topic
+        self._core = core
+        self._exactly_once = exactly_once
+        self._timeout_s = timeout_s
+        self._sendings: dict[int, Sending] = {}
+        # Ended otherwise than accepted, and perhaps nobody looked.
+        self._unhappy: deque[Sending] = deque(maxlen=UNSEEN_OUTCOMES)
+        self._owing: dict[int, asyncio.Future[ReportOwing]] = {}
+        self._room: asyncio.Future[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._max_message_size = 0
+        recovered = [self._sending(number) for number in core.recovered_messages()]
+        for report in core.recovered_outcomes():
+            recovered.append(self._sending(report.number))
+            self._report(report)
+        self.recovered = tuple(sorted(recovered, key=lambda sending: sending.number))
+        """Messages that the journal held when the publisher was opened; they go on by themselves."""
+
+    def _sending(self, number: int) -> Sending:
+        self._sendings[number] = sending = Sending(number)
+        return sending
+
+    async def opened(self) -> None:
+        """Wait until the first router has granted the link.
+
+        Raises:
+            ClientError: it was refused.
+        """
+        await self._wait(asyncio.shield(self._ready))
+
+    def _attach(self, session: AmqpSession) -> SenderLink | None:
+        if not self._core.may_attach:
+            return None
+        bound = self.client.map_bound
+        if not self._core.fits(bound):
+            self.fail(
+                LinkRefused(
+                    f"the publisher {self.name!r} cannot be resumed",
+                    f"{self.client.router_name} takes frames that hold {bound} unsettled deliveries, there are more",
+                    "raise max_frame_size of the routers, or use a smaller window",
+                )
+            )
+            return None
+        presented = self._core.begin_attach(bound)
+        expiry = TerminusExpiryPolicy.LINK_DETACH
+        return session.attach_sender(
+            self.name,
+            source=Source(address=self.client.container_id, outcomes=wire_words.OUTCOMES),
+            target=Target(
+                address=self.topic,
+                durable=TerminusDurability.UNSETTLED_STATE,
+                expiry_policy=expiry,
+                timeout=self._timeout_s,
+                capabilities=(wire_words.TOPIC,),
+            ),
+            unsettled=None if presented is None else dict(presented),
+            desired_capabilities=(wire_words.EXACTLY_ONCE,) if self._exactly_once else (),
+        )
+
+    def _is_granted(self) -> bool:
+        remote = None if self._wire is None else self._wire.remote_attach
+        return remote is not None and remote.target is not None
+
+    def _attached(self) -> None:
+        assert self._wire is not None
+        remote = self._wire.remote_attach
+        assert remote is not None
+        self._max_message_size = remote.max_message_size or 0
+        resume = (remote.properties or {}).get(wire_words.RESUME)
+        capable = wire_words.EXACTLY_ONCE in remote.offered_capabilities
+        self._perform(self._core.attached(capable=capable, resume=resume if isinstance(resume, str) else ""))
+
+    def on_flow(self, event: LinkFlow) -> None:
+        """Credit, a proof of life that is asked for, or an answer to `ask`."""
+        wire = self._wire
+        if wire is None or event.link is not wire or event.credit_limit is None:
+            return
+        properties = event.properties
+        asked = None if properties is None else properties.get(wire_words.ASKED)
+        if properties is not None and isinstance(asked, bytes):
+            named = properties.get(wire_words.OWING)
+            names = [str(name) for name in named] if isinstance(named, (list, tuple)) else []
+            count = wire_words.number_in(properties, wire_words.OWING_COUNT)
+            self._perform(self._core.asked(asked, names, len(names) if count is None else count))
+        # A later flow of the same read may have lowered the credit already.
+        moved = wire.delivery_count - (
+            wire.local_attach.initial_delivery_count or 0 if wire.local_attach else 0
+        )
+        limit = min(event.credit_limit, (moved & wire_words.SERIAL_MASK) + wire.credit)
+        self._perform(
+            self._core.flow(
+                limit,
+                drain=event.drain,
+                echo=wire_words.number_in(properties, wire_words.ECHO),
+                session=wire_words.number_in(properties, wire_words.SESSION),
+            )
+        )
+        self._journal.work(self)
+
+    def on_delivery(self, event: DeliveryReceived) -> None:
+        """Routers send nothing on a publisher's link."""
+        raise AssertionError(event)
+
+    def on_disposition(self, event: DispositionReceived) -> None:
+        """Outcomes."""
+        outcome = wire_words.outcome_of(event.state)
+        self._perform(self._core.disposition(event.deliveries, outcome, event.settled))
+        self._make_room()
+        self._journal.work(self)
+
+    def _lost(self) -> None:
+        self._core.lost()
+
+    def _is_worthless(self) -> bool:
+        return not self._is_named and not self._sendings
+
+    def _expired(self) -> None:
+        self._perform(self._core.expire())
+        self._journal.work(self)
+
+    # --- the journal --------------------------------------------------------------------------------------------------
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether the core has something to write."""
+        return self._core.wants_commit
+
+    def take_commit(self) -> Callable[[], None]:
+        """Take the core's changes; see JournalUser."""
+        changes = self._core.next_commit()
+        return lambda: self._journal.journal.write_publisher(self.name, changes)
+
+    def commit_done(self) -> None:
+        """The changes are durable."""
+        self._perform(self._core.committed())
+        if self._core.may_attach and self._wire is None:
+            self._attach_after_commit()
+        self._make_room()
+        self._journal.work(self)
+
+    def _make_room(self) -> None:
+        """Let the submitter whose turn it is look again."""
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    def _attach_after_commit(self) -> None:
+        """An expired session is recorded: the fresh attach that waited for it (A-5)."""
+        if self._retry is None:
+            self.attach_soon()
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _perform(self, effects: Sequence[PublisherEffect]) -> None:
+        wire = self._wire
+        is_attached = isinstance(wire, SenderLink) and wire.is_attached
+        for effect in effects:
+            if isinstance(effect, SendTransfer):
+                if is_attached:
+                    self._transfer(effect)
+            elif isinstance(effect, ReportOutcome):
+                self._report(effect)
+            elif isinstance(effect, SettleDeliveries):
+                if is_attached:
+                    assert isinstance(wire, SenderLink)
+                    wire.settle(effect.delivery_ids)
+            else:
+                self._perform_rare(effect, is_attached=is_attached)
+        if is_attached:
+            self.client.flush()
+
+    def _perform_rare(self, effect: PublisherEffect, *, is_attached: bool) -> None:
+        wire = self._wire
+        if isinstance(effect, ReportActive):
+            if not self._ready.done():
+                self._ready.set_result(None)
+            self._became_active(resumed=effect.resumed > 0, unsettled=effect.resumed)
+        elif isinstance(effect, ReportExpired):
+            self.client.tell(SessionExpired(self.name, len(effect.numbers), effect.sent_again))
+        elif isinstance(effect, ReportOwing):
+            answer = self._owing.get(effect.number)
+            if answer is not None and not answer.done():
+                answer.set_result(effect)
+        elif isinstance(effect, RefuseLink):
+            self.fail(
+                LinkRefused(
+                    f"the publisher {self.name!r} cannot work with {self.client.router_name}",
+                    effect.reason,
+                    "connect to an Oncewire router, or open the publisher with exactly_once=False",
+                )
+            )
+        elif is_attached:
+            assert isinstance(wire, SenderLink)
+            if isinstance(effect, AnswerEcho):
+                wire.flow({wire_words.ECHO: ULong(effect.value)})
+            elif isinstance(effect, AskOwing):
+                wire.flow({wire_words.ASK: effect.tag})
+            elif isinstance(effect, AnswerDrain):
+                wire.drained()
+
+    def _transfer(self, effect: SendTransfer) -> None:
+        assert isinstance(self._wire, SenderLink)
+        payload = wire_words.mark_in_doubt(effect.payload) if effect.in_doubt else effect.payload
+        try:
+            self._wire.send(effect.tag, payload)
+        except LimitError as error:  # taken while another router, or none, was connected
+            self.fail(
+                MessageTooLarge(
+                    f"message {effect.number} cannot be sent",
+                    str(error),
+                    "raise max_message_size of the routers and open the publisher again",
+                )
+            )
+
+    def _report(self, report: ReportOutcome) -> None:
+        sending = self._sendings.pop(report.number, None)
+        if report.outcome.is_accepted:
+            self.statistics.accepted += 1
+        else:
+            self.statistics.not_accepted += 1
+            self._core.told(report.number)
+            if sending is not None and not sending.was_awaited:
+                self._unhappy.append(sending)
+        if sending is not None and not sending.future.done():
+            sending.future.set_result(report.outcome)
+        if not self._sendings and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def _release_all(self, error: ClientError) -> None:
+        sendings, self._sendings = self._sendings, {}
+        for sending in sendings.values():
+            if not sending.future.done():
+                sending.future.set_exception(error)
+                sending.future.exception()  # whoever does not wait for it needs no warning
+        for waiter in (self._ready, self._idle, self._room):
+            if waiter is not None and not waiter.done():
+                waiter.cancel()
