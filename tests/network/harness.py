@@ -20,6 +20,10 @@ from router.local_network import Edge, LocalNetwork
 
 UNSETTLED = 200
 """Deliveries that must be unsettled through a target at the instant it is struck."""
+BATCH = 600
+BATCH_S = 0.8
+"""At 1,000 messages per second a subscriber has up to 600 in its hands, 300 of each of two publishers."""
+WINDOW = 1_000
 END_S = 90.0
 """From the last fault to the last acceptance, on the slowest machine."""
 
@@ -97,9 +101,11 @@ async def network_under_load(
     async with network:
         publishers, subscribers = _plans(folder, load, network)
         async with Trial(network, folder, publishers, subscribers) as trial:
-            await trial.start()
-            yield Experiment(network, trial, Strikes(trial), folder)
-    assert_no_internal_error(folder)
+            try:
+                await trial.start()
+                yield Experiment(network, trial, Strikes(trial), folder)
+            finally:
+                assert_no_internal_error(folder)
 
 
 def assert_no_internal_error(folder: Path) -> None:
@@ -128,7 +134,7 @@ def _plans(
             events=str(folder / f"{name}.jsonl"),
             share=Share(load.messages, index, count),
             rate=load.messages / count / load.seconds,
-            window=600,
+            window=WINDOW,
             journal=durable(name),
         )
         for index, (name, router) in enumerate(load.publishers.items())
@@ -139,8 +145,8 @@ def _plans(
             address=load.patterns.get(name, "load/*"),
             urls=urls(router),
             events=str(folder / f"{name}.jsonl"),
-            batch=250,
-            batch_s=0.4,
+            batch=BATCH,
+            batch_s=BATCH_S,
             journal=durable(name),
         )
         for name, router in load.subscribers.items()

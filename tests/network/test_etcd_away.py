@@ -1,4 +1,4 @@
-"""etcd away under load: for a short while nobody notices, for a long one routers stop accepting, and nothing is lost."""
+"""etcd away under load: for a short while nobody notices; for a long one routers stop accepting, nothing is lost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from pathlib import Path
 
 from chaos.checker import longest_gap_within
 from chaos.events import Accepted
-from chaos.strikes import router_keys
-from tests.network.harness import Load, assert_nothing_wrong, assert_resumed, network_under_load
+from tests.network.harness import (
+    Experiment,
+    Load,
+    assert_nothing_wrong,
+    assert_resumed,
+    network_under_load,
+)
 
 SPREAD = Load(
     publishers={"p1": "r1", "p2": "r2"},
@@ -25,12 +30,17 @@ SLACK_S = 1.0
 SETTINGS = {"etcd.lease_ttl_s": f"{LEASE_S:g}"}
 
 
+async def incarnations(experiment: Experiment) -> dict[str, int]:
+    states = await experiment.trial.states(list(experiment.network.routers))
+    return {router: state.incarnation for router, state in states.items()}
+
+
 async def test_etcd_is_away_for_3_s_and_nobody_fences(tmp_path: Path) -> None:
     async with network_under_load(tmp_path, SPREAD, settings=SETTINGS) as experiment:
         await experiment.until_published(0.2)
         for router in ("r1", "r2", "r3"):
             await experiment.target(router)
-        before = sorted(await router_keys(experiment.network))
+        before = await incarnations(experiment)
         etcd = experiment.network.etcd
         assert etcd is not None
         began = time.monotonic()
@@ -39,7 +49,7 @@ async def test_etcd_is_away_for_3_s_and_nobody_fences(tmp_path: Path) -> None:
         etcd.resume()
         verdict = await experiment.verdict()
         assert_nothing_wrong(experiment, verdict)
-        assert sorted(await router_keys(experiment.network)) == before, "a router fenced itself"
+        assert await incarnations(experiment) == before, "a router fenced itself"
         assert not verdict.total("resumed"), "a link was lost"
         gap = longest_gap_within(verdict.gaps, began, began + 3.0)
         assert gap is None or gap.seconds < 1.0, gap
@@ -51,7 +61,7 @@ async def test_etcd_is_away_for_20_s_and_routers_stop_accepting_and_all_resume(t
         await experiment.until_published(0.1)
         for router in ("r1", "r2", "r3"):
             await experiment.target(router)
-        before = set(await router_keys(experiment.network))
+        before = await incarnations(experiment)
         etcd = experiment.network.etcd
         assert etcd is not None
         began = time.monotonic()
@@ -62,7 +72,10 @@ async def test_etcd_is_away_for_20_s_and_routers_stop_accepting_and_all_resume(t
         verdict = await experiment.verdict()
         assert_nothing_wrong(experiment, verdict)
         assert_resumed(experiment, "p1", "p2", "s1", "s2")
-        assert not before & set(await router_keys(experiment.network)), "a router did not fence itself"
+        after = await incarnations(experiment)
+        assert all(after[router] not in (0, before[router]) for router in before), (
+            "a router did not fence itself"
+        )
         accepted = [
             event.t - began
             for publisher in experiment.trial.publishers.values()
