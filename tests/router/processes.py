@@ -36,7 +36,9 @@ class RouterProcess:
     async def get(self, path: str) -> tuple[int, Any]:
         """GET a JSON document: (status, content)."""
         async with aiohttp.ClientSession() as session, session.get(self.http + path) as answer:
-            return answer.status, await answer.json()
+            found = answer.status, await answer.json()
+        await asyncio.sleep(0)  # the session's transport closes in the next turn of the loop
+        return found
 
     async def state(self) -> Any:
         """The tables of /api/v1/state."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, TypeVar, cast
 
 from oncewire.wire import (
     ACCEPTED,
@@ -39,11 +39,23 @@ EXACTLY_ONCE = Symbol("topic-exactly-once")
 DEADLINE_S = 20.0
 
 E = TypeVar("E", bound=Event)
+V = TypeVar("V")
 _numbers = itertools.count(1)
+
+
+async def until(read: Callable[[], Awaitable[V]], wanted: Callable[[V], bool]) -> V:
+    """Read something again and again until it is as wanted."""
+    ends_at = time.monotonic() + DEADLINE_S
+    while not wanted(found := await read()):
+        assert time.monotonic() < ends_at, f"still {found!r}"
+        await asyncio.sleep(0.02)
+    return found
 
 
 class RawClient(asyncio.Protocol):
     """One connection and one session."""
+
+    _open: ClassVar[list[RawClient]] = []
 
     def __init__(
         self, container_id: str, sasl: SaslClient | None, max_frame_size: int, properties: Fields | None
@@ -137,6 +149,16 @@ class RawClient(asyncio.Protocol):
         assert self._transport is not None
         self._transport.abort()
 
+    def pause(self) -> None:
+        """Read nothing any more."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        assert self._transport is not None
+        self._transport.resume_reading()
+
     async def closed(self) -> None:
         """Wait until the transport is gone."""
         async with asyncio.timeout(DEADLINE_S):
@@ -157,6 +179,14 @@ class RawClient(asyncio.Protocol):
                     await self._news.wait()
         except TimeoutError:
             raise AssertionError(f"no {kind.__name__} came; heard: {self.heard!r}") from None
+
+    @classmethod
+    async def close_all(cls) -> None:
+        """Cut every connection that was opened, and wait until it is gone."""
+        for client in cls._open:
+            client.cut()
+            await client.closed()
+        cls._open.clear()
 
     # --- links --------------------------------------------------------------------------------------------------------
 

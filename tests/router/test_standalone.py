@@ -26,7 +26,7 @@ from oncewire.wire import (
     read_annotations,
 )
 from tests.router.processes import RouterProcess, running_router
-from tests.router.raw_client import EXACTLY_ONCE, RawClient
+from tests.router.raw_client import EXACTLY_ONCE, RawClient, until
 
 
 @pytest.fixture
@@ -427,3 +427,71 @@ async def test_sigterm_closes_clients_in_good_order(router: RouterProcess) -> No
     assert router.process.returncode == 0
     assert '"event": "router_stopped"' in log
     assert "traceback" not in log
+
+
+async def test_a_client_that_does_not_read_holds_its_deliveries_back_and_gets_them_later(
+    router: RouterProcess,
+) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("bulk", credit=1000)
+    publishing = await RawClient.connect(router.port)
+    publisher = await publishing.publisher("bulk")
+    client.pause()
+    body = bytes(200_000)
+    for number in range(100):
+        while not publisher.link.credit:
+            await publishing.wait_for(LinkFlow)
+        publisher.send(b"%d" % number, body)
+
+    async def held() -> int:
+        (endpoint,) = (await router.state())["endpoints"]
+        return int(endpoint["held"])
+
+    await until(held, lambda found: found > 50)
+    client.resume()
+    for _ in range(100):
+        subscriber.accept(await subscriber.delivery())
+    await publisher.outcome(b"99")
+
+
+async def test_a_silent_client_is_given_up_and_its_subscription_kept() -> None:
+    async with running_router("--standalone", "--listen-idle-timeout-s=1") as router:
+        client = await RawClient.connect(router.port, "store")
+        await client.subscriber("orders")
+        lost = await client.wait_for(ConnectionClosed)
+        assert lost.error is not None
+        assert lost.error.condition == "amqp:resource-limit-exceeded"
+        state = await router.state()
+        assert [found["name"] for found in state["subscriptions"]] == ["store/sub"]
+
+
+async def test_a_refusal_reaches_a_client_with_the_smallest_frames(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, max_frame_size=512)
+    link = client.session.attach_sender(
+        "p" * 100, source=Source(), target=Target(address="a" * 250 + "." * 20)
+    )
+    client.flush()
+    detached = await client.detached(link)
+    assert detached.error is not None
+    assert detached.error.condition == "amqp:invalid-field"
+
+
+async def test_what_is_out_of_date_within_one_read_harms_nobody(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    # Attach, detach, and the end of the session in one piece: every answer of the router comes too late.
+    for number in range(20):
+        session = client.engine.begin()
+        link = session.attach_receiver(f"s{number}", source=Source(address="orders"), target=Target())
+        link.grant(10)
+        publisher = session.attach_sender(f"p{number}", source=Source(), target=Target(address="orders"))
+        if number % 2:
+            link.detach(True)
+            publisher.detach(False)
+        session.end()
+    client.flush()
+    other = await RawClient.connect(router.port)
+    subscriber = await other.subscriber("orders")
+    publisher_link = await other.publisher("orders")
+    publisher_link.send(b"t", b"x")
+    assert decode_message((await subscriber.delivery()).payload).body == b"x"
+    assert (await router.state())["incarnations"] == 1

@@ -1,0 +1,83 @@
+"""The driver of the record core: effects are carried out, deadlines met, and a fault ends the incarnation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from delivery_records import Records, effects
+from delivery_records.inputs import PeerDatagram, PublisherAttach, StoreHealth, ViewSnapshot
+from delivery_records.peer_messages import Hello
+from delivery_records.view import Change, Kind, RouterRecord, router_key
+from router.logs import EventLog
+from router.records_driver import RecordsDriver
+from tests.router.raw_client import until
+
+
+class Driven:
+    """A driver with a fresh core, and what its parts were told."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.sent: list[effects.PeerSendDatagram] = []
+        self.driver = RecordsDriver(
+            Records(rid=1, node_id="r1", nonce=b"abcd"),
+            EventLog("r1"),
+            lambda _now: True,
+            lambda: self.faults.append("fault"),
+        )
+        self.driver.register(effects.PeerSendDatagram, self.sent.append)
+
+
+class LinkShell:
+    """Takes down what it is told to do."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def carry_out(self, effect: Any) -> None:
+        self.told.append(effect)
+
+
+def router_change(rid: int) -> Change:
+    record = RouterRecord(node_id=f"r{rid}", rid=rid)
+    return Change(Kind.ROUTER, router_key(record), record, rid, rid)
+
+
+async def test_an_effect_that_names_a_link_reaches_its_shell() -> None:
+    driven = Driven()
+    shell = LinkShell()
+    number = driven.driver.add_link(shell)
+    driven.driver.submit([PublisherAttach(number, "box", "till", "orders", None)])
+    (refused,) = shell.told
+    assert isinstance(refused, effects.CloseConnection)  # A-1: there is no store yet
+
+
+async def test_a_fault_of_the_core_ends_the_incarnation_and_reaches_nobody_else() -> None:
+    driven = Driven()
+    driven.driver.submit([object()])  # type: ignore[list-item]  # a fault of ours
+    assert driven.faults == ["fault"]
+
+
+async def test_a_stopped_driver_handles_nothing_any_more() -> None:
+    driven = Driven()
+    shell = LinkShell()
+    number = driven.driver.add_link(shell)
+    driven.driver.stop()
+    driven.driver.submit([PublisherAttach(number, "box", "till", "orders", None)])
+    assert shell.told == []
+
+
+async def test_deadlines_of_the_core_are_met_without_input() -> None:
+    driven = Driven()
+    snapshot = ViewSnapshot(5, [router_change(1), router_change(2)])
+    driven.driver.submit([StoreHealth(available=True), snapshot])
+    driven.driver.submit([PeerDatagram(2, Hello(3, True, 0, 0, 5))])
+    # Router 2 speaks of a generation we have not opened: HELLO is repeated until it answers.
+    before = len(driven.sent)
+    assert before > 0
+
+    async def repeats() -> int:
+        return len(driven.sent) - before
+
+    await until(repeats, lambda found: found >= 2)
+    driven.driver.stop()
