@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos.demo import MIN_MESSAGES
 from oncewire.cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from chaos.demo.report import DemoResult
     from chaos.demo.run import DemoOptions
 
-MIN_MESSAGES = 4_000
-"""With fewer the load is too thin for 100 unsettled deliveries through each of three routers."""
 MAX_ROUTERS = 16
 """Each is a process: more of them show nothing new on one machine."""
 FAILED = 1

@@ -66,7 +66,7 @@ class ClientProcess:
         """Begin a life. Returns when the process exists, not when its link is attached."""
         assert self._process is None or self._process.returncode is not None, f"{self.name} runs already"
         self.is_attached = self.is_closed = False
-        command = [sys.executable, "-m", "chaos.load", encode_plan(self.plan)]
+        command = [sys.executable, "-P", "-m", "chaos.load", encode_plan(self.plan)]
         with self.log.open("ab") as log:
             # In a session of its own: a Ctrl-C in the terminal is for the experiment, which then ends its clients.
             self._process = await asyncio.create_subprocess_exec(

