@@ -12,12 +12,11 @@ from oncewire.wire.annotations import (
     HEADER_CODE,
     IN_DOUBT,
     MESSAGE_ANNOTATIONS_CODE,
+    annotate_delivery,
     mark_redelivered,
     read_annotations,
     read_section_code,
     set_delivery_count,
-    splice_annotations,
-    topic_annotations,
 )
 from oncewire.wire.decoding import skip
 from oncewire.wire.encoding import encode
@@ -45,9 +44,8 @@ def annotate(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
     Raises:
         ValueError: the sections in front of the bare message are malformed.
     """
-    added, count = topic_annotations(publisher, tag, session)
     try:
-        return splice_annotations(message, added, count, _CLIENT_KEYS)
+        return annotate_delivery(message, publisher, tag, session, _CLIENT_KEYS)
     except DecodeError as error:
         raise ValueError(error.description) from None
 

@@ -57,7 +57,6 @@ class RecordsDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._handlers: dict[type, Callable[[Any], None]] = {
-            effects.Deliver: self._deliver,
             effects.Note: self._note,
         }
         for kind in (
@@ -120,16 +119,16 @@ class RecordsDriver:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, decided: list[effects.Effect]) -> None:
-        handlers = self._handlers
+        handlers, links = self._handlers, self.links
         for effect in decided:
-            handlers[type(effect)](effect)
+            if type(effect) is effects.Deliver:  # most effects are
+                link = links.get(effect.link)
+                if link is not None:
+                    link.deliver(effect)
+            else:
+                handlers[type(effect)](effect)
             if self.is_stopped:
                 return
-
-    def _deliver(self, effect: effects.Deliver) -> None:
-        link = self.links.get(effect.link)
-        if link is not None:
-            link.deliver(effect)
 
     def _carry_out_on_link(self, effect: Any) -> None:
         link = self.links.get(effect.link)

@@ -243,6 +243,31 @@ def topic_annotations(publisher: str, tag: bytes, session: int, in_doubt: bool =
     return _publisher_pairs(publisher, session, in_doubt) + encode_binary(tag), 4 if in_doubt else 3
 
 
+@lru_cache(maxsize=4096)  # as above; the size of a publisher's tags hardly ever changes
+def _section_before_tag(publisher: str, session: int, tag_size: int) -> bytes:
+    pairs, count = topic_annotations(publisher, bytes(tag_size), session)
+    section = _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, pairs)
+    return section[: len(section) - tag_size]
+
+
+def annotate_delivery(
+    message: bytes, publisher: str, tag: bytes, session: int, keep: tuple[bytes, ...] = ()
+) -> bytes:
+    """Return the message with the annotations that name its delivery: the two functions above in one step.
+
+    Raises:
+        DecodeError: as ``splice_annotations``.
+    """
+    start = _usual_bare_start(message)
+    if start < 0:
+        added, count = topic_annotations(publisher, tag, session)
+        return splice_annotations(message, added, count, keep)
+    section = _section_before_tag(publisher, session, len(tag))
+    if start == 0:
+        return section + tag + message
+    return message[:start] + section + tag + message[start:]
+
+
 _REDELIVERED_PAIR = encode_symbol(REDELIVERED) + b"\x41"
 
 

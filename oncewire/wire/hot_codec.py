@@ -209,6 +209,7 @@ def decode_whole_delivery(buf: bytes, pos: int, end: int) -> tuple[int, int, byt
     return handle, delivery_id, buf[first:behind], tail[1], tail[2], stop
 
 
+MAX_WHOLE_HANDLE = 0xFF
 # Frame header, then the fields as above with two of them as one number where that is possible.
 _pack_whole = struct.Struct(">IHHIHHBIH").pack
 _FRAME_KIND = MIN_DATA_OFFSET << 8 | AMQP_FRAME
@@ -223,7 +224,7 @@ def encode_whole_delivery(
 ) -> bytes:
     """Encode frame header and transfer of a delivery in one frame, with message-format 0; its payload follows.
 
-    ``handle`` is below 256 and ``tag`` has at most 32 bytes.
+    ``handle`` is at most ``MAX_WHOLE_HANDLE`` and ``tag`` has at most 32 bytes.
     """
     size = len(tag)
     head = _pack_whole(

@@ -88,14 +88,13 @@ class SenderLink(Link):
         session = self.session
         delivery_id = session.next_delivery_id
         if (
-            len(payload) <= self._one_frame_payload
-            and state is None
-            and not (resume or aborted or message_format)
-            and self.handle < 256
-            and session.window_open
+            state is not None
+            or resume
+            or aborted
+            or message_format
+            or len(payload) > self._one_frame_payload
+            or not session.write_whole(self.handle, delivery_id, tag, settled, payload)
         ):
-            session.write_whole(self.handle, delivery_id, tag, settled, payload)
-        else:
             self._queue(delivery_id, tag, payload, settled, state, resume, aborted, message_format)
         session.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
         self._moved = moved + 1

@@ -30,7 +30,7 @@ from oncewire.wire.errors import (
 )
 from oncewire.wire.events import DispositionReceived, Event, LinkAttached, SessionBegun, SessionEnded
 from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
-from oncewire.wire.hot_codec import encode_whole_delivery
+from oncewire.wire.hot_codec import MAX_WHOLE_HANDLE, encode_whole_delivery
 from oncewire.wire.link import AttachOptions, Link, symbols
 from oncewire.wire.performative_codec import encode_disposition, encode_performative
 from oncewire.wire.performatives import (
@@ -490,11 +490,6 @@ class AmqpSession:
     # --- frames to the peer, engine only ------------------------------------------------------------------------------
 
     @property
-    def window_open(self) -> bool:
-        """Whether a transfer can go out at once."""
-        return self._remote_window > 0 and not self._queue
-
-    @property
     def is_queueing(self) -> bool:
         """Whether frames of sender links wait for the peer's session window."""
         return bool(self._queue)
@@ -523,13 +518,17 @@ class AmqpSession:
         self._queue.append((link, performative))
         self._queued_control += 1
 
-    def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> None:
-        """Send a delivery in one frame; the window must be open. See ``encode_whole_delivery``."""
-        self._remote_window -= 1
+    def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> bool:
+        """Send a delivery in one frame, with ``encode_whole_delivery``; False where that is not possible now."""
+        window = self._remote_window
+        if window <= 0 or self._queue or handle > MAX_WHOLE_HANDLE:
+            return False
+        self._remote_window = window - 1
         self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
         out = self._out
         out.append(encode_whole_delivery(self.channel, handle, delivery_id, tag, settled, len(payload)))
         out.append(payload)  # not joined here: large ones are copied only once
+        return True
 
     def write_transfer(self, performative: bytes, payload: bytes) -> None:
         """Send one transfer frame; the window must be open."""

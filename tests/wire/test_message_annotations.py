@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oncewire.wire.annotations import (
     IN_DOUBT,
+    annotate_delivery,
     mark_redelivered,
     read_annotations,
     set_delivery_count,
@@ -54,6 +55,21 @@ def test_a_delivery_in_doubt_says_so() -> None:
     message = splice_annotations(BODY, added, count)
     assert read_annotations(message)["x-opt-topic-in-doubt"] is True
     assert count == 4
+
+
+@pytest.mark.parametrize("size", [1, 8, 32])
+@pytest.mark.parametrize(
+    "before",
+    [b"", b"\x00\x53\x70\x45", b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x72\xc1\x01\x00"],
+    ids=["nothing", "empty header", "header", "annotations"],
+)
+def test_annotating_a_delivery_in_one_step_changes_nothing(before: bytes, size: int) -> None:
+    tag = b"t" * size
+    added, count = topic_annotations("client-1/orders", tag, 77)
+    message = before + BODY + FOOTER
+    expected = splice_annotations(message, added, count)
+    assert annotate_delivery(message, "client-1/orders", tag, 77) == expected
+    assert read_annotations(expected)[Symbol("x-opt-topic-tag")] == tag
 
 
 def test_a_message_without_sections_in_front_gets_one() -> None:
