@@ -191,14 +191,16 @@ class Attaching:
             self._name(attempt)
             self._core.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
             return
-        timeout = self._core.subscription_timeout(request)
+        timeout, policy = self._core.subscription_timeout(request), request.expiry_policy
+        if record is not None and request.topic is None:
+            timeout, policy = record.timeout_s, record.expiry_policy  # a look-up changes no terms
         provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S
         if record is not None:
             provisional = record.provisional
         self._put(
             attempt, done.mod_revision,
             SubscriptionRecord(
-                request.container_id, request.link_name, topic, self._core.rid, "", timeout, request.expiry_policy,
+                request.container_id, request.link_name, topic, self._core.rid, "", timeout, policy,
                 request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
             ),
         )  # fmt: skip

@@ -150,7 +150,7 @@ class Ingress:
         record = self.core.view.publishers[self.key].record
         self.phase = Phase.STARTING
         nonce = self.core.propose_record(f"pubs/{self.key}", self.epoch, record, session=SESSION_IS_THIS_PUT)
-        self.core.reputs[nonce] = self
+        self.core.remember_reput(nonce, self)
         self.core.timers.set(Timer.UNKNOWN_PUT, nonce, self.core.now + UNKNOWN_PUT_S)
 
     def on_reput(self, publisher: Publisher) -> None:

@@ -268,5 +268,18 @@ class Reactions:
             core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
             core.suspend_publisher(endpoint)
 
+    def on_deletion_failed(self, path: str) -> None:
+        """E-8, I-8: etcd cannot be reached: as with an attach, the client must come back and close again (K-2a)."""
+        core = self._core
+        kind, _, key = path.partition("/")
+        endpoint = core.egresses.get(key) if kind == Kind.SUBSCRIPTION.value else core.ingresses.get(key)
+        if isinstance(endpoint, Egress) and endpoint.is_closing:
+            core.out.append(effects.CloseConnection(endpoint.link, "amqp:connection:forced", _FAILED_CLOSE))
+            core.suspend_subscriber(endpoint, LossCause.CONNECTION_LOSS)
+        elif isinstance(endpoint, Ingress) and endpoint.phase is Phase.CLOSING and endpoint.link is not None:
+            core.out.append(effects.CloseConnection(endpoint.link, "amqp:connection:forced", _FAILED_CLOSE))
+            core.suspend_publisher(endpoint)
 
+
+_FAILED_CLOSE = "the link could not be closed, for this router cannot reach etcd; attach and close again"
 _LOST_CLOSE = "the link was attached again elsewhere while it was being closed; attach and close again"

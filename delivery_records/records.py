@@ -202,8 +202,12 @@ class Records:
         endpoint = self.links.get(detach.link)
         if endpoint is None:
             return
-        if not detach.closed or isinstance(endpoint, Attempt):
-            self.out.append(effects.Detach(detach.link, detach.closed))
+        if not detach.closed:
+            self.out.append(effects.Detach(detach.link, False))
+            self._lose(detach.link, endpoint, LossCause.DETACH)
+        elif isinstance(endpoint, Attempt):
+            # E-8, I-8: nothing was deleted, so it must not look closed
+            self.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
             self._lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
             endpoint.phase = Phase.CLOSING  # I-8
@@ -266,8 +270,13 @@ class Records:
         subscription = self.view.subscriptions.get(egress.key)
         if subscription is not None and subscription.epoch == egress.epoch:
             nonce = self.propose_record(f"subs/{egress.key}", egress.epoch, subscription.record, provisional=False)
-            self.reputs[nonce] = egress
+            self.remember_reput(nonce, egress)
             self.note(Decision.SUBSCRIBER_PROVEN, subscription=egress.name)
+
+    def remember_reput(self, nonce: str, endpoint: Ingress | Egress) -> None:
+        """Know the put of an attached link by its nonce when the watch shows it (K-2a)."""
+        self.reputs[nonce] = endpoint
+        _bound(self.reputs)
 
     # ------------------------------------------------------------------ inputs of peers and etcd
 
@@ -292,14 +301,25 @@ class Records:
         endpoint = self.reputs.get(failed.nonce)
         if endpoint is not None:
             self._on_reput_failed(failed.nonce, endpoint, failed.failure)
-        path = self.deletions.pop(failed.nonce, None)
-        if path is not None and failed.failure is Failure.CONFLICT:
+        path = self.deletions.get(failed.nonce)
+        if path is None:
+            return
+        if failed.failure is Failure.UNKNOWN:
+            self.watch_unknown(failed.nonce)
+            return
+        del self.deletions[failed.nonce]
+        if failed.failure is Failure.CONFLICT:
             self.reactions.on_deletion_lost(path)
+        else:
+            self.reactions.on_deletion_failed(path)
 
     def _on_reput_failed(self, nonce: str, endpoint: Ingress | Egress, failure: Failure) -> None:
         if isinstance(endpoint, Egress):
-            del self.reputs[nonce]
-            endpoint.is_proven = failure is Failure.CONFLICT  # else the next sign of life tries again
+            if failure is not Failure.UNKNOWN:
+                del self.reputs[nonce]  # one of unknown fate is still ours if the watch shows it (K-2a)
+            if failure is not Failure.CONFLICT and self.egresses.get(endpoint.key) is endpoint:
+                endpoint.is_proven = False  # the next sign of life tries again
+                self.arm_provisional(endpoint)
         elif failure is not Failure.UNKNOWN:
             del self.reputs[nonce]
             self.timers.cancel(Timer.UNKNOWN_PUT, nonce)
@@ -353,10 +373,14 @@ class Records:
             self.peering.on_parked_too_long(rid)
 
     def _on_unknown_put(self, nonce: str) -> None:
-        if not self.attaching.on_unknown_timer(nonce):
-            endpoint = self.reputs.get(nonce)
-            if isinstance(endpoint, Ingress):
-                self._close_unstarted(endpoint)
+        if self.attaching.on_unknown_timer(nonce):
+            return
+        endpoint = self.reputs.get(nonce)
+        if isinstance(endpoint, Ingress):
+            self._close_unstarted(endpoint)
+        path = self.deletions.pop(nonce, None)
+        if path is not None:
+            self.reactions.on_deletion_failed(path)
 
     def _end_reduction(self, egress: Egress) -> None:
         """C-4: nothing more could be settled; both sides suspend, and the client attaches again."""
@@ -506,6 +530,9 @@ class Records:
     def describe(self) -> dict[str, object]:
         """Tables for people: see tables.py."""
         return describe(self)
+
+
+_CLOSED_EARLY = "the link was closed before its attach was complete; attach and close again"
 
 
 def _epoch_of(message: PeerMessage) -> int:

@@ -7,7 +7,7 @@ from collections import deque
 from delivery_records.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S, STEALS
 
 _REMEMBERED = 10_000
-"""Identities whose steals are remembered; the oldest is forgotten first."""
+"""Identities whose steals, and whose refusals, are remembered; the oldest is forgotten first."""
 
 
 class StealGuard:
@@ -42,8 +42,15 @@ class StealGuard:
             return None
         _, holder, thief = recent[-1]
         self._refused_until[path] = (now + STEAL_REFUSAL_S, holder, thief)
+        if len(self._refused_until) > _REMEMBERED:
+            self._refused_until.pop(next(iter(self._refused_until)))
         self._steals.pop(path, None)
         return _text(holder, thief, STEAL_REFUSAL_S)
+
+    @property
+    def remembered(self) -> int:
+        """Identities that are remembered."""
+        return len(self._steals) + len(self._refused_until)
 
 
 def _text(holder: str, thief: str, seconds: float) -> str:

@@ -138,8 +138,8 @@ EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "credit", "A-4", "ingress",
-        "        self.core.reputs[nonce] = self\n        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
-        "        self.core.reputs[nonce] = self\n        self._activate()\n"
+        "        self.core.remember_reput(nonce, self)\n        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
+        "        self.core.remember_reput(nonce, self)\n        self._activate()\n"
         "        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
         "a delivery sent before its session is in etcd falls into the old session",
     ),

@@ -1,0 +1,92 @@
+"""Two live clients with one identity steal each other's link, but not for ever (rule A-8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from delivery_records.limits import STEAL_REFUSAL_S, STEAL_WINDOW_S
+from delivery_records.outcomes import Decision
+from delivery_records.steals import StealGuard
+from tests.delivery_records.harness import Link, Net, PublisherLink, SubscriberLink
+
+KINDS = pytest.mark.parametrize("kind", ["s", "p"])
+
+
+def _attach(net: Net, kind: str, peer: str) -> Link:
+    if kind == "s":
+        subscriber = SubscriberLink(net, net.nodes[0])
+        subscriber.attach(peer=peer)
+        return subscriber
+    publisher = PublisherLink(net, net.nodes[0])
+    publisher.attach(unsettled={}, peer=peer)
+    return publisher
+
+
+@KINDS
+def test_the_third_steal_is_refused_and_names_both_clients(kind: str) -> None:
+    net = Net()
+    links = [_attach(net, kind, peer) for peer in ("ada:1", "bob:2", "ada:3", "bob:4")]
+    assert [link.detached() is None for link in links] == [False, False, True, False]
+    assert [links[0].end().condition, links[1].end().condition] == ["amqp:link:stolen"] * 2
+    assert (links[3].end().condition, links[3].end().closed) == ("amqp:resource-locked", True)
+    assert "bob:2" in links[3].end().description
+    assert "ada:3" in links[3].end().description
+    assert net.nodes[0].count(Decision.STEAL_REFUSED) == 1
+
+
+@KINDS
+def test_the_refusal_ends_after_a_while(kind: str) -> None:
+    net = Net()
+    for peer in ("ada", "bob", "ada", "bob"):
+        _attach(net, kind, peer)
+    net.advance(STEAL_REFUSAL_S - 15.0)
+    assert _attach(net, kind, "bob").detached() is not None
+    net.advance(16.0)
+    assert _attach(net, kind, "bob").detached() is None
+
+
+@KINDS
+def test_steals_far_apart_are_not_refused(kind: str) -> None:
+    net = Net()
+    for number in range(8):
+        _attach(net, kind, f"peer{number}")
+        net.advance(STEAL_WINDOW_S + 1.0)
+    assert net.nodes[0].count(Decision.STEAL_REFUSED) == 0
+
+
+@KINDS
+def test_attaching_again_after_a_lost_connection_is_no_steal(kind: str) -> None:
+    net = Net()
+    for _ in range(10):
+        _attach(net, kind, "ada").drop()
+    assert net.nodes[0].count(Decision.STEAL_REFUSED) == 0
+
+
+def test_a_refusal_names_how_long_it_lasts() -> None:
+    guard = StealGuard()
+    guard.on_stolen("subs/x", 0.0, "ada", "bob")
+    guard.on_stolen("subs/x", 1.0, "bob", "ada")
+    first, later = guard.refusal("subs/x", 2.0, "bob"), guard.refusal("subs/x", 12.0, "bob")
+    assert first is not None
+    assert later is not None
+    assert "refused for 30 s" in first
+    assert "refused for 20 s" in later
+
+
+def test_the_client_that_holds_the_link_may_attach_again_during_a_refusal() -> None:
+    guard = StealGuard()
+    guard.on_stolen("subs/x", 0.0, "ada", "bob")
+    guard.on_stolen("subs/x", 1.0, "bob", "ada")
+    assert guard.refusal("subs/x", 2.0, "bob") is not None
+    assert guard.refusal("subs/x", 3.0, "ada") is None
+    assert guard.refusal("subs/x", 33.0, "bob") is None
+
+
+def test_what_a_guard_remembers_is_bounded() -> None:
+    guard = StealGuard()
+    for number in range(30_000):
+        path = f"subs/{number}"
+        for _ in range(2):
+            guard.on_stolen(path, 0.0, "ada", "bob")
+        guard.refusal(path, 0.0, "ada")
+    assert guard.remembered <= 20_000
