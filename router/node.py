@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
 from collections import Counter
@@ -47,6 +48,7 @@ class RouterNode:
         self._incarnations = 0
         self._past_decisions: Counter[str] = Counter()
         self._stop_wanted = asyncio.Event()
+        self._is_store_away = False
         self._started_at = time.monotonic()
         self.amqp_port = 0
         self.http_port = 0
@@ -122,9 +124,14 @@ class RouterNode:
                     time.monotonic() > patience or isinstance(error, StoreAuthError)
                 ):
                     raise _no_etcd(self._config, error) from None
-                self._log.event(RouterEvent.STORE_FAILED, doing="begin an incarnation", why=str(error))
+                if not self._is_store_away:
+                    self._is_store_away = True
+                    self._log.event(RouterEvent.STORE_FAILED, doing="begin an incarnation", why=str(error))
                 await self._pause()
                 continue
+            if self._is_store_away:
+                self._is_store_away = False
+                self._log.event(RouterEvent.STORE_BACK)
             await self._live_once(membership)
 
     async def _live_once(self, membership: Membership) -> None:
@@ -145,6 +152,8 @@ class RouterNode:
             why=why.value,
             reason=incarnation.fence_reason,
         )
+        del incarnation
+        gc.collect()  # a core is full of cycles, and the automatic collector is off (lag.py)
         if why is End.FAULT:
             await self._pause()
 
