@@ -1,1 +1,22 @@
-"""Oncewire: exactly-once publish-subscribe over a network of AMQP 1.0 routers, as applications see it."""
+"""Oncewire: exactly-once publish-subscribe over a network of AMQP 1.0 routers, as applications see it.
+
+``oncewire.connect()`` is where applications start; see ``oncewire.client``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncewire.client import connect
+
+__all__ = ["connect"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the client when it is first asked for: the command line and the router start without it."""
+    if name == "connect":
+        from oncewire.client import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -180,3 +180,17 @@ async def test_a_journal_needs_a_name_and_a_container_id(server: WireServer, tmp
             await client.publisher("t", name="p", journal=tmp_path / "a.db")
         with pytest.raises(UsageError, match="without a name"):
             await client.subscriber("t", journal=tmp_path / "b.db")
+
+
+def test_connect_is_found_in_the_package_itself_and_imported_only_then() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, oncewire\n"
+        "assert 'oncewire.client' not in sys.modules\n"
+        "import oncewire.client\n"
+        "assert oncewire.connect is oncewire.client.connect\n"
+        "try:\n    oncewire.nothing\nexcept AttributeError:\n    pass\nelse:\n    raise SystemExit(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
