@@ -1,0 +1,107 @@
+"""The client against real router processes, for what only they can show; kills under load are in tests/router."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from oncewire.client import (
+    ClientEvent,
+    LinkInterrupted,
+    LinkStolen,
+    OutcomeKind,
+    SessionExpired,
+    StillOwed,
+    connect,
+)
+from tests.client.shell_helpers import LONG, until
+from tests.router.processes import RouterProcess, running_router, start_router
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    async with running_router("--standalone") as process:
+        yield process
+
+
+async def test_two_thousand_messages_in_order_then_nobody_is_left_to_wait_for(router: RouterProcess) -> None:
+    async with connect(router.url, container_id="shop") as client:
+        publisher = await client.publisher("orders", name="p")
+        subscriber = await client.subscriber("orders", name="s")
+        received: list[object] = []
+
+        async def receive() -> None:
+            async for delivery in subscriber:
+                received.append(delivery.body)
+                await delivery.accept()
+
+        receiving = asyncio.create_task(receive())
+        async with asyncio.timeout(LONG):
+            for number in range(2000):
+                _ = await publisher.submit(b"%d" % number)
+            await publisher.flush()
+        assert received == [b"%d" % number for number in range(2000)]
+        receiving.cancel()
+        with pytest.raises(StillOwed) as caught:
+            await publisher.send(b"waits", timeout=0.2)
+        assert caught.value.subscriptions == ("shop/s",)
+        await subscriber.unsubscribe()
+        assert (await caught.value.sending).is_accepted
+        await publisher.close()
+        await until_empty(router)
+
+
+async def until_empty(router: RouterProcess) -> None:
+    """The router keeps no record of a link that was closed for good."""
+    async with asyncio.timeout(LONG):
+        while True:
+            state = await router.state()
+            if not state["publishers"] and not state["subscriptions"]:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_a_router_that_forgot_everything_makes_what_was_unsettled_unknown(tmp_path: Path) -> None:
+    """A standalone router keeps attachments in its own memory: its end is the end of all sessions."""
+    events: list[ClientEvent] = []
+    first = await start_router("--standalone")
+    port = first.port
+    try:
+        async with connect(first.url, container_id="shop", on_event=events.append) as client:
+            publisher = await client.publisher("orders", name="p", journal=tmp_path / "p.db")
+            subscriber = await client.subscriber("orders", name="s", journal=tmp_path / "s.db")
+            unsettled = await publisher.submit(b"one")
+            delivery = await subscriber.receive(LONG)
+            await first.stop(signal.SIGKILL)
+            first = await start_router("--standalone", f"--listen-port={port}")
+            async with asyncio.timeout(LONG):
+                assert (await unsettled).kind is OutcomeKind.UNKNOWN
+            await delivery.accept()
+            sending = await publisher.submit(b"two")
+            second = await subscriber.receive(LONG)
+            assert second.body == b"two"
+            await second.accept()
+            assert (await sending).is_accepted
+            await subscriber.unsubscribe()
+    finally:
+        await first.stop()
+    assert [event.messages for event in events if isinstance(event, SessionExpired)] == [1]
+
+
+async def test_two_processes_of_one_identity_do_not_fight_for_ever(router: RouterProcess) -> None:
+    """One of them keeps the link, the other is told that there are two."""
+    events: list[ClientEvent] = []
+    async with (
+        connect(router.url, container_id="twin", on_event=events.append) as one,
+        connect(router.url, container_id="twin", on_event=events.append) as two,
+    ):
+        subscribers = [await client.subscriber("t", name="s") for client in (one, two)]
+        await until(lambda: any("two live clients" in getattr(event, "description", "") for event in events))
+        stolen = [event for event in events if isinstance(event, LinkInterrupted)]
+        assert len(stolen) < 20
+        await asyncio.gather(*(subscriber.suspend() for subscriber in subscribers))
+        assert not any(isinstance(subscriber._failure, LinkStolen) for subscriber in subscribers)
