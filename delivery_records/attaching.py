@@ -47,7 +47,7 @@ class Step(Enum):
 class Attempt:
     """One attach on its way to being in the view."""
 
-    __slots__ = ("is_lost", "link", "nonce", "path", "request", "step", "tries")
+    __slots__ = ("expect", "is_lost", "link", "nonce", "path", "request", "step", "tries")
 
     def __init__(self, request: PublisherAttach | SubscriberAttach, path: str) -> None:
         """The request of link `request.link` for the key at `path`."""
@@ -56,6 +56,8 @@ class Attempt:
         self.path = path
         self.step = Step.QUEUED
         self.nonce = ""
+        self.expect = 0
+        """Mod revision its put compares with."""
         self.tries = 0
         self.is_lost = False
         """The client has gone meanwhile; if the put is seen it counts as attached and lost (K-2a)."""
@@ -188,6 +190,7 @@ class Attaching:
         if record is not None and record.topic != topic:
             # Amendments 2.2: another topic is another subscription; end the old one first.
             attempt.step = Step.DELETING
+            attempt.expect = done.mod_revision
             self._name(attempt)
             self._core.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
             return
@@ -207,6 +210,7 @@ class Attaching:
 
     def _put(self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
         attempt.step = Step.PUTTING
+        attempt.expect = expect
         self._name(attempt)
         self._core.put(attempt.nonce, attempt.path, expect, record)
 
@@ -219,6 +223,21 @@ class Attaching:
             self._core.timers.cancel(Timer.UNKNOWN_PUT, nonce)
             self._finish(attempt)
         return attempt
+
+    def on_snapshot(self) -> None:
+        """K-4: a snapshot may have passed over our writes: one that it does not show is of unknown fate (K-2a)."""
+        core = self._core
+        for nonce, attempt in list(self._by_nonce.items()):
+            if attempt.step not in (Step.PUTTING, Step.DELETING):
+                continue
+            found = core.attachment(attempt.path)
+            if attempt.step is Step.PUTTING and found is not None and found.epoch > attempt.expect:
+                del self._by_nonce[nonce]
+                if not attempt.is_lost:
+                    self._refuse(attempt.request, "amqp:link:stolen", f"attached again by {found.record.peer}")  # A-3
+                self._finish(attempt)
+            else:
+                core.timers.set(Timer.UNKNOWN_PUT, nonce, core.now + UNKNOWN_PUT_S)
 
     def on_deleted(self, path: str) -> None:
         """The old subscription of an attach with another topic is gone: start again."""

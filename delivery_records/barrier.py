@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class AttachBarrier:
     """Who waits for which revision, and what the other routers have applied."""
 
-    __slots__ = ("_applied", "_asked", "_core", "_vanished", "_waiting")
+    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_vanished", "_waiting")
 
     def __init__(self, core: Records) -> None:
         """Nobody waits."""
@@ -33,13 +33,20 @@ class AttachBarrier:
         """Revisions other routers wait for us to reach."""
         self._vanished: dict[int, float] = {}
         """Routers whose lease ended, until their grace is over (N-3)."""
+        self._ask_at = 0.0
+        """When the next BARRIER is due, while its timer is set."""
 
     def wait(self, egress: Egress) -> None:
         """Confirm this subscription as soon as every live router has applied its creation."""
         self._waiting[egress.key] = egress
         self.check()
-        if egress.key in self._waiting and not self._core.timers.is_set(Timer.BARRIER, 0):
-            self._core.timers.set(Timer.BARRIER, 0, self._core.now + BARRIER_PERIOD_S)
+        soon = self._core.now + BARRIER_PERIOD_S
+        if egress.key in self._waiting and not (self._core.timers.is_set(Timer.BARRIER, 0) and self._ask_at <= soon):
+            self._ask(soon)
+
+    def _ask(self, at: float) -> None:
+        self._ask_at = at
+        self._core.timers.set(Timer.BARRIER, 0, at)
 
     def forget(self, key: str) -> None:
         """The subscription's link is gone."""
@@ -97,7 +104,7 @@ class AttachBarrier:
         for rid, router in self._core.view.routers.items():
             if rid != self._core.rid and not self._has_applied(rid, router, revision):
                 self._core.out.append(effects.PeerSendDatagram(rid, Barrier(revision)))
-        self._core.timers.set(Timer.BARRIER, 0, self._core.now + BARRIER_REPEAT_S)
+        self._ask(self._core.now + BARRIER_REPEAT_S)
 
     def check(self) -> None:
         """Confirm everybody whose barrier is complete."""

@@ -61,6 +61,10 @@ class Expiry:
         """The attachment was put again or deleted."""
         self._core.timers.cancel(Timer.EXPIRY, path)
 
+    def is_counting(self, path: str) -> bool:
+        """True while the attachment's time runs."""
+        return self._core.timers.is_set(Timer.EXPIRY, path)
+
     def on_timer(self, path: str) -> None:
         """Propose the deletion; whoever re-attached meanwhile has changed the revision."""
         attachment = self._core.attachment(path)

@@ -45,6 +45,7 @@ class Reactions:
         for change in core.view.difference(list(snapshot.entries)):
             self._apply(change)
         self._orphans()
+        core.attaching.on_snapshot()
         self._advance(snapshot.revision)
 
     def _advance(self, revision: int) -> None:
@@ -83,8 +84,11 @@ class Reactions:
         for kind, attachments in (("subs", core.view.subscriptions), ("pubs", core.view.publishers)):
             for key, attachment in attachments.items():
                 owner = attachment.record.rid
-                if owner == rid or (rid is None and owner != core.rid and owner not in core.view.routers):
-                    core.expiry.on_orphan(f"{kind}/{key}", attachment)
+                path = f"{kind}/{key}"
+                if rid is None and (owner == core.rid or owner in core.view.routers or core.expiry.is_counting(path)):
+                    continue
+                if rid is None or owner == rid:
+                    core.expiry.on_orphan(path, attachment)
 
     # ------------------------------------------------------------------ subscriptions
 

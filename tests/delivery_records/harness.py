@@ -318,6 +318,10 @@ class Link:
         assert found, f"no {kind.__name__} on this link: {self.got}"
         return found[-1]
 
+    def answered(self) -> bool:
+        """True when the attach was answered, other than by a refusal."""
+        return bool(self.all(effects.SubscriberReply) or self.all(effects.PublisherReply))
+
     def detached(self) -> effects.Detach | None:
         """How the router detached the link, if it did."""
         found = self.all(effects.Detach)

@@ -25,10 +25,6 @@ def _attach(net: Net, kind: str, node: int = 0) -> Link:
     return publisher
 
 
-def _is_answered(link: Link) -> bool:
-    return bool(link.all(effects.SubscriberReply) or link.all(effects.PublisherReply))
-
-
 def _fail(net: Net, *failures: Failure, node: int = 0) -> None:
     """Let the next operations of the router fail like this."""
     net.nodes[node].faults.extend(StoreFault(failure) for failure in failures)
@@ -44,7 +40,7 @@ def test_without_a_lease_an_attach_closes_the_connection_and_writes_nothing(kind
     assert link.last(effects.CloseConnection).condition == "amqp:connection:forced"
     assert net.etcd.revision == revision
     net.feed(net.nodes[0], inputs.StoreHealth(True))
-    assert _is_answered(_attach(net, kind))
+    assert _attach(net, kind).answered()
 
 
 @KINDS
@@ -53,10 +49,10 @@ def test_an_attach_is_answered_only_when_the_watch_delivers_its_own_put(kind: st
     net.nodes[0].is_watch_held = True
     link = _attach(net, kind)
     net.advance(5.0)
-    assert not _is_answered(link)
+    assert not link.answered()
     net.nodes[0].is_watch_held = False
     net.run()
-    assert _is_answered(link)
+    assert link.answered()
 
 
 @KINDS
@@ -89,7 +85,7 @@ def test_a_lost_compare_is_tried_again_after_doubling_pauses(kind: str) -> None:
     for _ in range(PUT_RETRIES):
         net.nodes[0].faults.extend([StoreFault(Failure.CONFLICT)])
     link = _attach(net, kind)
-    while not _is_answered(link):
+    while not link.answered():
         reads.append(net.now)
         deadline = net.nodes[0].core.next_deadline()
         assert deadline is not None
@@ -113,7 +109,7 @@ def test_an_unreachable_etcd_closes_the_connection_at_the_read(kind: str) -> Non
     _fail(net, Failure.UNAVAILABLE)
     link = _attach(net, kind)
     assert link.connection_closed()
-    assert _is_answered(_attach(net, kind))
+    assert _attach(net, kind).answered()
 
 
 @KINDS
@@ -140,14 +136,14 @@ def test_an_unreachable_etcd_closes_the_connection_at_the_put(kind: str) -> None
     net = Net()
     link = _fail_put(net, kind, StoreFault(Failure.UNAVAILABLE))
     assert link.connection_closed()
-    assert _is_answered(_attach(net, kind))
+    assert _attach(net, kind).answered()
 
 
 @KINDS
 def test_a_put_of_unknown_fate_that_shows_in_the_watch_is_an_attach_like_any_other(kind: str) -> None:
     net = Net()
     link = _fail_put(net, kind, StoreFault(Failure.UNKNOWN, is_applied=True))
-    assert _is_answered(link)
+    assert link.answered()
     net.advance(2 * UNKNOWN_PUT_S)
     assert not link.connection_closed()
 
@@ -160,7 +156,7 @@ def test_a_put_of_unknown_fate_is_waited_for_and_then_closes_the_connection(kind
     assert not link.connection_closed()
     net.advance(0.2)
     assert link.connection_closed()
-    assert _is_answered(_attach(net, kind))
+    assert _attach(net, kind).answered()
 
 
 @KINDS
@@ -173,7 +169,7 @@ def test_a_put_that_shows_after_its_client_was_sent_away_counts_as_attached_and_
     assert link.connection_closed()
     node.is_watch_held = False
     net.run()
-    assert not _is_answered(link)
+    assert not link.answered()
     assert net.has_subscription() or net.has_publisher()
     net.advance(60.0 if kind == "s" else net.limits.publisher_timeout_s)
     assert not net.has_subscription()
@@ -188,8 +184,8 @@ def test_a_second_attach_of_one_identity_waits_for_the_first(kind: str) -> None:
     assert len(net.nodes[0].all(effects.Propose)) == 1
     net.nodes[0].is_watch_held = False
     net.run()
-    assert _is_answered(first)
-    assert _is_answered(second)
+    assert first.answered()
+    assert second.answered()
     assert first.end().condition == "amqp:link:stolen"
     assert second.detached() is None
 
@@ -202,7 +198,7 @@ def test_a_waiting_attach_whose_client_has_gone_is_left_out(kind: str) -> None:
     second.drop()
     net.nodes[0].is_watch_held = False
     net.run()
-    assert not _is_answered(second)
+    assert not second.answered()
     assert first.end().condition == "amqp:link:stolen"
     assert third.detached() is None
 
@@ -219,7 +215,7 @@ def test_an_attach_whose_client_has_gone_lets_the_next_one_go_on(kind: str, held
     node.is_store_held = node.is_watch_held = False
     net.run()
     assert first.got == []
-    assert _is_answered(second)
+    assert second.answered()
 
 
 @KINDS
