@@ -17,14 +17,13 @@ from router.settings import yes_or_no
 def _setting_options(command: Callable[..., None]) -> Callable[..., None]:
     """One flag for each setting, in the order of the schema."""
     for name, setting in reversed(SETTINGS.items()):
-        attributes: dict[str, Any] = {}
+        attributes: dict[str, Any] = {"metavar": "VALUE"}
         if setting.parse is yes_or_no:
-            attributes = {"is_flag": False, "flag_value": "true"}
+            attributes = {"is_flag": False, "flag_value": "true", "metavar": "[true|false]"}
         option = click.option(
             setting.flag,
             name,
             default=None,
-            metavar="VALUE",
             help=f"{setting.reason} [{setting.allowed}]",
             **attributes,
         )
