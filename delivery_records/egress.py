@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
 _AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
 _DELIVERED = Decision.DELIVERED
-_OUTCOME_DONE = Decision.OUTCOME_DONE
 _SETTLED_AT_SUBSCRIBER = Decision.SETTLED_AT_SUBSCRIBER
 
 
@@ -197,7 +196,8 @@ class Egress:
             return
         entry = sync.numbers.get(number)
         if entry is None:
-            whole = sync.prefix + tag if len(tag) <= VERBATIM_BYTES else self._network_tag(sync.prefix, sync.session, tag)
+            prefix = sync.prefix
+            whole = prefix + tag if len(tag) <= VERBATIM_BYTES else self._network_tag(prefix, sync.session, tag)
             entry = Entry(whole, HELD)
             entry.sync = sync
             entry.number = number
@@ -306,6 +306,7 @@ class Egress:
         if verdict is None:
             return
         is_done = verdict.is_done
+        done = 0
         for tag in tags:
             entries = self.sessions.get(tag[1:11])
             entry = None if entries is None else entries.get(tag)
@@ -313,19 +314,17 @@ class Egress:
                 continue
             entry.peer_settled = settled
             if is_done:
-                self._finish(entry, verdict)
+                done += 1
+                entry.state = DONE
+                entry.outcome = verdict
+                if entry.sync is not None:
+                    entry.sync.acknowledge(entry.number, verdict)
             else:
                 entry.annotations = annotations
                 self._want_again(entry, verdict)
+        self.core.counts[Decision.OUTCOME_DONE] += done
         if self._held or self._resumes or self._settle_queue:
             self._pump()
-
-    def _finish(self, entry: Entry, outcome: Outcome) -> None:
-        entry.state = DONE
-        entry.outcome = outcome
-        self.core.counts[_OUTCOME_DONE] += 1
-        if entry.sync is not None:
-            entry.sync.acknowledge(entry.number, outcome)
 
     def _want_again(self, entry: Entry, outcome: Outcome) -> None:
         """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt."""

@@ -113,7 +113,8 @@ class Fanout:
         if slot.number < self._last_start or slot.repeated:
             self._send_to(slot, [key for key, cursor in self.cursors.items() if cursor.owes(slot.number)])
             return
-        self._refresh_plan()
+        if self._plan_version != self._core.plan_version:
+            self._refresh_plan()
         ingress = self._ingress
         for egress in self._local:
             egress.on_msg(ingress.epoch, slot.number, slot.tag, slot.message)

@@ -94,7 +94,7 @@ class Cursor:
 
 
 class Window:
-    """Slots by number and by tag. Invariant: base <= every number in it < end."""
+    """Slots by number and by tag. Invariant: base <= every number in it < end; base is in it unless it is empty."""
 
     __slots__ = ("_by_number", "_by_tag", "base", "body_bytes", "end", "next_accept", "told", "unreceived")
 
@@ -159,10 +159,13 @@ class Window:
             self.unreceived -= 1
         if slot.accepted:
             self.told -= 1
-        while self.base < self.end and self.base not in self._by_number:
-            self.base += 1
-        if self.next_accept < self.base:
-            self.next_accept = self.base
+        if slot.number == self.base:
+            base = slot.number + 1
+            while base < self.end and base not in self._by_number:
+                base += 1
+            self.base = base
+            if self.next_accept < base:
+                self.next_accept = base
 
     def slots(self) -> Iterator[Slot]:
         """All slots in order. The window may not change meanwhile."""
