@@ -128,6 +128,9 @@ class Channel:
 
     def on_timer(self) -> None:
         """HELLO again while opening; probe the tail while frames are not known to have arrived (T-9)."""
+        if self.rid not in self._core.view.routers and self._hello_delay >= HELLO_RETRY_CAP_S:
+            self._core.peers.drop(self.rid)  # a stray frame of a router that was gone before our first snapshot
+            return
         if self.state is ChannelState.OPENING or self._probed < self.sent:
             self._hello_delay = max(self._hello_delay, PROBE_S if self.state is ChannelState.UP else HELLO_RETRY_S)
             self._say_hello()

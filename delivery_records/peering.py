@@ -24,8 +24,9 @@ class Peering:
     def __init__(self, core: Records) -> None:
         """Nothing is parked."""
         self._core = core
-        self._parked: dict[tuple[int, int], deque[PeerMessage]] = {}
-        """By (origin, the epoch whose order must be kept): frames that name a revision not applied yet."""
+        self._parked: dict[tuple[int, int], deque[tuple[float, PeerMessage]]] = {}
+        """By (origin, the epoch whose order must be kept): since when, and frames that name a revision not applied yet.
+        Behind PARKED_FRAMES of them the rest is missing: the channel restarts once it is of use."""
         self._past_epochs: dict[int, str] = {}
 
     def on_frame(self, frame: PeerFrame) -> None:
@@ -45,29 +46,39 @@ class Peering:
     def _park(self, place: tuple[int, int], message: PeerMessage) -> None:
         self._core.counts[Decision.FRAME_PARKED] += 1
         queue = self._parked.setdefault(place, deque())
-        queue.append(message)
+        if len(queue) <= PARKED_FRAMES:
+            queue.append((self._core.now, message))
         if not self._core.timers.is_set(Timer.PARKED, place[0]):
             self._core.timers.set(Timer.PARKED, place[0], self._core.now + PARKED_S)
-        if len(queue) > PARKED_FRAMES:
-            self.on_parked_too_long(place[0])
 
     def on_applied(self) -> None:
         """Our view advanced: go on with what waited for it."""
         applied = self._core.view.applied
         for place in list(self._parked):
             queue = self._parked.get(place)
-            while queue and _revision(queue[0]) <= applied:
-                self.deliver(place[0], queue.popleft())
+            if queue and len(queue) > PARKED_FRAMES and _revision(queue[0][1]) <= applied:
+                self._restart(place[0], "too many frames waited for the watch")
+                continue
+            while queue and _revision(queue[0][1]) <= applied:
+                self.deliver(place[0], queue.popleft()[1])
             if not queue:
                 self._parked.pop(place, None)
 
-    def on_parked_too_long(self, rid: int) -> None:
-        """T-3: a list that is too long or too old restarts the channel."""
-        if any(origin == rid for origin, _ in self._parked):
-            self.drop(rid)
-            channel = self._core.peers.find(rid)
-            if channel is not None:
-                channel.restart("frames waited too long for the watch")
+    def on_parked_timer(self, rid: int) -> None:
+        """T-3: a list that is too old restarts the channel."""
+        oldest = min((queue[0][0] for place, queue in self._parked.items() if place[0] == rid), default=None)
+        if oldest is None:
+            return
+        if oldest + PARKED_S <= self._core.now:
+            self._restart(rid, "frames waited too long for the watch")
+        else:
+            self._core.timers.set(Timer.PARKED, rid, oldest + PARKED_S)
+
+    def _restart(self, rid: int, reason: str) -> None:
+        self.drop(rid)
+        channel = self._core.peers.find(rid)
+        if channel is not None:
+            channel.restart(reason)
 
     def drop(self, rid: int) -> None:
         """Forget what is parked of one router: the channel has started over (T-4)."""

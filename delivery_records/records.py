@@ -370,7 +370,7 @@ class Records:
         elif timer is Timer.GRACE:
             self.barrier.on_grace_over(rid)
         elif timer is Timer.PARKED:
-            self.peering.on_parked_too_long(rid)
+            self.peering.on_parked_timer(rid)
 
     def _on_unknown_put(self, nonce: str) -> None:
         if self.attaching.on_unknown_timer(nonce):
