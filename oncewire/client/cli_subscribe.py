@@ -10,6 +10,7 @@ from typing import Any
 from oncewire.client import (
     ClientEvent,
     Delivery,
+    DeliveryGivenUp,
     NewIncarnation,
     Subscriber,
     SubscriptionExpired,
@@ -23,6 +24,8 @@ def _report_event(event: ClientEvent) -> None:
         say("the subscription expired; subscribing again")
     elif isinstance(event, NewIncarnation):
         say("this is a new subscription under the old name: messages sent in between are missing")
+    elif isinstance(event, DeliveryGivenUp):
+        say("a message that had arrived before the last stop does not come again: it was given up meanwhile")
     else:
         report_event(event)
 

@@ -153,6 +153,13 @@ class ReportIncarnation:
     now: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReportGivenUp:
+    """A delivery that had arrived before a restart and was not done is settled: it will not come again."""
+
+    tag: bytes
+
+
 SubscriberEffect: TypeAlias = (
     DeliverMessage
     | DisposeDeliveries
@@ -160,5 +167,6 @@ SubscriberEffect: TypeAlias = (
     | AnswerEcho
     | ReportConfirmed
     | ReportIncarnation
+    | ReportGivenUp
     | RefuseLink
 )

@@ -77,6 +77,18 @@ class NewIncarnation:
     now: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryGivenUp:
+    """A delivery that had arrived before this process was started again, and was not finished, does not come again.
+
+    The network settled it in between: its publisher gave it up (its session expired), or the subscription had ended.
+    `tag` is its network tag. The same may be told once more after another restart.
+    """
+
+    link: str
+    tag: bytes
+
+
 ClientEvent: TypeAlias = (
     Connected
     | Disconnected
@@ -85,6 +97,7 @@ ClientEvent: TypeAlias = (
     | SessionExpired
     | SubscriptionExpired
     | NewIncarnation
+    | DeliveryGivenUp
 )
 
 

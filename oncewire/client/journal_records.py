@@ -66,17 +66,21 @@ class SubscriberState:
 
     Attributes:
         incarnation: of the subscription, as last told by a router; 0 = none yet.
-        done: (network tag, outcome) of processed deliveries that are not settled, oldest first.
+        entries: (network tag, outcome) of deliveries that are not settled, in order of arrival. Outcome None: arrived
+            before one of its session that is done, and not done itself; the body is not kept (S-a).
     """
 
     incarnation: int = 0
-    done: tuple[tuple[bytes, Outcome], ...] = ()
+    entries: tuple[tuple[bytes, Outcome | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriberChanges:
-    """One atomic change of the journal: `forgotten` is deleted, then `done` added."""
+    """One atomic change of the journal: `forgotten` is deleted, then `entries` written.
+
+    An entry whose tag the journal holds gets its outcome and keeps its place; others are added in the order given.
+    """
 
     incarnation: int
-    done: tuple[tuple[bytes, Outcome], ...] = ()
+    entries: tuple[tuple[bytes, Outcome | None], ...] = ()
     forgotten: tuple[bytes, ...] = ()

@@ -34,7 +34,7 @@ from oncewire.client.journal_records import (
 )
 from oncewire.client.outcomes import Outcome, OutcomeKind
 
-VERSION = 1
+VERSION = 2
 BUSY_SECONDS = 5.0
 """How long to wait for another program that writes the application's tables of the same file."""
 
@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS oncewire_messages (
 CREATE TABLE IF NOT EXISTS oncewire_subscribers (
     link TEXT PRIMARY KEY, incarnation INTEGER NOT NULL
 );
-CREATE TABLE IF NOT EXISTS oncewire_done (
-    place INTEGER PRIMARY KEY AUTOINCREMENT, link TEXT NOT NULL, tag BLOB NOT NULL, outcome TEXT NOT NULL,
+CREATE TABLE IF NOT EXISTS oncewire_deliveries (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, link TEXT NOT NULL, tag BLOB NOT NULL, outcome TEXT,
     UNIQUE (link, tag)
 );
 """
@@ -86,7 +86,7 @@ class SqliteJournal(Journal):
 
     Raises:
         JournalLocked: another process has it open.
-        JournalCorrupt: it is no SQLite database or was written by a newer version.
+        JournalCorrupt: it is no SQLite database or was written by another version.
         JournalUnusable: it cannot be opened or written.
 
     Attributes:
@@ -209,10 +209,12 @@ class SqliteJournal(Journal):
             ).fetchone()
             if row is None:
                 return SubscriberState()
-            done = self.connection.execute(
-                "SELECT tag, outcome FROM oncewire_done WHERE link = ? ORDER BY place", (link_name,)
+            entries = self.connection.execute(
+                "SELECT tag, outcome FROM oncewire_deliveries WHERE link = ? ORDER BY place", (link_name,)
             )
-            return SubscriberState(row[0], tuple((tag, _from_text(outcome)) for tag, outcome in done))
+            return SubscriberState(
+                row[0], tuple((tag, _from_text(outcome) if outcome else None) for tag, outcome in entries)
+            )
 
         return self._run(read)
 
@@ -253,12 +255,13 @@ class SqliteJournal(Journal):
     def write_subscriber(self, link_name: str, changes: SubscriberChanges) -> None:
         """Add a subscriber's changes; see Journal."""
         self._many(
-            "DELETE FROM oncewire_done WHERE link = ? AND tag = ?",
+            "DELETE FROM oncewire_deliveries WHERE link = ? AND tag = ?",
             ((link_name, tag) for tag in changes.forgotten),
         )
         self._many(
-            "INSERT INTO oncewire_done (link, tag, outcome) VALUES (?, ?, ?)",
-            ((link_name, tag, _to_text(outcome)) for tag, outcome in changes.done),
+            "INSERT INTO oncewire_deliveries (link, tag, outcome) VALUES (?, ?, ?)"
+            " ON CONFLICT (link, tag) DO UPDATE SET outcome = excluded.outcome",  # its place stays
+            ((link_name, tag, _to_text(outcome) if outcome else None) for tag, outcome in changes.entries),
         )
         self._many(
             "INSERT OR REPLACE INTO oncewire_subscribers VALUES (?, ?)", [(link_name, changes.incarnation)]

@@ -18,12 +18,13 @@ from oncewire.client.core_effects import (
     GrantCredit,
     RefuseLink,
     ReportConfirmed,
+    ReportGivenUp,
     ReportIncarnation,
     SubscriberEffect,
 )
 from oncewire.client.delivery import Delivery
 from oncewire.client.errors import ClientClosed, ClientError, LinkRefused, UsageError
-from oncewire.client.events import NewIncarnation, SubscriptionExpired
+from oncewire.client.events import DeliveryGivenUp, NewIncarnation, SubscriptionExpired
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import NO_ANSWER, ClientLink
 from oncewire.client.outcomes import ACCEPTED, Outcome
@@ -401,7 +402,7 @@ class Subscriber(ClientLink):
     def on_disposition(self, event: DispositionReceived) -> None:
         """The router settled deliveries."""
         if event.settled:
-            self._core.settled(event.deliveries)
+            self._perform(self._core.settled(event.deliveries))
             self._journal.work(self)
 
     def _lost(self) -> None:
@@ -456,6 +457,8 @@ class Subscriber(ClientLink):
             elif isinstance(effect, ReportIncarnation):
                 if effect.before:
                     self.client.tell(NewIncarnation(self.name, effect.before, effect.now))
+            elif isinstance(effect, ReportGivenUp):
+                self.client.tell(DeliveryGivenUp(self.name, effect.tag))
             elif is_attached:
                 assert isinstance(wire, ReceiverLink)
                 if isinstance(effect, DisposeDeliveries):

@@ -6,6 +6,10 @@ calls `committed()`; one commit is under way at a time.
 
 An entry's life: arrived -> processed by the application (outcome known) -> done (outcome recorded: in the journal)
 -> settled by the router, forgotten. A settled one that the application has not processed is processed first.
+
+The application may finish deliveries in any order. The journal never holds a done entry without every earlier entry of
+the same session: E-2 would take those for what precedes the subscription, and they would be lost. They are stored
+without an outcome and without their body; after a restart the router sends the body again.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from oncewire.client.core_effects import (
     GrantCredit,
     RefuseLink,
     ReportConfirmed,
+    ReportGivenUp,
     ReportIncarnation,
     SubscriberEffect,
 )
@@ -30,6 +35,8 @@ PREFETCH = 256
 """Unprocessed deliveries a subscriber lets come at once: covers a round trip, bounds the application's memory."""
 LAZY_FORGETS = 1024
 """Settled tags the journal may still hold: forgetting needs no commit of its own, the router leaves them out (A-6)."""
+SESSION_BYTES = slice(1, 11)
+"""Of a network tag: cluster nonce and session, which together name the stream a delivery belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +55,14 @@ class _Entry:
         "attach",
         "counts",
         "delivery_id",
+        "lacks_body",
         "outcome",
         "payload",
         "pre_settled",
         "recorded",
         "serial",
         "settled",
+        "stored",
         "tag",
     )
 
@@ -67,8 +76,14 @@ class _Entry:
         self.settled = False  # by the router: forget it when it is processed
         self.pre_settled = False  # never was in the map: at-most-once
         self.outcome: Outcome | None = None
-        self.recorded = False
+        self.stored = False  # the journal holds the tag, or will with the commit under way
+        self.recorded = False  # the journal holds the outcome
+        self.lacks_body = False  # arrived before a restart and not done: the body comes again
         self.again = 0
+
+
+def _serial(entry: _Entry) -> int:
+    return entry.serial
 
 
 class SubscriberCore:
@@ -109,10 +124,12 @@ class SubscriberCore:
         self._received = 0
         self._held = 0
         self._limit = 0
-        for tag, outcome in state.done:
+        for tag, outcome in state.entries:
             entry = self._new_entry(tag, b"")
             entry.outcome = outcome
-            entry.recorded = True
+            entry.stored = True
+            entry.recorded = outcome is not None
+            entry.lacks_body = outcome is None
             self._map[tag] = entry
 
     # ------------------------------------------------------------------------------------------ the application
@@ -206,7 +223,7 @@ class SubscriberCore:
             if entry.tag in kept:
                 self._to_resume.add(entry.tag)
             else:
-                self._settle(entry)  # A-6: a left-out entry is settled
+                self._settle(entry, effects)  # A-6: a left-out entry is settled
         self._presented = []
         if incarnation and incarnation != self._incarnation:
             effects.append(ReportIncarnation(self._incarnation, incarnation))
@@ -248,7 +265,7 @@ class SubscriberCore:
         if not aborted:
             self._to_resume.discard(tag)
             if entry is not None:
-                self._repeat(entry, delivery_id, settled, effects)
+                self._repeat(entry, delivery_id, payload, settled, effects)
             elif not resume:  # AMQP 2.6.13: a resume of what this end does not hold is ignored
                 self._arrive(delivery_id, tag, payload, settled, effects)
         self._replenish(effects)
@@ -269,23 +286,36 @@ class SubscriberCore:
         effects.append(DeliverMessage(entry.serial, tag, payload, settled=settled))
 
     def _repeat(
-        self, entry: _Entry, delivery_id: int, settled: bool, effects: list[SubscriberEffect]
+        self, entry: _Entry, delivery_id: int, payload: bytes, settled: bool, effects: list[SubscriberEffect]
     ) -> None:
         """S-a (2.10): a tag of the map came again. It is answered or waited for, never delivered a second time."""
         entry.delivery_id = delivery_id
         entry.attach = self._attach
         if settled:
-            self._settle(entry)
+            self._settle(entry, effects)
         elif entry.recorded:
             assert entry.outcome is not None
             effects.append(DisposeDeliveries((delivery_id,), entry.outcome, self._settles_first))
+        elif entry.lacks_body:
+            self._take_body(entry, payload, effects)
 
-    def settled(self, deliveries: Sequence[tuple[int, bytes]]) -> None:
+    def _take_body(self, entry: _Entry, payload: bytes, effects: list[SubscriberEffect]) -> None:
+        """S-a: "take this body, at its old place". The router repeats a session in order, so that place is now."""
+        entry.lacks_body = False
+        entry.payload = payload
+        entry.counts = True
+        self._held += 1
+        self._unprocessed[entry.serial] = entry
+        effects.append(DeliverMessage(entry.serial, entry.tag, payload, settled=False))
+
+    def settled(self, deliveries: Sequence[tuple[int, bytes]]) -> list[SubscriberEffect]:
         """The router settled (delivery-id, tag) pairs: forget them, after they are processed."""
+        effects: list[SubscriberEffect] = []
         for _, tag in deliveries:
             entry = self._map.get(tag)
             if entry is not None:
-                self._settle(entry)
+                self._settle(entry, effects)
+        return effects
 
     def lost(self) -> None:
         """The link is gone (detached, or its connection lost): everything stays in the map."""
@@ -304,7 +334,7 @@ class SubscriberCore:
         self.lost()
         for entry in list(self._map.values()):
             entry.settled = True
-            if entry.recorded or entry.serial in self._unprocessed:
+            if entry.recorded or entry.lacks_body or entry.serial in self._unprocessed:
                 self._forget(entry)
         self._unprocessed.clear()
         self._incarnation = 0
@@ -329,18 +359,39 @@ class SubscriberCore:
         assert self._committing is None
         self._committing = self._processed
         self._processed = []
+        written = [entry for entry in self._committing if not entry.settled]
+        if self._exactly_once:
+            written += self._earlier_unfinished(written)
+        written.sort(key=_serial)  # the journal keeps the order of arrival
+        for entry in written:
+            entry.stored = True
+        # Nobody settles these any more: they go with the effect of processing them.
+        over = [entry.tag for entry in self._committing if entry.settled and entry.stored]
         changes = SubscriberChanges(
             incarnation=self._incarnation,
-            done=tuple(
-                (entry.tag, entry.outcome)
-                for entry in self._committing
-                if entry.outcome is not None and not entry.settled
-            ),
-            forgotten=tuple(self._forgotten),
+            entries=tuple((entry.tag, entry.outcome) for entry in written),
+            forgotten=(*self._forgotten, *over),
         )
         self._forgotten = {}
         self._incarnation_changed = False
         return changes
+
+    def _earlier_unfinished(self, done: Sequence[_Entry]) -> list[_Entry]:
+        """S-a: what arrived before one of `done` in its session, is not done, and is not in the journal yet."""
+        newest = max((entry.serial for entry in done), default=0)
+        before: list[_Entry] = []
+        for entry in self._unprocessed.values():
+            if entry.serial > newest:
+                break  # serials only fall at entries that got their body again, and those are stored
+            if not entry.stored and not entry.settled:
+                before.append(entry)
+        if not before:  # the usual case: finished in order
+            return before
+        last: dict[bytes, int] = {}
+        for entry in done:
+            session = entry.tag[SESSION_BYTES]
+            last[session] = max(entry.serial, last.get(session, 0))
+        return [entry for entry in before if entry.serial < last.get(entry.tag[SESSION_BYTES], 0)]
 
     def committed(self) -> list[SubscriberEffect]:
         """The changes are durable: state the outcomes to the router, let new deliveries come (C-3)."""
@@ -382,10 +433,16 @@ class SubscriberCore:
         self._next_serial = serial + 1
         return _Entry(serial, tag, payload)
 
-    def _settle(self, entry: _Entry) -> None:
+    def _settle(self, entry: _Entry, effects: list[SubscriberEffect]) -> None:
         entry.settled = True
         if entry.recorded:
             self._forget(entry)
+        elif entry.lacks_body:
+            # Settled without our outcome: its publisher gave it up, or the subscription had ended. "Process it first"
+            # cannot be done here, the body went with the former process and does not come again.
+            self._forget(entry)
+            if self._exactly_once:  # else it was left out for we presented nothing, and comes as a new one
+                effects.append(ReportGivenUp(entry.tag))
 
     def _forget(self, entry: _Entry) -> None:
         if not entry.pre_settled and self._map.get(entry.tag) is entry:

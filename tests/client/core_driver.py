@@ -86,18 +86,18 @@ class SubscriberDisk:
 
     def __init__(self) -> None:
         self.incarnation = 0
-        self.done: dict[bytes, Outcome] = {}
+        self.entries: dict[bytes, Outcome | None] = {}
 
     def write(self, changes: SubscriberChanges) -> None:
         for forgotten in changes.forgotten:
-            self.done.pop(forgotten, None)
-        for done, outcome in changes.done:
-            assert done not in self.done
-            self.done[done] = outcome
+            self.entries.pop(forgotten, None)
+        for name, outcome in changes.entries:
+            assert self.entries.get(name) is None, "an outcome is recorded once"
+            self.entries[name] = outcome
         self.incarnation = changes.incarnation
 
     def state(self) -> SubscriberState:
-        return SubscriberState(self.incarnation, tuple(self.done.items()))
+        return SubscriberState(self.incarnation, tuple(self.entries.items()))
 
     def commit(self, core: SubscriberCore) -> list[SubscriberEffect]:
         """Write everything the core wants written."""

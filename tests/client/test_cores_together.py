@@ -143,16 +143,16 @@ MUTANTS = {
     ),
     "F22: an arrived delivery that comes again is delivered again": (
         subscriber_core,
-        "        if settled:\n            self._settle(entry)\n        elif entry.recorded",
+        "        if settled:\n            self._settle(entry, effects)\n        elif entry.recorded",
         (
             "        if not settled and entry.outcome is None:\n"
             "            effects.append(DeliverMessage(entry.serial, entry.tag, entry.payload, settled=False))\n"
-            "        if settled:\n            self._settle(entry)\n        elif entry.recorded"
+            "        if settled:\n            self._settle(entry, effects)\n        elif entry.recorded"
         ),
     ),
     "A-6: left-out entries are kept": (
         subscriber_core,
-        "self._settle(entry)  # A-6: a left-out entry is settled",
+        "self._settle(entry, effects)  # A-6: a left-out entry is settled",
         "pass",
     ),
     "S-a: a settle that comes while the outcome is being recorded is ignored": (
@@ -172,8 +172,8 @@ MUTANTS = {
     ),
     "S-1: a restart forgets what was processed": (
         subscriber_core,
-        "            entry.recorded = True\n            self._map[tag] = entry",
-        "            entry.recorded = True",
+        "            entry.lacks_body = outcome is None\n            self._map[tag] = entry",
+        "            entry.lacks_body = outcome is None",
     ),
 }
 

@@ -247,7 +247,7 @@ def test_a_killed_subscriber_has_effect_and_acceptance_of_the_same_deliveries(
     for _ in range(2):
         said = run_until_killed("subscriber", path, lines)
         journal = SqliteJournal(path)
-        done = {tag for tag, _ in journal.open_subscriber("s").done}
+        done = {tag for tag, outcome in journal.open_subscriber("s").entries if outcome}
         effects = {row[0] for row in journal.connection.execute("SELECT tag FROM effects")}
         journal.close()
         assert len(effects) > said

@@ -31,7 +31,7 @@ def test_a_delivery_is_accepted_after_it_was_recorded_and_not_before() -> None:
     (delivery,) = only(DeliverMessage, s.transfer(b"t"))
     s.core.complete(delivery.serial, ACCEPTED)
     changes = s.core.next_commit()
-    assert changes.done == ((b"t", ACCEPTED),)
+    assert changes.entries == ((b"t", ACCEPTED),)
     assert only(DisposeDeliveries, s.core.committed()) == [DisposeDeliveries([1], ACCEPTED)]
 
 
@@ -55,12 +55,12 @@ def test_a_settled_delivery_is_forgotten_by_map_and_journal() -> None:
     s = attached()
     s.transfer(b"t")
     s.process()
-    assert b"t" in s.disk.done
+    assert b"t" in s.disk.entries
     s.settle(b"t")
     assert s.core.unfinished == 0
     s.transfer(b"u")
     s.process()  # forgetting rides on the next commit
-    assert list(s.disk.done) == [b"u"]
+    assert list(s.disk.entries) == [b"u"]
 
 
 def test_forgetting_alone_is_written_when_much_of_it_waits() -> None:
@@ -73,7 +73,7 @@ def test_forgetting_alone_is_written_when_much_of_it_waits() -> None:
     assert not s.core.wants_commit
     s.settle(tags[-1])
     s.commit()
-    assert s.disk.done == {}
+    assert s.disk.entries == {}
 
 
 def test_a_processed_delivery_that_comes_again_is_answered_and_not_delivered() -> None:
@@ -146,7 +146,7 @@ def test_a_left_out_entry_that_was_not_processed_is_processed_first_then_forgott
     assert s.core.unfinished == 1
     assert only(DisposeDeliveries, s.process()) == []  # the router expects nothing any more
     assert s.core.unfinished == 0
-    assert s.disk.done == {}
+    assert s.disk.entries == {}
 
 
 def test_a_delivery_settled_before_it_was_processed_is_processed_then_forgotten_and_not_presented_again() -> (
@@ -385,5 +385,5 @@ def test_an_ended_subscription_keeps_nothing() -> None:
     s.commit()
     assert s.core.unfinished == 0
     assert s.core.unprocessed == 0
-    assert s.disk.done == {}
+    assert s.disk.entries == {}
     assert s.disk.incarnation == 0
