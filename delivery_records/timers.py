@@ -27,6 +27,8 @@ class Timer(IntEnum):
 
 
 Owner: TypeAlias = str | int
+_LEFT_BEHIND = 256
+"""Entries left behind that are not worth a sweep."""
 
 
 class Timers:
@@ -45,6 +47,13 @@ class Timers:
         self._deadlines[(timer, owner)] = deadline
         self._serial += 1
         heapq.heappush(self._heap, (deadline, self._serial, timer, owner))
+        if len(self._heap) > 2 * len(self._deadlines) + _LEFT_BEHIND:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Take out what was cancelled or set anew: far deadlines would stay for days."""
+        kept = {entry[2:]: entry for entry in self._heap if self._deadlines.get(entry[2:]) == entry[0]}
+        self._heap = sorted(kept.values(), key=lambda entry: entry[:2])
 
     def cancel(self, timer: Timer, owner: Owner) -> None:
         """Forget the deadline, if there is one."""
@@ -53,6 +62,11 @@ class Timers:
     def is_set(self, timer: Timer, owner: Owner) -> bool:
         """True while the deadline is neither due nor cancelled."""
         return (timer, owner) in self._deadlines
+
+    @property
+    def size(self) -> int:
+        """Entries held, those left behind included."""
+        return len(self._heap)
 
     def next_deadline(self) -> float | None:
         """The earliest deadline, or None."""

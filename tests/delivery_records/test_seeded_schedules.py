@@ -1,0 +1,77 @@
+"""Seeded schedules: whatever the network, the routers and the clients do, the guarantees hold (G1 to G6)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.simulator.schedule import FAULTS, Result, run_seed
+
+SEEDS = 300
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    """Each seed is a world of its own kind."""
+    return [run_seed(seed) for seed in range(SEEDS)]
+
+
+def test_no_seed_breaks_a_guarantee(results: list[Result]) -> None:
+    assert {result.seed: result.violation for result in results if result.violation is not None} == {}
+
+
+def test_the_seeds_together_go_through_every_fault(results: list[Result]) -> None:
+    met = {fault for result in results for fault in result.faults}
+    assert met == {f"!{fault}" for fault in FAULTS}
+
+
+def test_the_seeds_do_real_work(results: list[Result]) -> None:
+    assert sum(result.deliveries for result in results) > 10 * SEEDS
+    assert sum(result.accepted for result in results) > 5 * SEEDS
+
+
+TELL = """
+import hashlib, sys
+from chaos.simulator.scenario import Scenario, replay
+from chaos.simulator.schedule import run_seed
+for seed in map(int, sys.argv[1:]):
+    result = run_seed(seed)
+    told = replay(Scenario(result.setting, tuple(result.story)))
+    text = repr((result.setting, result.story, result.violation, told))
+    print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+def _told_elsewhere(hash_seed: str, seeds: list[int]) -> list[str]:
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", TELL, *map(str, seeds)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def test_the_same_seed_tells_the_same_story_in_every_process() -> None:
+    seeds = [3, 17, 42, 99, 256]
+    one, other = _told_elsewhere("1", seeds), _told_elsewhere("2", seeds)
+    assert one == other
+    assert len(set(one)) == len(seeds)
+
+
+def test_the_same_seed_tells_the_same_story_twice_in_one_process() -> None:
+    for seed in (5, 50):
+        one, other = (hashlib.sha256(repr(run_seed(seed).story).encode()).hexdigest() for _ in range(2))
+        assert one == other
