@@ -37,7 +37,7 @@ EDITS: tuple[Edit, ...] = (
         "        core = self._core\n        if core.view.applied < created:\n            return False\n",
         "        core = self._core\n        return True\n",
         "an attach confirmed before every router knows it misses accepted messages",
-        aim=('drop-s',),
+        aim=("drop-s",),
     ),
     Edit(
         "C5-obligations-of-subscriptions", "I-3", "records",
@@ -55,14 +55,14 @@ EDITS: tuple[Edit, ...] = (
         "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch) or "
         "next(iter(self._core.view.publishers), '')\n        if not key:\n            return\n",
         "frames of a zombie ingress are taken for current ones",
-        aim=('drop-p',),
+        aim=("drop-p",),
     ),
     Edit(
         "C7-skip-what-precedes-the-start", "E-2", "egress",
         "                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
         "                continue\n                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
         "a subscription that joined between two messages gets the older one behind the newer one",
-        aim=('drop-p', 'drop-s'),
+        aim=("drop-p", "drop-s"),
     ),
     Edit(
         "C8-expiry-in-one-place", "K-5", "reactions",
@@ -96,7 +96,7 @@ EDITS: tuple[Edit, ...] = (
         "C12-next-number-only", "T-1", "channel",
         "        if sequence != self.received + 1:\n", "        if False:\n",
         "a stream with a lost frame in it has a hole",
-        aim=('reset',),
+        aim=("reset",),
     ),
     Edit(
         "C14-old-ingress-ends", "I-7", "reactions",
@@ -122,14 +122,14 @@ EDITS: tuple[Edit, ...] = (
         "        if self.phase is Phase.PROVING and resumed:\n            self._activate()\n"
         "        elif self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
         "a stale attach read from a dead connection declares U from a stale map",
-        aim=('drop-p',),
+        aim=("drop-p",),
     ),
     Edit(
         "session1", "A-4", "attaching",
         "        if not unsettled and not request.exactly_once:\n",
         "        if not unsettled and (not request.exactly_once or not old_session):\n",
         "a stale attach creates the session a later resume falls into",
-        aim=('drop-p', 'expire-p'),
+        aim=("drop-p", "expire-p"),
     ),
     Edit(
         "expired", "A-5", "attaching",
@@ -151,30 +151,30 @@ EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "held-copy", "E-5", "egress",
-        "        state = entry.state\n        entry.state = State.GONE\n        entry.message = b\"\"\n",
+        '        state = entry.state\n        entry.state = State.GONE\n        entry.message = b""\n',
         "        state = entry.state\n        if not entry.is_held:\n            entry.state = State.GONE\n",
         "a settlement overtakes a copy that waits for credit",
-        aim=('drop-p', 'crash-s'),
+        aim=("drop-p", "crash-s"),
     ),
     Edit(
         "F1-credit-for-resends", "C-1", "credit",
         "        wanted = window.unreceived + max(", "        wanted = max(",
         "a resumed map that fills the window may not be sent again",
-        aim=('drop-p',),
+        aim=("drop-p",),
     ),
     Edit(
         "F2-proof-of-life", "A-4", "ingress",
         "        if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:\n",
         "        if self.phase is Phase.PROVING:\n",
         "a flow pipelined behind a stale attach counts as proof of life",
-        aim=('drop-p',),
+        aim=("drop-p",),
     ),
     Edit(
         "F3-no-ghosts", "A-10", "attaching",
         "        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10\n",
         "        provisional = False\n",
         "a stale attach brings a closed subscription back for as long as its timeout",
-        aim=('drop-s', 'close-s'),
+        aim=("drop-s", "close-s"),
     ),
     Edit(
         "F8-abandoned-entries", "I-9", "ingress",
@@ -193,21 +193,21 @@ EDITS: tuple[Edit, ...] = (
         "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch) or "
         "next(iter(self._core.ingresses.values()), None)\n",
         "an acknowledgement of an older window is read with the numbers of the newer one",
-        aim=('drop-p',),
+        aim=("drop-p",),
     ),
     Edit(
         "probe", "T-9", "channel",
         "        if self.state is ChannelState.OPENING or self._probed < self.sent:\n            self._hello_delay",
         "        if self.state is ChannelState.OPENING:\n            self._hello_delay",
         "the last frames of a quiet channel are lost and nobody asks",
-        aim=('reset',),
+        aim=("reset",),
     ),
     Edit(
         "new-epoch-ends-streams", "A-10", "egress",
         "        for sync in list(self.syncs.values()):\n            self._drop_held(sync)\n        self.forget()\n",
         "",
         "a message to all synced subscriptions overtakes a named one that named the older epoch",
-        aim=('drop-p',),
+        aim=("drop-p",),
     ),
     Edit(
         "deleted-where-seen", "T-3", "fanout",

@@ -38,15 +38,17 @@ class Verdict:
 
 
 def replay(scenario: Scenario, make_records: MAKE_RECORDS = Records) -> Verdict:
-    """Carry the steps out, then heal. A step that is not possible any more is left out."""
+    """Carry the steps out, then heal. A step that cannot happen in this core is passed over."""
     world = scenario.setting.build(make_records)
     story: list[str] = []
     world.on_turn = lambda router, done: story.extend(_ANSWER + _told(router, effect) for effect in _worth(done))
     try:
         for step in scenario.steps:
+            story.append(_STEP + " ".join(str(part) for part in step))
             if _is_possible(world, step):
-                story.append(_STEP + " ".join(str(part) for part in step))
                 world.do(step)
+            else:
+                story.append(_ANSWER + "does not come to it")
         world.on_turn = None
         heal(world, random.Random(0))
     except Violation as violation:

@@ -6,8 +6,8 @@ import math
 import random
 from dataclasses import dataclass, field, replace
 
-from chaos.simulator.judge import Violation
 from chaos.simulator.clients import Traits
+from chaos.simulator.judge import Violation
 from chaos.simulator.world import MAKE_RECORDS, Choice, World
 from delivery_records.records import Records
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos.mutants.catalogue import EDITS, by_name
-from chaos.mutants.edits import EditError, Edit, load
+from chaos.mutants.edits import Edit, EditError, load
 from chaos.simulator.scenario import read, replay
 
 FOLDER = Path(__file__).parent / "scenarios"
