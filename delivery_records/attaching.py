@@ -1,4 +1,4 @@
-"""The attach procedure: read the key, compare-and-put it, act when the watch delivers that very put (A-2, A-2a, A-2b, K-2a).
+"""The attach procedure: read the key, compare-and-put it, act when the watch delivers that put (A-2, A-2a, A-2b).
 
 A put's response is used for failures only. Its nonce in the value tells our put from everybody else's.
 """

@@ -1,8 +1,8 @@
 """Channels between routers: FIFO or restarted, with byte credit for bodies (rules T-1 to T-9).
 
-One channel joins this incarnation with one other. Frames are numbered; a receiver takes only the next number. Nothing is
-retransmitted: the publisher's window is the retransmission buffer, so after a gap both sides open a new generation and
-repeat I-5 for their publishers.
+One channel joins this incarnation with one other. Frames are numbered; a receiver takes only the next number.
+Nothing is retransmitted: the publisher's window is the retransmission buffer, so after a gap both sides open a new
+generation and repeat I-5 for their publishers.
 """
 
 from __future__ import annotations

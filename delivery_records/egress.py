@@ -273,8 +273,11 @@ class Egress:
                 del self.core.synced[epoch]
 
     def on_reput(self, subscription: Subscription) -> None:
-        """A-10: same link, new epoch. Streams of the old epoch end here, or one of its MSGs to all synced subscriptions
-        could overtake a named one that E-1 drops; the ingress repeats them behind the SYNC of the new epoch (I-5)."""
+        """A-10: same link, new epoch.
+
+        Streams of the old epoch end here, or one of its MSGs to all synced subscriptions could overtake a named
+        one that E-1 drops; the ingress repeats them behind the SYNC of the new epoch (I-5).
+        """
         self.epoch = subscription.epoch
         self.is_proven = not subscription.record.provisional
         for sync in list(self.syncs.values()):

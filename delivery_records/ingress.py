@@ -1,8 +1,8 @@
 """Ingress: the router a publisher is attached to, the only authority on which of its deliveries are unsettled.
 
-Phases: an attach whose put was seen in the watch is PROVING (it must answer the echo, A-4) or, for a client that does not
-answer echoes, WAITING for the first frame that needs our credit (c.5); a publisher without a session is STARTING one; then
-it is ACTIVE. SUSPENDED keeps collecting acceptances after the link was lost (A-9).
+Phases: an attach whose put was seen in the watch is PROVING (it must answer the echo, A-4) or, for a client that
+does not answer echoes, WAITING for the first frame that needs our credit (c.5); a publisher without a session is
+STARTING one; then it is ACTIVE. SUSPENDED keeps collecting acceptances after the link was lost (A-9).
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ PUBLISHER_TIMEOUT_S = 86_400.0
 """T_pub: the unsettled map must outlive outages."""
 PUBLISHER_TIMEOUT_CAP_S = 7 * 86_400.0
 PROVISIONAL_TIMEOUT_S = 60.0
-"""T_prov: a subscription resurrected by a stale attach dies after this (A-10). A link that is still attached after it has
-kept its connection's idle time-out, which a dead client cannot, and counts as alive."""
+"""T_prov: a subscription resurrected by a stale attach dies after this (A-10). A link that is still attached after
+it has kept its connection's idle time-out, which a dead client cannot, and counts as alive."""
 PROOF_TIMEOUT_S = 10.0
 """T_life: a publisher that does not answer the echo is detached (A-4)."""
 RESEND_TIMEOUT_S = 30.0
@@ -39,7 +39,7 @@ GRACE_S = 1.0
 ORPHAN_RANK_STEP_S = 2.0
 """Routers propose the expiry of a dead router's keys one after the other, by rank (K-5)."""
 SUSPENDED_EXTRA_S = 60.0
-"""A link detached without closing whose policy waits for the end of its session or connection lasts this much longer."""
+"""A link detached without closing lasts this much longer if its policy waits for the end of its connection."""
 EXPIRY_RETRY_S = 1.0
 """A proposal of expiry that could not reach etcd is repeated after this."""
 STOCK_REPLY_WAIT_S = 3.0

@@ -1,4 +1,4 @@
-"""Tables for people: what this router knows and holds, as plain data (the inspector and `oncewire inspect` show them)."""
+"""Tables for people: what this router knows and holds, as plain data (`oncewire inspect` shows them)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def describe(core: Records) -> dict[str, object]:
         "rid": core.rid,
         "applied": view.applied,
         "routers": [
-            {"id": r.record.node_id, "rid": rid, "amqp": r.record.amqp, "http": r.record.http, "leaving": r.record.leaving}
+            {"id": r.record.node_id, "rid": rid, "amqp": r.record.amqp, "http": r.record.http,
+             "leaving": r.record.leaving}
             for rid, r in sorted(view.routers.items())
         ],
         "subscriptions": [

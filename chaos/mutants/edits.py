@@ -1,7 +1,7 @@
 """Load the record core with an edit applied to an in-memory copy of its source.
 
-The modules that only define data (inputs, effects, records of the view, ...) are shared with the shipped core, so that a
-mutated core speaks the same types; all others are executed again under their own names and taken out again.
+The modules that only define data (inputs, effects, records of the view, ...) are shared with the shipped core, so
+that a mutated core speaks the same types; all others are executed again under their own names and taken out again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write the golden scenarios anew: `python -m chaos.mutants.regenerate FOLDER [NAME ...]`.
 
-For each edit of the catalogue: search seeds until its absence shows, shorten the run, write it down with what the shipped
-core answers. A name that already has a file is done again only when it is named.
+For each edit of the catalogue: search seeds until its absence shows, shorten the run, write it down with what the
+shipped core answers. A name that already has a file is done again only when it is named.
 """
 
 from __future__ import annotations

@@ -34,6 +34,9 @@ class Traits:
     """T_sub the subscribers ask for; above 60 s a new subscription is provisional first (A-10)."""
 
 
+PLAIN = Traits()
+
+
 class Mark(Enum):
     """State of an entry in a client's unsettled map."""
 
@@ -217,7 +220,8 @@ class Subscriber:
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
-                "never" if self.world.traits.never else "link-detach", float(self.world.traits.timeout_s), self.world.traits.map_bound,
+                "never" if self.world.traits.never else "link-detach", float(self.world.traits.timeout_s),
+                self.world.traits.map_bound,
                 peer=f"s{self.index}",
             )
         )  # fmt: skip

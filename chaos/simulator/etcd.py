@@ -1,4 +1,4 @@
-"""A simulated etcd: linearizable keys with revisions; each router sees a prefix of the event log, arbitrarily late (N-2)."""
+"""A simulated etcd: linearizable, with revisions; each router sees a prefix of the log, arbitrarily late (N-2)."""
 
 from __future__ import annotations
 

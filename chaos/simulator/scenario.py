@@ -1,7 +1,7 @@
 """Scenarios: a schedule written down, with what the routers answered. One text file each, readable as a story.
 
-A scenario is found by searching seeds with a rule edited out, and shortened while the rule's absence still shows. Replayed
-on the shipped core it must end well and give the same answers; with the edit it must break the same guarantee.
+A scenario is found by searching seeds with a rule edited out, and shortened while the rule's absence still shows.
+Replayed on the shipped core it must end well and give the same answers; with the edit it must break the same guarantee.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def write(scenario: Scenario, title: str, violation: str) -> str:
     traits = " ".join(f"{f.name}={int(getattr(scenario.setting.traits, f.name))}" for f in fields(Traits))
     head = [f"# {line}" for line in title.splitlines()]
     return "\n".join(
-        [*head, f"world: {setting}", f"clients: {traits}", f"without the rule: {violation}", "", *replay(scenario).story, ""]
+        [*head, f"world: {setting}", f"clients: {traits}", f"without the rule: {violation}", "",
+         *replay(scenario).story, ""]
     )
 
 

@@ -1,7 +1,7 @@
-"""The simulated world: routers with real record cores, a simulated etcd, clients, and everything under way between them.
+"""The simulated world: routers with real record cores, a simulated etcd, clients, and all that is under way.
 
-Nothing happens by itself: `choices()` lists what may happen next, `do()` makes it happen. A schedule, seeded or written by
-hand, decides the order; so every interleaving of messages, watches, timers and faults can be reached.
+Nothing happens by itself: `choices()` lists what may happen next, `do()` makes it happen. A schedule, seeded or
+written by hand, decides the order; so every interleaving of messages, watches, timers and faults can be reached.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from chaos.simulator.clients import TIMEOUT_S, Connection, Publisher, Subscriber, Traits
+from chaos.simulator.clients import PLAIN, TIMEOUT_S, Connection, Publisher, Subscriber, Traits
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
 from delivery_records import effects, inputs
@@ -44,7 +44,7 @@ class World:
 
     def __init__(
         self, routers: int, publishers: int, subscribers: int, messages: int, *,
-        window: int = 4, prefetch: int = 2, traits: Traits = Traits(), make_records: MAKE_RECORDS = Records,
+        window: int = 4, prefetch: int = 2, traits: Traits = PLAIN, make_records: MAKE_RECORDS = Records,
     ) -> None:  # fmt: skip
         """Start all routers; no client is attached yet."""
         self.now = 0.0
@@ -121,7 +121,7 @@ class World:
         return next((r for r in self.routers if r.rid == rid and r.records is not None), None)
 
     def open(self, client: str, router: int) -> Connection:
-        """A client's new link at a router, numbered per client so that stories stay readable when they are shortened."""
+        """A client's new link at a router, numbered per client, so that shortened stories stay readable."""
         self._links[client] = self._links.get(client, 0) + 1
         kind, index = client[0], int(client[1:])
         link = (10_000 if kind == "p" else 20_000) + 100 * index + self._links[client]
@@ -195,13 +195,19 @@ class World:
         for (sender, receiver), under_way in self.frames.items():
             if under_way and self.router_of(receiver) is not None:
                 found.append(("r.frame", sender, receiver))
+        found += self._store_choices()
+        found += self._lease_choices()
+        return found
+
+    def _store_choices(self) -> list[Choice]:
+        """What etcd has for routers: events of the watch, and answers."""
+        found: list[Choice] = []
         for router in self.routers:
             if router.records is not None:
                 if router.seen < self.etcd.revision and not router.is_isolated:
                     found.append(("r.watch", router.index))
                 if router.replies:
                     found.append(("r.reply", router.index))
-        found += self._lease_choices()
         return found
 
     def _usable(self) -> list[Router]:

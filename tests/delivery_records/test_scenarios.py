@@ -1,4 +1,4 @@
-"""Golden scenarios: each counterexample, told step by step, ends well on the shipped core and badly without its rule."""
+"""Golden scenarios: each counterexample ends well on the shipped core and badly without its rule."""
 
 from __future__ import annotations
 
