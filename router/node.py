@@ -50,8 +50,9 @@ class RouterNode:
         self._stop_wanted = asyncio.Event()
         self._is_store_away = False
         self._started_at = time.monotonic()
-        self.amqp_port = 0
-        self.http_port = 0
+        self.amqp_url = ""
+        """Where clients connect; known once it listens, as is `http_url`."""
+        self.http_url = ""
 
     async def run(self) -> None:
         """Serve until `stop` is called.
@@ -94,22 +95,23 @@ class RouterNode:
 
     async def _listen(self) -> RouterRecord:
         config = self._config
-        self.amqp_port = await self._listener.listen()
+        amqp_port = await self._listener.listen()
         inter_router = ""
         if not config.standalone and config.inter_router_host:
             port = await self._peers.listen()
             inter_router = config.inter_router_advertise or f"{_reachable(config.inter_router_host)}:{port}"
-        http = ""
         if config.http_host:
-            self.http_port = await self._http.start(config.http_host, config.http_port)
-            http = f"http://{_reachable(config.http_host)}:{self.http_port}"
-        amqp = config.listen_advertise or f"{_reachable(config.listen_host)}:{self.amqp_port}"
+            http_port = await self._http.start(config.http_host, config.http_port)
+            self.http_url = f"http://{_reachable(config.http_host)}:{http_port}"
+        self.amqp_url = "amqp://" + (
+            config.listen_advertise or f"{_reachable(config.listen_host)}:{amqp_port}"
+        )
         return RouterRecord(
             node_id=config.node_id,
             rid=0,
             inter_router=inter_router,
-            amqp=f"amqp://{amqp}",
-            http=http,
+            amqp=self.amqp_url,
+            http=self.http_url,
             version=self._version,
         )
 
@@ -241,7 +243,9 @@ def _named(incarnation: Incarnation) -> dict[str, int]:
 
 def _reachable(host: str) -> str:
     """The host others use for a listener on `host`."""
-    return socket.gethostname() if host in ("0.0.0.0", "::") else host
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
 
 
 def _no_etcd(config: RouterConfig, error: StoreError) -> CliError:

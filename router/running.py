@@ -56,8 +56,8 @@ async def _announce(node: RouterNode, config: RouterConfig) -> None:
     await node.wait_ready()
     line = {
         "id": config.node_id,
-        "url": f"amqp://{config.listen_host}:{node.amqp_port}",
-        "http": f"http://{config.http_host}:{node.http_port}" if config.http_host else None,
+        "url": node.amqp_url,
+        "http": node.http_url,
         "pid": os.getpid(),
     }
     sys.stdout.write(json.dumps(line) + "\n")

@@ -86,6 +86,7 @@ async def running_router(*flags: str) -> AsyncIterator[RouterProcess]:
     finally:
         if router.process.returncode is None:
             log = await router.stop(signal.SIGKILL)
+            sys.stderr.write(log)  # pytest shows it when the test has failed
             assert '"event": "internal_error"' not in log, log
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from oncewire.wire import (
@@ -58,7 +58,12 @@ class RawClient(asyncio.Protocol):
     _open: ClassVar[list[RawClient]] = []
 
     def __init__(
-        self, container_id: str, sasl: SaslClient | None, max_frame_size: int, properties: Fields | None
+        self,
+        container_id: str,
+        sasl: SaslClient | None,
+        max_frame_size: int,
+        properties: Fields | None,
+        capabilities: Sequence[str] = (),
     ) -> None:
         self.engine = Connection(
             Role.CLIENT,
@@ -66,10 +71,12 @@ class RawClient(asyncio.Protocol):
             sasl=sasl,
             max_frame_size=max_frame_size,
             properties=properties,
+            desired_capabilities=capabilities,
             now=time.monotonic(),
         )
         self.container_id = container_id
         self.session: AmqpSession
+        self.frames: SenderLink
         self.heard: list[Event] = []
         self.is_gone = False
         self._news = asyncio.Event()
@@ -89,11 +96,16 @@ class RawClient(asyncio.Protocol):
         client = await cls.dial(
             port, container_id, sasl=sasl, max_frame_size=max_frame_size, properties=properties
         )
-        await client.wait_for(ConnectionOpened)
-        client.session = client.engine.begin()
-        client.flush()
-        await client.wait_for(SessionBegun)
+        client.session = await client.begun()
         return client
+
+    async def begun(self) -> AmqpSession:
+        """A session on the open connection."""
+        await self.wait_for(ConnectionOpened)
+        session = self.engine.begin()
+        self.flush()
+        await self.wait_for(SessionBegun, lambda event: event.session is session)
+        return session
 
     @classmethod
     async def dial(

@@ -447,7 +447,7 @@ async def test_a_client_that_does_not_read_holds_its_deliveries_back_and_gets_th
         (endpoint,) = (await router.state())["endpoints"]
         return int(endpoint["held"])
 
-    await until(held, lambda found: found > 50)
+    await until(held, lambda found: found > 20)
     client.resume()
     for _ in range(100):
         subscriber.accept(await subscriber.delivery())

@@ -92,6 +92,12 @@ async def test_health_readiness_metrics_and_state_are_served() -> None:
         assert "process_resident_memory_bytes" in text
 
 
+async def test_a_router_can_listen_on_the_loopback_address_of_ipv6() -> None:
+    async with running_router("--standalone", "--listen-host=::1", "--http-host=::1") as router:
+        assert router.url.startswith("amqp://[::1]:")
+        assert await router.get("/readyz") == (200, {"ready": True, "waiting_for": []})
+
+
 async def test_inspect_shows_the_state_of_a_running_router() -> None:
     async with running_router("--standalone", "--id=alpha") as router:
         client = await RawClient.connect(router.port, "box")
