@@ -199,9 +199,9 @@ class StoreHealth:
     available: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PeerFrame:
-    """A sequenced frame of another router's channel arrived (T-1)."""
+    """A sequenced frame of another router's channel arrived (T-1). On the hot path, so it is not frozen."""
 
     origin: int
     generation: int

@@ -58,10 +58,15 @@ _SEQUENCED = frozenset(
     {_KIND_SYNC, _KIND_MSG, _KIND_MSG_PART, _KIND_SETTLE, _KIND_ACK, _KIND_NACK, _KIND_CREDIT}
 )
 _DATAGRAMS = frozenset({_KIND_HELLO, _KIND_BARRIER, _KIND_APPLIED})
+_KINDS = _SEQUENCED | _DATAGRAMS
 _BODIES = frozenset({_KIND_MSG, _KIND_MSG_PART})
 
 _HEADER = Struct(">BBBQH")
 _TARGET = Struct(">QIQ")
+_read_target = _TARGET.unpack_from
+_HEADER_TO_ONE = Struct(">BBBQHQIQ")
+"""Both together: nearly every frame has one target."""
+_HOP_LIMIT_AT = 2
 _MSG = Struct(">QQQBHBH")  # publisher epoch, after, number, flags, attempt, tag length, named subscriptions
 _PART = Struct(">QQ")  # offset, total
 _SYNC = Struct(">QII")  # publisher epoch, subscriptions, tags
@@ -95,9 +100,9 @@ class PeerCodecError(ValueError):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Header:
-    """What a router on the way must know of a frame."""
+    """What a router on the way must know of a frame (hot path: not frozen, which would cost as much as the rest)."""
 
     kind: int
     origin: int
@@ -144,6 +149,8 @@ def encode_datagram(origin: int, rid: int, message: Datagram, hop_limit: int = H
 
 def encode_header(kind: int, origin: int, targets: Sequence[Target], hop_limit: int = HOP_LIMIT) -> bytes:
     """The header for these targets; the payload of `encode_payload` follows it."""
+    if len(targets) == 1:
+        return _HEADER_TO_ONE.pack(PROTOCOL_VERSION, kind, hop_limit, origin, 1, *targets[0])
     assert 0 < len(targets) <= MAX_TARGETS
     header = _HEADER.pack(PROTOCOL_VERSION, kind, hop_limit, origin, len(targets))
     for rid, generation, sequence in targets:
@@ -228,8 +235,10 @@ def read_header(frame: bytes) -> Header:
     version, kind, hop_limit, origin, count = _HEADER.unpack_from(frame)
     if version != PROTOCOL_VERSION:
         raise PeerCodecError(f"a frame of protocol version {version}; this router speaks {PROTOCOL_VERSION}")
-    if kind not in _SEQUENCED and kind not in _DATAGRAMS:
+    if kind not in _KINDS:
         raise PeerCodecError(f"a frame of unknown kind {kind}")
+    if count == 1 and len(frame) >= _HEADER_TO_ONE.size:
+        return Header(kind, origin, hop_limit, (_read_target(frame, _HEADER.size),), _HEADER_TO_ONE.size)
     payload_at = _HEADER.size + count * _TARGET.size
     if count == 0 or payload_at > len(frame):
         raise PeerCodecError(f"a frame of {len(frame)} bytes names {count} targets")
@@ -366,6 +375,12 @@ def split(frame: bytes, header: Header, next_hop: Callable[[int], int | None]) -
     """
     if header.hop_limit <= 1:
         return []
+    if len(header.targets) == 1:
+        only = next_hop(header.targets[0][0])
+        if only is None:
+            return []
+        one_less = bytes((header.hop_limit - 1,))
+        return [(only, frame[:_HOP_LIMIT_AT] + one_less + frame[_HOP_LIMIT_AT + 1 :])]
     groups: dict[int, list[Target]] = {}
     for target in header.targets:
         hop = next_hop(target[0])

@@ -180,7 +180,10 @@ class Peering:
 def _revision(message: PeerMessage) -> int:
     """T-3, T-8: the largest epoch a message names is the revision it must wait for."""
     if isinstance(message, Msg):
-        return max(message.publisher_epoch, message.after, *(message.to or ()))
+        named = message.publisher_epoch
+        if message.after > named:
+            named = message.after
+        return named if message.to is None else max(named, *message.to)
     if isinstance(message, Sync):
         return max(message.publisher_epoch, *message.subscription_epochs)
     if isinstance(message, (Ack, Nack)):

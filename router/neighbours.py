@@ -235,7 +235,8 @@ class Neighbours:
         self, link: PeerConnection, kind: int, head: bytes, body: bytes, targets: Sequence[Target], now: float
     ) -> None:
         header = peer_codec.encode_header(kind, self.rid, targets)
-        link.send_frame(QueuedFrame(header + head, body, bool(body), tuple([t[0] for t in targets]), now))
+        rids = (targets[0][0],) if len(targets) == 1 else tuple([target[0] for target in targets])
+        link.send_frame(QueuedFrame(header + head, body, bool(body), rids, now))
 
     def send_datagram(self, effect: PeerSendDatagram) -> None:
         """Send an unsequenced message; HELLO names sequence numbers, so it may not overtake frames (T-9)."""
