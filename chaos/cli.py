@@ -63,30 +63,25 @@ def demo(
     """
     from rich.console import Console
 
+    from chaos.demo.report import print_result, print_summary
     from chaos.demo.run import DemoOptions
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)
-    passed = []
+    results = []
     for each in range(seed, seed + repeat):
         folder = None if keep is None else keep / f"seed-{each}"
         options = DemoOptions(messages, routers, each, None if file is None else file.absolute(), folder)
         if repeat > 1:
             console.rule(f"run {each - seed + 1} of {repeat}, seed {each}")
         result = _run(options, console)
-        passed.append(result.passed)
-        _print(console, result, as_json)
+        results.append(result)
+        print_result(console, result)
+        if as_json:
+            click.echo(json.dumps(result.as_json()))
     if repeat > 1:
-        console.print(f"{sum(passed)} of {repeat} runs passed (seeds {seed} to {seed + repeat - 1})")
-    ctx.exit(0 if all(passed) else FAILED)
-
-
-def _print(console: Console, result: DemoResult, as_json: bool) -> None:
-    from chaos.demo.report import print_result
-
-    print_result(console, result)
-    if as_json:
-        click.echo(json.dumps(result.as_json()))
+        print_summary(console, seed, results)
+    ctx.exit(0 if all(result.passed for result in results) else FAILED)
 
 
 def _run(options: DemoOptions, console: Console) -> DemoResult:

@@ -61,10 +61,8 @@ class DemoProgress:
         """Bring the bars up to date, or print a line of numbers every few seconds."""
         if self._bars is not None:
             for client, counted, _ in self._rows:
-                place = f"at {client.router}" if client.is_attached else "looking for a router"
                 task = self._tasks[client.name]
-                place = "" if client.is_closed else place
-                self._bars.update(task, completed=client.counts[counted], place=place)
+                self._bars.update(task, completed=client.counts[counted], place=_place_of(client))
             return
         now = time.monotonic()
         if now >= self._next_line and self._rows:
@@ -73,3 +71,9 @@ class DemoProgress:
                 f"{client.name} {client.counts[counted]}/{total}" for client, counted, total in self._rows
             ]
             self.say("  " + ", ".join(parts))
+
+
+def _place_of(client: ClientProcess) -> str:
+    if client.is_attached:
+        return f"at {client.router}"
+    return "looking for a router" if client.router and not client.is_closed else ""

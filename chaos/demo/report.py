@@ -92,6 +92,23 @@ def print_result(console: Console, result: DemoResult) -> None:
         console.print(f"  {reason}", style="red", markup=False, soft_wrap=True)
 
 
+def print_summary(console: Console, seed: int, results: Sequence[DemoResult]) -> None:
+    """Print one line per run, the first with this seed, and how many passed."""
+    counts = ("accepted", "lost", "duplicated", "reordered", "resumed_links", "redelivered", "max_gap_ms")
+    headings = (count.replace("_", "\n", 1) for count in counts)
+    table = _table("seed", *headings, "unsettled\nat the faults", "seconds", "")
+    for number, result in enumerate(results, seed):
+        numbers = result.as_json()
+        unsettled = ", ".join(str(cost.fault.unsettled) for cost in result.faults)
+        verdict = "passed" if result.passed else "[bold red]FAILED[/bold red]"
+        values = [str(numbers[count]) for count in counts]
+        table.add_row(str(number), *values, unsettled, f"{result.seconds:.1f}", verdict)
+    console.print(table)
+    passed = sum(result.passed for result in results)
+    style = "green" if passed == len(results) else "bold red"
+    console.print(f"{passed} of {len(results)} runs passed", style=style)
+
+
 def _table_of_publishers(verdict: Verdict) -> Table:
     table = _table("publisher", "published", "accepted", "resumed\nlinks", "longest\ngap")
     for each in verdict.publishers:

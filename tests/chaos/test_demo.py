@@ -66,11 +66,15 @@ def left_behind(mark: str) -> list[str]:
     return found
 
 
-def assert_nothing_left(mark: str, folder: Path) -> None:
+def assert_no_process_left(mark: str) -> None:
     ends_at = time.monotonic() + END_S
     while left_behind(mark):
         assert time.monotonic() < ends_at, left_behind(mark)
         time.sleep(0.05)
+
+
+def assert_nothing_left(mark: str, folder: Path) -> None:
+    assert_no_process_left(mark)
     assert list(folder.iterdir()) == []
 
 
@@ -120,6 +124,7 @@ def test_without_an_etcd_the_error_says_how_to_get_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_run_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     process, mark = start_demo(folder, "--json", "--messages", "6000", "--seed", "3")
@@ -135,6 +140,17 @@ def test_a_run_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_
     assert result["resumed_links"] >= 1
     assert "etcd " in err
     assert_nothing_left(mark, folder)
+
+
+def test_no_process_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
+    process, mark = start_demo(tmp_path / "temporary", "--messages", "20000")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("SIGKILL"):
+            break
+    process.kill()
+    process.communicate(timeout=END_S)
+    assert_no_process_left(mark)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

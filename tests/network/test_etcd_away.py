@@ -6,6 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from chaos.checker import longest_gap_within
 from chaos.events import Accepted
 from tests.network.harness import (
@@ -15,6 +17,8 @@ from tests.network.harness import (
     assert_resumed,
     network_under_load,
 )
+
+pytestmark = pytest.mark.slow
 
 SPREAD = Load(
     publishers={"p1": "r1", "p2": "r2"},

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.network.harness import Load, assert_nothing_wrong, network_under_load
+
+pytestmark = pytest.mark.slow
 
 SPREAD = Load(
     publishers={"p1": "r1", "p2": "r2"},

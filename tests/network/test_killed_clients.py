@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from chaos.client_process import ClientProcess
 from chaos.events import Opened
 from tests.network.harness import (
@@ -14,6 +16,8 @@ from tests.network.harness import (
     assert_resumed,
     network_under_load,
 )
+
+pytestmark = pytest.mark.slow
 
 DURABLE = Load(
     publishers={"p1": "r1", "p2": "r2"},

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.network.harness import UNSETTLED, Load, assert_nothing_wrong, assert_resumed, network_under_load
+
+pytestmark = pytest.mark.slow
 
 SPREAD = Load(
     publishers={"p1": "r1", "p2": "r1"},

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from chaos.events import Received
 from router.local_network import Edge, ring
 from tests.network.harness import Load, assert_nothing_wrong, network_under_load
+
+pytestmark = pytest.mark.slow
 
 
 async def test_no_message_comes_twice_round_a_ring_of_four_without_any_fault(tmp_path: Path) -> None:
