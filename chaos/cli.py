@@ -68,6 +68,12 @@ def demo(
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)
+    if keep is not None and keep.is_dir() and any(keep.iterdir()):
+        raise CliError(
+            f"journals cannot be kept in {keep}",
+            "the folder is not empty",
+            "give --keep a folder that is new or empty",
+        )
     results = []
     for each in range(seed, seed + repeat):
         folder = None if keep is None else keep / f"seed-{each}"

@@ -22,7 +22,9 @@ from chaos.flights import DataSetError, rows_of
 from chaos.network_state import RouterState
 from chaos.strikes import Strikes
 from chaos.trial import Trial, TrialFailed
+from delivery_records.topics import matches
 from router.local_network import LocalNetwork, LocalNetworkError
+from topology.store import StoreError
 
 TOPICS = {"odd": "demo/odd", "even": "demo/even"}
 """Each publisher's name, with its topic: odd rows of the source, and even ones."""
@@ -116,13 +118,12 @@ async def _run_trial(
 ) -> DemoResult:
     problems: list[str] = []
     async with Trial(network, folder, *plans(network, folder, options)) as trial:
+        shares = {name: len(range(index, options.messages, len(TOPICS))) for index, name in enumerate(TOPICS)}
         for name, publisher in trial.publishers.items():
-            progress.follow(
-                publisher, "accepted", len(range(list(TOPICS).index(name), options.messages, len(TOPICS)))
-            )
+            progress.follow(publisher, "accepted", shares[name])
         for name, subscriber in trial.subscribers.items():
-            share = options.messages if SUBSCRIPTIONS[name] == "demo/*" else options.messages // 2
-            progress.follow(subscriber, "processed", share)
+            topics = [each for each, topic in TOPICS.items() if matches(SUBSCRIPTIONS[name], topic)]
+            progress.follow(subscriber, "processed", sum(shares[each] for each in topics))
         trial.on_look = progress.show
         strikes = Strikes(trial)
         start = time.monotonic()
@@ -131,7 +132,7 @@ async def _run_trial(
             start = time.monotonic()
             await strike_three(trial, strikes, options, progress.say)
             await trial.finish(patience_s(options))
-        except (TrialFailed, ClientFailed, LocalNetworkError) as failure:
+        except (TrialFailed, ClientFailed, LocalNetworkError, StoreError) as failure:
             problems.append(str(failure))
         await asyncio.gather(*(client.kill() for client in trial.clients))
         verdict = await asyncio.to_thread(trial.verdict)

@@ -85,6 +85,7 @@ def assert_nothing_left(mark: str, folder: Path) -> None:
         ("too-few-messages", ["--messages", "100"]),
         ("too-few-routers", ["--routers", "2"]),
         ("file-too-short", ["--file", "short.txt"]),
+        ("folder-in-use", ["--keep", "."]),
     ],
 )
 def test_wrong_arguments_say_what_why_and_what_to_do(
