@@ -132,6 +132,13 @@ EDITS: tuple[Edit, ...] = (
         aim=("drop-p", "expire-p"),
     ),
     Edit(
+        "session2", "A-4", "attaching",
+        "        if not unsettled and not request.exactly_once:\n",
+        "        if not unsettled:\n",
+        "a stale attach replaces the session that a later resume relies on",
+        aim=("drop-p",),
+    ),
+    Edit(
         "expired", "A-5", "attaching",
         "        if unsettled and (not old_session or moved_topic):\n", "        if False:\n",
         "a resume of a session that ended looks legitimate",
