@@ -156,6 +156,11 @@ class RawClient(asyncio.Protocol):
         if data and self._transport is not None:
             self._transport.write(data)
 
+    def write(self, data: bytes) -> None:
+        """Write bytes the engine knows nothing of."""
+        assert self._transport is not None
+        self._transport.write(data)
+
     def cut(self) -> None:
         """Lose the connection without a word."""
         assert self._transport is not None
