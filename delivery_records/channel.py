@@ -36,6 +36,11 @@ class ChannelState(Enum):
     UP = "up"
 
 
+# For what is done with every frame: to look a member up in its class costs as much as a call.
+_OPENING = ChannelState.OPENING
+_UP = ChannelState.UP
+
+
 class Channel:
     """This router's end of the channel to one other router incarnation."""
 
@@ -164,7 +169,7 @@ class Channel:
 
     def may_join_broadcast(self, publisher_epoch: int, message: PeerMessage) -> bool:
         """True when the message may go out now, in one frame with other targets (T-2)."""
-        return self.state is ChannelState.UP and self._may_pass(publisher_epoch, message)
+        return self.state is _UP and self._may_pass(publisher_epoch, message)
 
     def take_number(self) -> tuple[int, int, int]:
         """The target of the next frame: (rid, generation, sequence)."""
@@ -234,7 +239,7 @@ class Channel:
         if generation < self.generation:
             self._core.counts[Decision.FRAME_STALE] += 1
             return None
-        if generation > self.generation or self.state is ChannelState.OPENING:
+        if generation > self.generation or self.state is _OPENING:
             if generation > self.generation:
                 self._reset(generation)
                 self._core.drop_parked(self.rid)

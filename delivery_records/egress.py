@@ -7,11 +7,21 @@ what it is done with. The ingress alone says what is settled: absence from its U
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from delivery_records import effects
-from delivery_records.entries import DONE, HELD, MAPPED, OPEN_AT_SUBSCRIBER, SENT, Entry, State, SyncState
+from delivery_records.entries import (
+    DONE,
+    GONE,
+    HELD,
+    MAPPED,
+    OPEN_AT_SUBSCRIBER,
+    SENT,
+    Entry,
+    State,
+    SyncState,
+)
 from delivery_records.inputs import LinkFlow, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision, Outcome
@@ -244,9 +254,10 @@ class Egress:
         if sync is None:
             return
         for first, count in runs:
-            for number in range(first, first + count) if count < len(sync.numbers) else list(sync.numbers):
-                if not first <= number < first + count:
-                    continue
+            named: Sequence[int] = range(first, first + count)
+            if count > len(sync.numbers):  # however long the run is, the work is bounded by what is here
+                named = [number for number in sync.numbers if number in named]
+            for number in named:
                 entry = sync.numbers.pop(number, None)
                 if entry is not None:
                     del sync.entries[entry.tag]
@@ -383,7 +394,7 @@ class Egress:
     def _settle(self, entry: Entry) -> None:
         """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
         state = entry.state
-        entry.state = State.GONE
+        entry.state = GONE
         entry.message = b""
         if state in MAPPED:
             self.mapped -= 1

@@ -294,10 +294,11 @@ class Ingress:
         if cursor is None:
             return
         window = self.window
+        is_accepted = outcome is Outcome.ACCEPTED
         for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
             if slot.verdict is None:
                 slot.pending -= 1
-                if outcome is not Outcome.ACCEPTED:
+                if not is_accepted:
                     slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
         self.mark_dirty()
 

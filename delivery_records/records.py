@@ -101,7 +101,6 @@ class Records:
         self._resend_failures: dict[str, list[float]] = {}
         self._reductions: dict[str, int] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
-            inputs.Transfer: self._on_transfer,
             inputs.SubscriberDisposition: self._on_disposition,
             inputs.PublisherSettle: self._on_settle,
             inputs.PeerFrame: self.peering.on_frame,
@@ -132,7 +131,12 @@ class Records:
         self.now = now
         handlers = self._handlers
         for item in batch:
-            handlers[type(item)](item)
+            if type(item) is inputs.Transfer:  # most inputs are
+                endpoint = self.links.get(item.link)
+                if isinstance(endpoint, Ingress):
+                    endpoint.on_transfer(item)
+            else:
+                handlers[type(item)](item)
         return self._finish_turn()
 
     def handle_timer(self, now: float) -> list[effects.Effect]:
@@ -175,11 +179,6 @@ class Records:
                 self.send_control(sync.ingress_rid, ack)
 
     # ------------------------------------------------------------------ inputs of client links
-
-    def _on_transfer(self, transfer: inputs.Transfer) -> None:
-        endpoint = self.links.get(transfer.link)
-        if isinstance(endpoint, Ingress):
-            endpoint.on_transfer(transfer)
 
     def _on_settle(self, settle: inputs.PublisherSettle) -> None:
         endpoint = self.links.get(settle.link)

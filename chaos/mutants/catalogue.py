@@ -158,8 +158,8 @@ EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "held-copy", "E-5", "egress",
-        '        state = entry.state\n        entry.state = State.GONE\n        entry.message = b""\n',
-        "        state = entry.state\n        if not entry.is_held:\n            entry.state = State.GONE\n",
+        '        state = entry.state\n        entry.state = GONE\n        entry.message = b""\n',
+        "        state = entry.state\n        if not entry.is_held:\n            entry.state = GONE\n",
         "a settlement overtakes a copy that waits for credit",
         aim=("drop-p", "crash-s"),
     ),
