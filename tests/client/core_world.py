@@ -17,6 +17,7 @@ from oncewire.client.core_effects import (
     DeliverMessage,
     DisposeDeliveries,
     GrantCredit,
+    ReportGivenUp,
     ReportOutcome,
     SendTransfer,
     SettleDeliveries,
@@ -133,17 +134,23 @@ class PublisherSide:
 class SubscriberSide:
     """A subscriber's process; its effects are in `processed`, written in one transaction with the acceptance."""
 
-    def __init__(self, router: ReferenceRouter, name: str, core_class: type[SubscriberCore]) -> None:
+    def __init__(
+        self, router: ReferenceRouter, name: str, core_class: type[SubscriberCore], out_of_order: bool
+    ) -> None:
         self.router = router
         self.core_class = core_class
         self.name = name
+        self.out_of_order = out_of_order
         self.disk = SubscriberDisk()
         self.processed: list[bytes] = []
+        self.bodies_again = 0  # deliveries handed over on a resume: the former process had not finished them
+        self.given_up = 0
         self.start()
 
     def start(self) -> None:
         self.pipe: Pipe | None = None
         self.received = 0
+        self.handed: list[int] = []  # in this life of the process
         self.queue: list[DeliverMessage] = []
         self.effects: list[bytes] = []
         self.writing: tuple[SubscriberChanges, list[bytes]] | None = None
@@ -153,6 +160,10 @@ class SubscriberSide:
         for effect in effects:
             if isinstance(effect, DeliverMessage):
                 self.queue.insert(0 if effect.again else len(self.queue), effect)
+                if not effect.again and not effect.payload.endswith(b"?"):
+                    self.handed.append(int(effect.payload))
+            elif isinstance(effect, ReportGivenUp):
+                self.given_up += 1
             elif self.pipe is None:
                 assert not isinstance(effect, (DisposeDeliveries, GrantCredit))
             elif isinstance(effect, DisposeDeliveries):
@@ -185,14 +196,16 @@ class SubscriberSide:
         elif kind == "transfer":
             self.received += 1
             _, delivery_id, tag, payload, settled, resume = frame
-            self.perform(self.core.transfer(delivery_id, tag, payload, settled=settled, resume=resume))
+            effects = self.core.transfer(delivery_id, tag, payload, settled=settled, resume=resume)
+            self.bodies_again += resume and any(isinstance(effect, DeliverMessage) for effect in effects)
+            self.perform(effects)
         elif kind == "settled":
-            self.core.settled(frame[1])
+            self.perform(self.core.settled(frame[1]))
 
-    def process(self, *, release: bool = False) -> None:
+    def process(self, place: int = 0, *, release: bool = False) -> None:
         if not self.queue:
             return
-        delivery = self.queue.pop(0)
+        delivery = self.queue.pop(place)
         if release:
             self.perform(self.core.release(delivery.serial))
         else:
@@ -229,12 +242,15 @@ class World:
         self,
         *,
         resend_in_doubt: bool = False,
+        out_of_order: bool = False,
         publisher_core: type[PublisherCore] = PublisherCore,
         subscriber_core: type[SubscriberCore] = SubscriberCore,
     ) -> None:
         self.router = ReferenceRouter(NAMES)
         self.publisher = PublisherSide(self.router, resend_in_doubt, publisher_core)
-        self.subscribers = [SubscriberSide(self.router, name, subscriber_core) for name in NAMES]
+        self.subscribers = [
+            SubscriberSide(self.router, name, subscriber_core, out_of_order) for name in NAMES
+        ]
         self.sides: list[PublisherSide | SubscriberSide] = [self.publisher, *self.subscribers]
 
     def steps(self) -> list[Callable[[], None]]:
@@ -251,8 +267,8 @@ class World:
         for subscriber in self.subscribers:
             if subscriber.pipe is not None and subscriber.pipe.up:
                 found.append(partial(self.router.from_subscriber, subscriber.name, subscriber.pipe))
-            if subscriber.queue:
-                found.append(subscriber.process)
+            places = len(subscriber.queue) if subscriber.out_of_order else min(1, len(subscriber.queue))
+            found += [partial(subscriber.process, place) for place in range(places)]
         return found
 
     def crash_router(self) -> None:
@@ -292,7 +308,8 @@ class World:
                 assert times <= (self.router.expiries if body.endswith(b"?") else 1), "processed twice"
             plain = [body for body in subscriber.processed if not body.endswith(b"?")]
             numbers = [int(body) for body in plain]
-            assert numbers == sorted(numbers), "out of order"
+            assert subscriber.out_of_order or numbers == sorted(numbers), "out of order"
+            assert subscriber.handed == sorted(set(subscriber.handed)), "handed over out of order"
         for number, kind in self.publisher.outcomes.items():
             if kind is OutcomeKind.ACCEPTED:
                 for subscriber in self.subscribers:
@@ -326,7 +343,8 @@ def run_schedule(seed: int, world: World, *, expire: bool = False) -> World:
         if rng.random() < 0.02:
             rng.choice(faults)()
         action = rng.choice(world.steps())
-        if getattr(action, "__name__", "") in {"process", "end_write"} and rng.random() < sloth:
+        work = getattr(action, "func", action)
+        if work.__name__ in {"process", "end_write"} and rng.random() < sloth:
             continue
         action()
         if step % 50 == 0:

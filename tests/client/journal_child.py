@@ -1,12 +1,14 @@
-"""A process that works on a journal until it is killed: `python journal_child.py publisher|subscriber PATH`.
+"""A process that works on a journal until it is killed: `python journal_child.py publisher|subscriber|jumbler PATH`.
 
 It prints a line after each commit it knows to be durable, so that the parent can compare.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 
+from oncewire.client.core_effects import DeliverMessage
 from oncewire.client.outcomes import ACCEPTED
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.sqlite_journal import SqliteJournal
@@ -61,6 +63,46 @@ def subscribe(journal: SqliteJournal) -> None:
         number += 1
 
 
+def jumble(journal: SqliteJournal) -> None:
+    """Holds thirty deliveries of two sessions and finishes them in any order; what is finished is settled later."""
+    core = SubscriberCore(recovered=journal.open_subscriber("s"), prefetch=1 << 20)
+    presented = core.begin_attach(1 << 20)
+    assert presented is not None
+    core.attached(list(presented.unsettled), capable=True, incarnation=3)
+    held: list[tuple[int, bytes]] = []
+
+    def receive(tag: bytes, *, resume: bool) -> None:
+        (delivery,) = (e for e in core.transfer(0, tag, b"", resume=resume) if isinstance(e, DeliverMessage))
+        held.append((delivery.serial, tag))
+
+    database = journal.connection
+    for (tag,) in database.execute(
+        "SELECT tag FROM arrived WHERE tag NOT IN (SELECT tag FROM effects) ORDER BY rowid"
+    ).fetchall():
+        receive(tag, resume=tag in presented.unsettled)
+    number = database.execute("SELECT count(*) FROM arrived").fetchone()[0]
+    rng = random.Random(number)
+    finished: list[bytes] = []
+    while True:
+        while len(held) < 30:
+            number += 1
+            tag = b"\0nets" + (number % 2).to_bytes(6, "big") + b"%08d" % number
+            database.execute("INSERT INTO arrived VALUES (?)", (tag,))
+            receive(tag, resume=False)
+        journal.begin()
+        for _ in range(rng.randrange(1, 4)):
+            serial, tag = held.pop(rng.randrange(len(held)))
+            database.execute("INSERT INTO effects VALUES (?)", (tag,))
+            core.complete(serial, ACCEPTED)
+            finished.append(tag)
+        journal.write_subscriber("s", core.next_commit())
+        journal.commit()
+        core.committed()
+        if len(finished) > 40:
+            core.settled([(0, finished.pop(0))])
+        say(number)
+
+
 def number_to_serial(core: SubscriberCore) -> int:
     """The serial of the one delivery that is not processed."""
     return next(iter(core._unprocessed))
@@ -72,7 +114,8 @@ def main() -> None:
     journal.connection.execute("CREATE TABLE IF NOT EXISTS place (next INTEGER)")
     journal.connection.execute("INSERT INTO place SELECT 0 WHERE NOT EXISTS (SELECT * FROM place)")
     journal.connection.execute("CREATE TABLE IF NOT EXISTS effects (tag BLOB PRIMARY KEY)")
-    (publish if sys.argv[1] == "publisher" else subscribe)(journal)
+    journal.connection.execute("CREATE TABLE IF NOT EXISTS arrived (tag BLOB)")
+    {"publisher": publish, "subscriber": subscribe, "jumbler": jumble}[sys.argv[1]](journal)
 
 
 if __name__ == "__main__":

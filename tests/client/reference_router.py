@@ -13,6 +13,9 @@ from typing import Any
 
 Frame = tuple[Any, ...]
 TAG_BYTES = 8
+PREFIX = b"\0nets"
+"""Of a network tag: flags and cluster nonce; the session follows in 6 bytes, then the publisher's tag."""
+HEADER_BYTES = len(PREFIX) + 6
 
 
 class Pipe:
@@ -54,7 +57,7 @@ class Egress:
 
     def __init__(self, pipe: Pipe) -> None:
         self.pipe = pipe
-        self.entries: dict[bytes, str] = {}  # known | sent | done
+        self.entries: dict[bytes, str] = {}  # known | sent | done | skipped
         self.outcomes: dict[bytes, Any] = {}
         self.to_resume: set[bytes] = set()
         self.settles: deque[bytes] = deque()
@@ -73,6 +76,7 @@ class ReferenceRouter:
         self.window = window
         self.resumed_entries = 0
         self.expiries = 0
+        self.skipped = 0
         self.crash()
 
     def next_revision(self) -> int:
@@ -208,10 +212,11 @@ class ReferenceRouter:
     # --- subscribers ------------------------------------------------------------------------------------------------
 
     def network_tag(self, tag: bytes) -> bytes:
-        return self.session.to_bytes(6, "big") + tag
+        return PREFIX + self.session.to_bytes(6, "big") + tag
 
     def is_current(self, network_tag: bytes) -> bool:
-        return self.session != 0 and int.from_bytes(network_tag[:6], "big") == self.session
+        session = int.from_bytes(network_tag[len(PREFIX) : HEADER_BYTES], "big")
+        return self.session != 0 and session == self.session
 
     def from_subscriber(self, name: str, pipe: Pipe) -> None:
         frame = pipe.up.popleft()
@@ -250,7 +255,7 @@ class ReferenceRouter:
             self.sync(name)
 
     def sync(self, name: str) -> None:
-        """I-5 and E-2: what is absent from the window is settled."""
+        """I-5 and E-2: what is absent from the window is settled, what precedes an entry and is none was never owed."""
         ingress, egress = self.ingress, self.egresses[name]
         assert ingress is not None
         owed = {self.network_tag(tag) for tag in ingress.window}
@@ -258,6 +263,13 @@ class ReferenceRouter:
             if tag not in owed:
                 self.settle(name, tag)
             elif state == "done":
+                self.acknowledge(name, tag)
+        tags = [self.network_tag(tag) for tag in ingress.window]
+        last = max((at for at, tag in enumerate(tags) if tag in egress.entries), default=-1)
+        for tag in tags[: last + 1]:
+            if tag not in egress.entries:
+                egress.entries[tag] = "skipped"
+                self.skipped += 1
                 self.acknowledge(name, tag)
         for tag, slot in list(ingress.window.items()):
             if slot.received and name not in slot.done:
@@ -268,7 +280,7 @@ class ReferenceRouter:
         egress = self.egresses[name]
         network_tag = self.network_tag(tag)
         state = egress.entries.get(network_tag)
-        if state == "done":
+        if state in {"done", "skipped"}:
             self.acknowledge(name, network_tag)
         elif state != "sent":
             egress.entries[network_tag] = "sent"
@@ -280,7 +292,7 @@ class ReferenceRouter:
         ingress = self.ingress
         if ingress is None or not ingress.active or not self.is_current(network_tag):
             return
-        slot = ingress.window.get(network_tag[6:])
+        slot = ingress.window.get(network_tag[HEADER_BYTES:])
         if slot is not None:
             slot.done.add(name)
             self.accept(ingress)
@@ -288,7 +300,7 @@ class ReferenceRouter:
     def settle(self, name: str, tag: bytes) -> None:
         """E-5: settle at the subscriber and forget."""
         egress = self.egresses[name]
-        if egress.entries.pop(tag, None) is None:
+        if egress.entries.pop(tag, "skipped") == "skipped":  # not there, or S has never heard of it
             return
         held = [item for item in egress.held if item[0] == tag]
         for item in held:

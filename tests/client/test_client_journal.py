@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import (
+    ClientEvent,
+    DeliveryGivenUp,
     JournalFull,
     JournalOwnerError,
+    OutcomeKind,
     SqliteJournal,
     UsageError,
     connect,
@@ -116,6 +119,55 @@ async def test_a_subscriber_goes_on_from_its_journal_and_gets_nothing_twice(
                 await delivery.accept()
             for sending in sendings:
                 assert (await sending).is_accepted
+            await subscriber.unsubscribe()
+
+
+async def test_what_was_not_finished_comes_again_though_a_later_delivery_was_committed_with_its_effect(
+    server: WireServer, tmp_path: Path
+) -> None:
+    path = tmp_path / "j.db"
+    events: list[ClientEvent] = []
+    async with connect(server.url, container_id="pub") as other:
+        publisher = await other.publisher("t", name="p")
+        async with connect(server.url, container_id="c") as client:
+            subscriber = await client.subscriber("t", name="s", journal=path)
+            sendings = [await publisher.submit(body) for body in (b"1", b"2")]
+            _, second = [await subscriber.receive(LONG) for _ in range(2)]
+            async with second.transaction() as database:
+                database.execute("CREATE TABLE seen AS SELECT 2 AS number")
+        async with connect(server.url, container_id="c", on_event=events.append) as client:
+            subscriber = await client.subscriber("t", name="s", journal=path)
+            first = await subscriber.receive(LONG)
+            assert first.body == b"1"
+            assert [sending.outcome for sending in sendings] == [None, None]
+            await first.accept()
+            for sending in sendings:
+                assert (await sending).is_accepted
+            assert subscriber.waiting == 0
+            await subscriber.unsubscribe()
+    assert not any(isinstance(event, DeliveryGivenUp) for event in events)
+
+
+async def test_an_unfinished_delivery_whose_session_expired_before_the_restart_is_told_as_given_up(
+    server: WireServer, network: Network, tmp_path: Path
+) -> None:
+    path = tmp_path / "j.db"
+    events: list[ClientEvent] = []
+    async with connect(server.url, container_id="pub") as other:
+        publisher = await other.publisher("t", name="p")
+        async with connect(server.url, container_id="c") as client:
+            subscriber = await client.subscriber("t", name="s", journal=path)
+            sendings = [await publisher.submit(body) for body in (b"1", b"2")]
+            first, second = [await subscriber.receive(LONG) for _ in range(2)]
+            await second.accept()
+        network.topic("t").expire_session()
+        server.drop_connections()
+        for sending in sendings:
+            assert (await sending).kind is OutcomeKind.UNKNOWN
+        async with connect(server.url, container_id="c", on_event=events.append) as client:
+            subscriber = await client.subscriber("t", name="s", journal=path)
+            assert DeliveryGivenUp("s", first.tag) in events
+            assert subscriber.waiting == 0
             await subscriber.unsubscribe()
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import random
 import sys
 import types
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from oncewire.client import publisher_core, subscriber_core
 from oncewire.client.outcomes import OutcomeKind
-from tests.client.core_world import NAMES, World, run_schedule
+from tests.client.core_world import NAMES, SubscriberSide, World, run_schedule
+
+
+def is_processing(step: Callable[[], None], subscriber: SubscriberSide) -> bool:
+    """Whether a step of the world is this subscriber's application at work."""
+    return isinstance(step, partial) and step.func == subscriber.process
 
 
 class CoresTogether(RuleBasedStateMachine):
-    @initialize(resend_in_doubt=st.booleans())
-    def begin(self, resend_in_doubt: bool) -> None:
-        self.world = World(resend_in_doubt=resend_in_doubt)
+    @initialize(resend_in_doubt=st.booleans(), out_of_order=st.booleans())
+    def begin(self, resend_in_doubt: bool, out_of_order: bool) -> None:
+        self.world = World(resend_in_doubt=resend_in_doubt, out_of_order=out_of_order)
 
     @rule(count=st.integers(1, 5))
     def submit(self, count: int) -> None:
@@ -62,6 +69,19 @@ class CoresTogether(RuleBasedStateMachine):
     def crash_subscriber(self, which: int, after_write: bool) -> None:
         self.world.subscribers[which].crash(after_write=after_write)
 
+    @rule(which=st.sampled_from(range(len(NAMES))), count=st.integers(20, 60), seed=st.integers(0, 2**16))
+    def finish_the_newest_and_kill(self, which: int, count: int, seed: int) -> None:
+        subscriber = self.world.subscribers[which]
+        if not subscriber.out_of_order:
+            return
+        rng = random.Random(seed)
+        for _ in range(count):  # meanwhile deliveries wait for this application
+            rng.choice([step for step in self.world.steps() if not is_processing(step, subscriber)])()
+        subscriber.end_write()
+        subscriber.process(-1)
+        subscriber.begin_write()
+        subscriber.crash(after_write=True)
+
     @rule()
     def expire_session(self) -> None:
         self.world.expire_session()
@@ -94,6 +114,19 @@ def test_long_runs_under_seeded_faults_resume_and_lose_nothing() -> None:
         assert set(world.publisher.outcomes.values()) == {OutcomeKind.ACCEPTED}
         resumed += world.router.resumed_entries
     assert resumed > 1_000
+
+
+def test_applications_that_finish_out_of_order_lose_nothing_when_they_are_killed() -> None:
+    again = 0
+    for seed in range(60):
+        world = run_schedule(seed, World(out_of_order=True))
+        assert set(world.publisher.outcomes.values()) == {OutcomeKind.ACCEPTED}
+        for subscriber in world.subscribers:
+            assert sorted(map(int, subscriber.processed)) == list(range(world.publisher.disk.next_number))
+            assert subscriber.given_up == 0
+            again += subscriber.bodies_again
+        assert world.router.skipped == 0
+    assert again > 20
 
 
 def test_long_runs_with_expiring_sessions_make_nothing_unknown_but_what_was_unsettled() -> None:
@@ -170,6 +203,21 @@ MUTANTS = {
         "            if entry.counts:\n                entry.counts = False\n                self._held -= 1\n",
         "",
     ),
+    "S-a: a done entry is stored without the earlier unfinished ones": (
+        subscriber_core,
+        "            written += self._earlier_unfinished(written)\n",
+        "            pass\n",
+    ),
+    "S-a: the body of an entry without one is not taken": (
+        subscriber_core,
+        "elif entry.lacks_body:\n            self._take_body(entry, payload, effects)",
+        "",
+    ),
+    "A-6: an entry without a body is kept when it is settled": (
+        subscriber_core,
+        "elif entry.lacks_body:\n            # Settled",
+        "elif False:\n            # Settled",
+    ),
     "S-1: a restart forgets what was processed": (
         subscriber_core,
         "            entry.lacks_body = outcome is None\n            self._map[tag] = entry",
@@ -191,7 +239,7 @@ def test_a_rule_taken_out_of_a_core_is_noticed(name: str, monkeypatch: pytest.Mo
 
     def run_all() -> None:
         for seed in range(60):
-            world = World(publisher_core=publisher, subscriber_core=subscriber)
+            world = World(out_of_order=seed % 4 >= 2, publisher_core=publisher, subscriber_core=subscriber)
             run_schedule(seed, world, expire=bool(seed % 2))
 
     with pytest.raises((AssertionError, KeyError)):

@@ -95,6 +95,17 @@ def test_a_subscribers_changes_are_read_back_in_order_after_reopening(journal: S
     again.close()
 
 
+def test_an_entry_stored_without_an_outcome_gets_it_at_its_place(journal: SqliteJournal) -> None:
+    write_subscriber(journal, SubscriberChanges(9, ((b"a", None), (b"b", None), (b"c", ACCEPTED))))
+    again = reopen(journal)
+    assert again.open_subscriber("s").entries == ((b"a", None), (b"b", None), (b"c", ACCEPTED))
+    write_subscriber(
+        again, SubscriberChanges(9, ((b"b", rejected("x")), (b"d", ACCEPTED)), forgotten=(b"a",))
+    )
+    assert again.open_subscriber("s").entries == ((b"b", rejected("x")), (b"c", ACCEPTED), (b"d", ACCEPTED))
+    again.close()
+
+
 def test_links_of_one_journal_do_not_mix(journal: SqliteJournal) -> None:
     journal.begin()
     journal.write_publisher("a", PublisherChanges((StoredMessage(0, b"a"),), 1, 0, 1))
@@ -254,3 +265,31 @@ def test_a_killed_subscriber_has_effect_and_acceptance_of_the_same_deliveries(
         assert done <= effects, "an acceptance without its effect would be a loss"
         settled = {b"tag %08d" % number for number in range(len(effects) - 20)}
         assert effects - done <= settled, "an effect without its acceptance would be a duplicate"
+
+
+@pytest.mark.parametrize("lines", [1, 12, 60])
+def test_a_subscriber_killed_while_it_finishes_out_of_order_has_no_gap_before_a_done_entry(
+    tmp_path: Path, lines: int
+) -> None:
+    """S-a: what arrived earlier in the session of a done entry is in the journal, or its effect is."""
+    path = tmp_path / "journal.db"
+    unfinished = 0
+    for _ in range(2):
+        run_until_killed("jumbler", path, lines)
+        journal = SqliteJournal(path)
+        entries = dict(journal.open_subscriber("s").entries)
+        effects = {row[0] for row in journal.connection.execute("SELECT tag FROM effects")}
+        arrived = [row[0] for row in journal.connection.execute("SELECT tag FROM arrived ORDER BY rowid")]
+        journal.close()
+        place = {tag: at for at, tag in enumerate(arrived)}
+        assert all((tag in effects) == (outcome is not None) for tag, outcome in entries.items())
+        unfinished += sum(outcome is None for outcome in entries.values())
+        for session in {tag[1:11] for tag in entries}:
+            stored = [tag for tag in entries if tag[1:11] == session]
+            assert stored == sorted(stored, key=place.__getitem__), "the order of arrival is kept"
+            last_done = max((place[tag] for tag in stored if entries[tag]), default=-1)
+            for tag in arrived[:last_done]:
+                assert tag[1:11] != session or tag in effects or tag in entries, (
+                    "it would be taken for skipped"
+                )
+    assert unfinished > 0
