@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,12 @@ class Traits:
     map_bound: int = 1000
     timeout_s: int = 90
     """T_sub the subscribers ask for; above 60 s a new subscription is provisional first (A-10)."""
+    refuses: bool = False
+    """Subscribers also reject, release and fail deliveries (E-4a)."""
+    stock_publisher: bool = False
+    """The last publisher keeps no map over a reconnect (c.5)."""
+    stock_subscriber: bool = False
+    """The last subscriber keeps no map over a reconnect and settles as it answers (c.3, c.5)."""
 
 
 PLAIN = Traits()
@@ -42,7 +48,22 @@ class Mark(Enum):
 
     NONE = "none"
     ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    RELEASED = "released"
+    FAILED = "modified, delivery-failed"
     SETTLED = "settled by the sender before it was processed"
+
+
+OUTCOMES = {
+    Mark.ACCEPTED: Outcome.ACCEPTED,
+    Mark.REJECTED: Outcome.REJECTED,
+    Mark.RELEASED: Outcome.RELEASED,
+    Mark.FAILED: Outcome.MODIFIED_FAILED,
+}
+_DONE = (Mark.ACCEPTED, Mark.REJECTED)
+_AGAIN = (Mark.RELEASED, Mark.FAILED)
+_REFUSALS = 4
+"""Times a subscriber wants one delivery again: below the poison limit, which would count it as rejected."""
 
 
 @dataclass(slots=True)
@@ -158,18 +179,21 @@ class Publisher:
         elif isinstance(effect, effects.GrantCredit):
             self.limit = effect.limit
         elif isinstance(effect, effects.Dispose):
-            self._on_outcomes([self._ids[delivery_id] for delivery_id in effect.delivery_ids])
+            self._on_told([self._ids[delivery_id] for delivery_id in effect.delivery_ids], effect.outcome)
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
                 self.world.judge.on_session_expired(self.index)
                 self._forget_map()
             self.disconnect()
 
-    def _on_outcomes(self, numbers: list[int]) -> None:
+    def _on_told(self, numbers: list[int], outcome: Outcome) -> None:
         settled = []
         for number in numbers:
             if self.map.get(number) is Mark.NONE:
-                self.world.judge.on_accepted(self.index, number)
+                if outcome is Outcome.ACCEPTED:
+                    self.world.judge.on_accepted(self.index, number)
+                else:
+                    self.given_up.add(number)  # nobody had subscribed (I-3): it does not try again
                 self.map[number] = Mark.ACCEPTED
                 settled.append(self.tag(number))
                 self._settled(number)
@@ -189,6 +213,7 @@ class Arrived:
     number: int
     mark: Mark
     incarnation: int
+    redelivered: bool = field(default=False, repr=False)
 
 
 class Subscriber:
@@ -207,13 +232,14 @@ class Subscriber:
         self.limit = 0
         self.confirmed = 0
         self.is_closing = False
+        self.again: set[tuple[int, int]] = set()
+        """Messages it wanted again and that have not come again."""
+        self._refusals: dict[tuple[int, int], int] = {}
 
     def connect(self, router: int) -> None:
         """Attach with the map."""
         outcomes = {
-            tag: Outcome.ACCEPTED if entry.mark is Mark.ACCEPTED else None
-            for tag, entry in self.map.items()
-            if entry.mark is not Mark.SETTLED
+            tag: OUTCOMES.get(entry.mark) for tag, entry in self.map.items() if entry.mark is not Mark.SETTLED
         }
         self.connection = self.world.open(f"s{self.index}", router)
         self.is_replied = False
@@ -231,16 +257,20 @@ class Subscriber:
         self.connection.up.append(item)
 
     def disconnect(self) -> None:
-        """The connection drops."""
+        """The connection drops, and with it what the router knew of deliveries that are in no map (E-4a)."""
         if self.connection is not None:
             self.connection.is_open = False
             self.connection.down.clear()
         self.connection = None
         self.is_replied = False
+        presented = {(entry.publisher, entry.number) for entry in self.map.values() if entry.mark in _AGAIN}
+        self.world.judge.on_retry_lost(self.index, self.again - presented)
+        self.again &= presented
 
     def crash(self) -> None:
         """Lose the map (G7)."""
         self.disconnect()
+        self.again.clear()
         self.world.judge.on_amnesia(self.index, self.map.values())
         self.map = {}
 
@@ -290,10 +320,13 @@ class Subscriber:
             self._settle(delivery.tag)
             self._replenish()
         elif entry is None:
-            number = int.from_bytes(delivery.message[1:5], "big")
-            self.map[delivery.tag] = Arrived(delivery.message[0], number, Mark.NONE, self.incarnation)
-        elif entry.mark is Mark.ACCEPTED:
-            self._accept(delivery.tag)
+            publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
+            self.again.discard((publisher, number))
+            self.map[delivery.tag] = Arrived(
+                publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
+            )
+        elif entry.mark in _DONE:
+            self._answer(delivery.tag, entry.mark)
         else:
             self._replenish()
 
@@ -302,34 +335,54 @@ class Subscriber:
             self.limit += 1
             self._flow()
 
-    def _accept(self, tag: bytes) -> None:
+    def _answer(self, tag: bytes, mark: Mark) -> None:
         if self.connection is not None and self.is_replied:
-            self._up(inputs.SubscriberDisposition(self.connection.link, [tag], Outcome.ACCEPTED, False))
+            self._up(inputs.SubscriberDisposition(self.connection.link, [tag], OUTCOMES[mark], False))
             self._replenish()
 
     def _settle(self, tag: bytes) -> None:
         entry = self.map.get(tag)
         if entry is None:
             return
-        if entry.mark is Mark.ACCEPTED:
+        if entry.mark in OUTCOMES:
             del self.map[tag]
         else:
             entry.mark = Mark.SETTLED
 
+    def _oldest(self) -> tuple[bytes, Arrived] | None:
+        """The oldest delivery without an outcome."""
+        return next(((tag, entry) for tag, entry in self.map.items() if entry.mark not in OUTCOMES), None)
+
     def can_process(self) -> bool:
         """Something arrived and is not processed."""
-        return any(entry.mark is not Mark.ACCEPTED for entry in self.map.values())
+        return self._oldest() is not None
 
-    def process(self) -> None:
-        """S-a: take the oldest unprocessed delivery, process it once, then accept."""
-        tag, entry = next((tag, entry) for tag, entry in self.map.items() if entry.mark is not Mark.ACCEPTED)
+    def can_refuse(self) -> bool:
+        """It may be rejected, or wanted again: not too often, and not when it is settled already."""
+        found = self._oldest()
+        if found is None or found[1].mark is Mark.SETTLED:
+            return False
+        return self._refusals.get((found[1].publisher, found[1].number), 0) < _REFUSALS
+
+    def process(self, mark: Mark = Mark.ACCEPTED) -> None:
+        """S-a: take the oldest unprocessed delivery, process it once, then answer."""
+        found = self._oldest()
+        assert found is not None
+        tag, entry = found
+        message = (entry.publisher, entry.number)
         if entry.mark is Mark.SETTLED:
             del self.map[tag]
             self._replenish()  # C-3: nobody will ask for this credit again
         else:
-            entry.mark = Mark.ACCEPTED
-            self._accept(tag)
-        self.world.judge.on_processed(self.index, entry.publisher, entry.number, entry.incarnation)
+            entry.mark = mark
+            self._answer(tag, mark)
+        if mark in _AGAIN:
+            self._refusals[message] = self._refusals.get(message, 0) + 1
+            self.again.add(message)
+        else:
+            self.world.judge.on_processed(
+                self.index, entry.publisher, entry.number, entry.incarnation, entry.redelivered
+            )
 
 
 def _is_stolen(detach: effects.Detach) -> bool:

@@ -26,6 +26,10 @@ class Judge:
         self._owed: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.processed: dict[int, set[tuple[int, int]]] = {}
         self._last: dict[tuple[int, int], tuple[int, int]] = {}
+        self._retries_lost: dict[int, set[tuple[int, int]]] = {}
+        """What each subscriber wanted again and whose router is gone: in nobody's map but the publisher's (E-4a)."""
+        self.may_repeat: set[tuple[int, int]] = set()
+        """Messages that a publisher without a map sent again as new ones (c.5)."""
         self._forgotten: dict[int, set[tuple[int, int]]] = {}
         self._amnesiac: set[int] = set()
         self.may_expire = False
@@ -53,6 +57,8 @@ class Judge:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
         for subscriber, created in self._owed[(publisher, number)]:
+            if (publisher, number) in self._retries_lost.get(subscriber, ()):
+                continue
             if self._created(subscriber) == created and (publisher, number) not in self.processed.get(
                 subscriber, ()
             ):
@@ -62,6 +68,10 @@ class Judge:
         """A publisher that keeps to P-1 loses its session only by T_pub or by an operator (A-5)."""
         if not self.may_expire:
             raise Violation(f"EXPIRED: p{publisher} lost its session without a cause")
+
+    def on_retry_lost(self, subscriber: int, messages: set[tuple[int, int]]) -> None:
+        """G1 is not promised for these (E-4a, last sentence)."""
+        self._retries_lost.setdefault(subscriber, set()).update(messages)
 
     def on_amnesia(self, subscriber: int, entries: Iterable[Arrived]) -> None:
         """G7: what the subscriber forgot may come again, once."""
@@ -73,12 +83,16 @@ class Judge:
         for publisher in range(len(self._world.publishers)):
             self._last.pop((subscriber, publisher), None)
 
-    def on_processed(self, subscriber: int, publisher: int, number: int, incarnation: int) -> None:
-        """G2, G3, G4."""
+    def on_processed(
+        self, subscriber: int, publisher: int, number: int, incarnation: int, redelivered: bool = False
+    ) -> None:
+        """G2, G3, G4; for clients of a weaker class only what it promises (c.5)."""
         self.deliveries += 1
         done = self.processed.setdefault(subscriber, set())
         message = (publisher, number)
         if message in done:
+            if message in self.may_repeat or (redelivered and self._world.is_stock_subscriber(subscriber)):
+                return
             forgotten = self._forgotten.get(subscriber, set())
             if message not in forgotten:
                 raise Violation(f"DUP: s{subscriber} processes p{publisher}/{number} twice")
@@ -95,10 +109,19 @@ class Judge:
     ) -> None:
         if subscriber in self._amnesiac:
             return  # G7: once, older deliveries out of order
+        if not self._is_ordered(subscriber, publisher):
+            return
         if number <= last[0]:
             raise Violation(f"ORDER: s{subscriber} processes p{publisher}/{number} after {last[0]}")
         if incarnation == last[1]:
             self._check_holes(subscriber, publisher, last[0] + 1, number)
+
+    def _is_ordered(self, subscriber: int, publisher: int) -> bool:
+        """G3 and G4: neither for answers of Again (E-4a) nor for clients without a map (c.5)."""
+        world = self._world
+        return not (
+            world.traits.refuses or world.is_stock_publisher(publisher) or world.is_stock_subscriber(subscriber)
+        )
 
     def _check_holes(self, subscriber: int, publisher: int, first: int, stop: int) -> None:
         given_up = self._world.publishers[publisher].given_up
@@ -130,7 +153,11 @@ class Judge:
                 if any(egress.sessions.values()):
                     raise Violation(f"LEAK: router {router.index} keeps entries of {egress.name}")
         for (subscriber_index, publisher_index), (last, incarnation) in self._last.items():
-            if self._created(subscriber_index) == incarnation and subscriber_index not in self._amnesiac:
+            if (
+                self._created(subscriber_index) == incarnation
+                and subscriber_index not in self._amnesiac
+                and self._is_ordered(subscriber_index, publisher_index)
+            ):
                 self._check_holes(
                     subscriber_index, publisher_index, last + 1, world.publishers[publisher_index].next
                 )

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from chaos.simulator.clients import Traits
+from chaos.simulator.clients import PLAIN, Traits
 from chaos.simulator.judge import Violation
 from chaos.simulator.schedule import Setting, heal
 from chaos.simulator.world import MAKE_RECORDS, Choice, Router, World
@@ -123,9 +123,8 @@ def read(text: str) -> tuple[Scenario, str, tuple[str, ...]]:
     head = dict(line.split(": ", 1) for line in lines[:3])
     numbers = {key: int(value) for key, value in (part.split("=") for part in head["world"].split())}
     knobs = {key: int(value) for key, value in (part.split("=") for part in head["clients"].split())}
-    traits = Traits(
-        bool(knobs["pipelines"]), bool(knobs["abandons"]), bool(knobs["never"]), knobs["map_bound"], knobs["timeout_s"]
-    )
+    plain = {field.name: getattr(PLAIN, field.name) for field in fields(Traits)}
+    traits = Traits(**{name: type(default)(knobs.get(name, default)) for name, default in plain.items()})
     story = tuple(lines[3:])
     steps = tuple(_parse(line.removeprefix(_STEP)) for line in story if line.startswith(_STEP))
     return Scenario(Setting(**numbers, traits=traits), steps), head["without the rule"], story

@@ -68,6 +68,18 @@ def draw_setting(rng: random.Random) -> Setting:
     )  # fmt: skip
 
 
+def draw_weaker(rng: random.Random, traits: Traits) -> Traits:
+    """Some worlds have clients to whom less is promised, so the judge asks for less there: not too many.
+
+    Args:
+        rng: of its own, so that a world without such clients goes the same way with them or without.
+        traits: what the other clients do.
+    """
+    return replace(
+        traits, refuses=rng.random() < 0.2, stock_publisher=rng.random() < 0.15, stock_subscriber=rng.random() < 0.15
+    )
+
+
 def draw_budget(rng: random.Random) -> dict[str, int]:
     """How often each fault may happen; half of the seeds look deep into one or two kinds."""
     budget = {fault: rng.choice([0, 0, 1, 2, 3]) for fault in FAULTS}
@@ -87,6 +99,7 @@ def run_seed(seed: int, make_records: MAKE_RECORDS = Records, aim: tuple[str, ..
     """
     rng = random.Random(seed)
     setting, budget = draw_setting(rng), draw_budget(rng)
+    setting = replace(setting, traits=draw_weaker(random.Random(f"weaker {seed}"), setting.traits))
     if aim:
         setting = replace(setting, routers=rng.choice([1, 2, 2]), publishers=1, messages=rng.choice([2, 3, 4]))
         budget = {fault: rng.choice([1, 2, 3, 4]) if fault in aim else 0 for fault in FAULTS}
@@ -149,6 +162,8 @@ def heal(world: World, rng: random.Random) -> None:
 
 _VERBS = ("p.connect", "p.send", "s.connect", "s.process", "c.recv", "r.recv", "r.frame", "r.watch", "r.reply",
           "r.restart", "r.fence", "k.lease")  # fmt: skip
+_REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1}
+"""Most deliveries are accepted at last."""
 
 
 def _step(
@@ -157,7 +172,7 @@ def _step(
     """One step; False when nothing can happen any more, now or at a deadline within HEALING_S."""
     choices = world.choices()
     if choices:
-        weights = [bias.get(str(choice[0]), 1.0) * _zombie_weight(world, choice, late_zombies) for choice in choices]
+        weights = [_weight(world, choice, bias, late_zombies) for choice in choices]
         world.do(rng.choices(choices, weights)[0])
         if (milliseconds := rng.choice([0, 0, 1, 20])) > 0:
             world.do(("wait", milliseconds))
@@ -169,10 +184,11 @@ def _step(
     return True
 
 
-def _zombie_weight(world: World, choice: Choice, late: float) -> float:
+def _weight(world: World, choice: Choice, bias: dict[str, float], late_zombies: float) -> float:
     """Bytes of a dead connection may be read much later (N-1)."""
-    is_zombie = choice[0] == "r.recv" and not world.connections[int(choice[1])].is_open
-    return late if is_zombie else 1.0
+    verb = str(choice[0])
+    is_zombie = verb == "r.recv" and not world.connections[int(choice[1])].is_open
+    return bias.get(verb, _REFUSALS.get(verb, 1.0)) * (late_zombies if is_zombie else 1.0)
 
 
 def _draw_fault(world: World, rng: random.Random, budget: dict[str, int]) -> Choice | None:

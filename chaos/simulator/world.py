@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from chaos.simulator.clients import PLAIN, TIMEOUT_S, Connection, Publisher, Subscriber, Traits
+from chaos.simulator.clients import PLAIN, TIMEOUT_S, Connection, Mark, Publisher, Subscriber, Traits
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
+from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from delivery_records import effects, inputs
 from delivery_records.limits import Limits
 from delivery_records.records import Records
@@ -63,8 +64,24 @@ class World:
         self.routers = [Router(index) for index in range(routers)]
         for router in self.routers:
             self.start_router(router.index)
-        self.publishers = [Publisher(self, index, messages) for index in range(publishers)]
-        self.subscribers = [Subscriber(self, index, prefetch) for index in range(subscribers)]
+        stock_publisher = publishers - 1 if traits.stock_publisher else None
+        stock_subscriber = subscribers - 1 if traits.stock_subscriber else None
+        self.publishers = [
+            (StockPublisher if index == stock_publisher else Publisher)(self, index, messages)
+            for index in range(publishers)
+        ]
+        self.subscribers = [
+            (StockSubscriber if index == stock_subscriber else Subscriber)(self, index, prefetch)
+            for index in range(subscribers)
+        ]
+
+    def is_stock_publisher(self, index: int) -> bool:
+        """True for a publisher without a map."""
+        return isinstance(self.publishers[index], StockPublisher)
+
+    def is_stock_subscriber(self, index: int) -> bool:
+        """True for a subscriber without a map."""
+        return isinstance(self.subscribers[index], StockSubscriber)
 
     def clients(self) -> list[Publisher | Subscriber]:
         """All publishers and subscribers."""
@@ -186,6 +203,8 @@ class World:
                 found += [("s.connect", index, r.index) for r in self._usable()]
             if subscriber.can_process():
                 found.append(("s.process", index))
+            if self.traits.refuses and subscriber.can_refuse():
+                found += [("s.reject", index), ("s.release", index), ("s.fail", index)]
         found += [("c.recv", link) for link, c in self.connections.items() if c.down]
         for link, connection in self.connections.items():
             if self.routers[connection.router].records is not None and (
@@ -337,6 +356,9 @@ _ACTIONS: dict[str, Callable[..., None]] = {
     "p.send": lambda world, p: world.publishers[p].send(),
     "s.connect": lambda world, s, r: world.subscribers[s].connect(r),
     "s.process": lambda world, s: world.subscribers[s].process(),
+    "s.reject": lambda world, s: world.subscribers[s].process(Mark.REJECTED),
+    "s.release": lambda world, s: world.subscribers[s].process(Mark.RELEASED),
+    "s.fail": lambda world, s: world.subscribers[s].process(Mark.FAILED),
     "c.recv": World.client_receive,
     "r.recv": World.router_receive,
     "r.frame": World.router_frame,

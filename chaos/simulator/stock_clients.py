@@ -1,0 +1,82 @@
+"""Simulated clients of today: they keep no unsettled map over a reconnect (protocol c.3, c.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.simulator.clients import OUTCOMES, TIMEOUT_S, TOPIC, Arrived, Mark, Publisher, Subscriber
+from delivery_records import effects, inputs
+from delivery_records.view import SubscriptionMode
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+
+class StockPublisher(Publisher):
+    """A null map: what was not told an outcome is sent again as a new message, in a new session."""
+
+    def __init__(self, world: World, index: int, messages: int) -> None:
+        """Send `messages` messages in all."""
+        super().__init__(world, index, messages)
+        self._tags: dict[int, bytes] = {}
+
+    def tag(self, number: int) -> bytes:
+        """Tags count the transfers of a link, as stock libraries do."""
+        return self._tags[number]
+
+    def connect(self, router: int) -> None:
+        """Attach without a map."""
+        self.connection = self.world.open(f"p{self.index}", router)
+        self.resend, self.limit, self.sent, self.is_replied = [], 0, 0, False
+        self._ids.clear()
+        self._tags.clear()
+        self._up(
+            inputs.PublisherAttach(self.connection.link, f"p{self.index}", "link", TOPIC, None, peer=f"p{self.index}")
+        )
+
+    def send(self) -> None:
+        """Name the transfer, then send it."""
+        number = self.resend[0] if self.resend else self.next
+        self._tags[number] = (self.sent + 1).to_bytes(4, "big")
+        super().send()
+
+    def receive(self, effect: effects.Effect) -> None:
+        """One frame of the router."""
+        if isinstance(effect, effects.PublisherReply):
+            self.is_replied = True
+            self.resend = list(self.map)
+            self.world.judge.may_repeat.update((self.index, number) for number in self.resend)
+        else:
+            super().receive(effect)
+
+
+class StockSubscriber(Subscriber):
+    """A null map: settles as it answers, and forgets with its connection what it has not answered."""
+
+    def connect(self, router: int) -> None:
+        """Attach without a map."""
+        self.connection = self.world.open(f"s{self.index}", router)
+        self.is_replied = False
+        self._up(
+            inputs.SubscriberAttach(
+                self.connection.link, f"s{self.index}", "link", TOPIC, None, False, SubscriptionMode.AT_LEAST_ONCE,
+                "link-detach", TIMEOUT_S, peer=f"s{self.index}",
+            )
+        )  # fmt: skip
+
+    def disconnect(self) -> None:
+        """Whatever was not answered will come again."""
+        super().disconnect()
+        self.map.clear()
+        self.again.clear()
+
+    def _answer(self, tag: bytes, mark: Mark) -> None:
+        del self.map[tag]
+        if self.connection is not None and self.is_replied:
+            self._up(inputs.SubscriberDisposition(self.connection.link, [tag], OUTCOMES[mark], True))
+            self._replenish()
+
+    def _settle(self, tag: bytes) -> None:
+        entry: Arrived | None = self.map.get(tag)
+        if entry is not None:
+            entry.mark = Mark.SETTLED
