@@ -24,7 +24,7 @@ MAX_ROUTERS = 16
 FAILED = 1
 
 
-@click.command("demo")
+@click.command("demo", short_help="Kill routers under load; nothing is lost or doubled.")
 @click.option(
     "--messages", type=click.IntRange(min=MIN_MESSAGES), default=20_000, show_default=True,
     help="How many rows of the source to send, one message a row.",
@@ -103,6 +103,14 @@ def _run(options: DemoOptions, console: Console) -> DemoResult:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await run_demo(options, console)
 
+    try:
+        if options.keep is not None:
+            options.keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"the folder {options.keep} cannot be made"
+        raise CliError(
+            what, error.strerror or str(error), "give --keep a folder that you may write"
+        ) from None
     try:
         return asyncio.run(interruptible())
     except asyncio.CancelledError:

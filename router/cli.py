@@ -13,6 +13,9 @@ import click
 from router.config_loading import SETTINGS, LoadedConfig, format_config, load
 from router.settings import yes_or_no
 
+_SHORT_FLAGS = {"etcd_endpoints": ("--etcd",)}
+"""Further names of flags: `oncewire local` calls it so, too."""
+
 
 def _setting_options(command: Callable[..., None]) -> Callable[..., None]:
     """One flag for each setting, in the order of the schema."""
@@ -22,6 +25,7 @@ def _setting_options(command: Callable[..., None]) -> Callable[..., None]:
             attributes = {"is_flag": False, "flag_value": "true", "metavar": "[true|false]"}
         option = click.option(
             setting.flag,
+            *_SHORT_FLAGS.get(name, ()),
             name,
             default=None,
             help=f"{setting.reason} [{setting.allowed}]",
@@ -31,7 +35,7 @@ def _setting_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command("router")
+@click.command("router", short_help="Run one router.")
 @click.option("--config", "-c", "file", envvar="ONCEWIRE_CONFIG", metavar="FILE", help="Settings as TOML.")
 @click.option("--print-config", is_flag=True, help="Print the settings in force as TOML, and stop.")
 @click.option("--announce", is_flag=True, help="Print one line of JSON on stdout when the router is ready.")
@@ -54,7 +58,7 @@ def router(
     run_router(loaded.config, installed_version(), announce=announce, parent_pid=parent_pid)
 
 
-@click.command("local")
+@click.command("local", short_help="Run an etcd and some routers on this machine.")
 @click.option(
     "--routers", type=click.IntRange(1, 32), default=3, show_default=True, help="How many routers to run."
 )

@@ -148,7 +148,13 @@ def _read_toml(file: str) -> dict[str, Any]:
             error.strerror or str(error),
             "give the path of a TOML file",
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise CliError(
+            f"the configuration file {file} is not TOML",
+            f"octet {error.start + 1} is not UTF-8 text",
+            "give the path of a TOML file; save it as UTF-8",
+        ) from None
+    except tomllib.TOMLDecodeError as error:
         raise CliError(f"the configuration file {file} is not TOML", str(error), "mend that line") from None
 
 

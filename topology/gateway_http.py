@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -239,6 +240,10 @@ def raise_error(code: int, text: str, lease_id: int = 0) -> NoReturn:
 
 
 def _describe(error: BaseException) -> str:
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(cause, ConnectionError) and cause.errno:
+        # aiohttp's own text wraps the reason in its settings and a Python list.
+        return os.strerror(cause.errno)
     return str(error) or type(error).__name__
 
 

@@ -37,9 +37,14 @@ class CliError(click.ClickException):
             click.echo(line, file=file, err=True)
 
 
-def from_usage_error(error: click.UsageError) -> CliError:
-    """Turns click's complaint about options or arguments into the shape of all our errors."""
-    command = error.ctx.command_path if error.ctx is not None else "oncewire"
+def from_usage_error(error: click.UsageError, called: str = "oncewire") -> CliError:
+    """Turns click's complaint about options or arguments into the shape of all our errors.
+
+    Args:
+        error: The complaint.
+        called: The command, for complaints that do not name it.
+    """
+    command = error.ctx.command_path if error.ctx is not None else called
     return CliError(
         what=f"`{command}` cannot be run as it was typed",
         why=error.format_message(),

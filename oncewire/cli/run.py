@@ -32,7 +32,7 @@ def run(arguments: Sequence[str], group: click.Group | None = None) -> int:
         error.show()
         return error.exit_code
     except click.UsageError as error:
-        from_usage_error(error).show()
+        from_usage_error(error, _name_of(command, arguments)).show()
         return EXIT_MISUSE
     except click.ClickException as error:
         CliError("the command could not go on", error.format_message(), "see `oncewire --help`").show()
@@ -40,3 +40,9 @@ def run(arguments: Sequence[str], group: click.Group | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+def _name_of(group: click.Group, arguments: Sequence[str]) -> str:
+    """What the user called, as far as it is a command: click does not say so with each of its complaints."""
+    first = arguments[0] if arguments else ""
+    return f"oncewire {first}" if first in group.list_commands(click.Context(group)) else "oncewire"

@@ -57,7 +57,7 @@ def _common_options(command: _Command) -> _Command:
     return command
 
 
-@click.command("pub")
+@click.command("pub", short_help="Send lines as messages, and wait for their outcomes.")
 @click.argument("topic")
 @click.option(
     "--file",
@@ -96,7 +96,7 @@ def pub(
     return 0 if report["not_accepted"] == 0 else 1
 
 
-@click.command("sub")
+@click.command("sub", short_help="Print the messages of a topic.")
 @click.argument("topic")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after this many messages.")
 @click.option(
@@ -115,6 +115,8 @@ def sub(
     as_json: bool,
 ) -> None:
     """Print the messages of a topic or pattern, one a line, until --count or Ctrl-C.
+
+    In a pattern * stands for one word between the dots and # for all the rest: orders.*.eu or orders.#
 
     With --name the subscription lives on for a minute after the end, and a later run gets what was sent meanwhile;
     without one it ends with the command. A message is accepted when it is printed.

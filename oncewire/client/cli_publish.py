@@ -15,6 +15,7 @@ from typing import Any
 from oncewire.client import (
     Client,
     ClientEvent,
+    Connected,
     Disconnected,
     NotAccepted,
     Publisher,
@@ -40,12 +41,22 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def report_event(event: ClientEvent) -> None:
-    """Tell what a user wants to know while it works."""
-    if isinstance(event, Disconnected):
-        say(f"{event.address}: {event.cause}; trying again")
-    elif isinstance(event, SessionExpired):
-        say(f"the session expired; {event.messages} messages have an unknown outcome")
+class Reporter:
+    """Tells what a user wants to know while it works; what goes wrong again and again is told once."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def __call__(self, event: ClientEvent) -> None:
+        """Tell of one event."""
+        if isinstance(event, Connected):
+            self._told.clear()
+        elif isinstance(event, Disconnected):
+            if self._told.get(event.address) != event.cause:
+                say(f"{event.address}: {event.cause}; trying again")
+            self._told[event.address] = event.cause
+        elif isinstance(event, SessionExpired):
+            say(f"the session expired; {event.messages} messages have an unknown outcome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ class Target:
 async def publish(target: Target, source: str) -> dict[str, Any]:
     """Send the lines and return the report."""
     with target.open_journal() as store:
-        async with target.connect(report_event) as client:
+        async with target.connect(Reporter()) as client:
             publisher = await client.publisher(target.topic, name=target.name, journal=store)
             if publisher.recovered:
                 say(f"going on with {len(publisher.recovered)} messages of an earlier run")

@@ -15,25 +15,28 @@ from oncewire.client import (
     Subscriber,
     SubscriptionExpired,
 )
-from oncewire.client.cli_publish import Target, report_event, say
+from oncewire.client.cli_publish import Reporter, Target, say
 from oncewire.wire import DecodeError
 
 
-def _report_event(event: ClientEvent) -> None:
-    if isinstance(event, SubscriptionExpired):
-        say("the subscription expired; subscribing again")
-    elif isinstance(event, NewIncarnation):
-        say("this is a new subscription under the old name: messages sent in between are missing")
-    elif isinstance(event, DeliveryGivenUp):
-        say("a message that had arrived before the last stop does not come again: it was given up meanwhile")
-    else:
-        report_event(event)
+class _Reporter(Reporter):
+    def __call__(self, event: ClientEvent) -> None:
+        if isinstance(event, SubscriptionExpired):
+            say("the subscription expired; subscribing again")
+        elif isinstance(event, NewIncarnation):
+            say("this is a new subscription under the old name: messages sent in between are missing")
+        elif isinstance(event, DeliveryGivenUp):
+            say(
+                "a message that had arrived before the last stop does not come again: it was given up meanwhile"
+            )
+        else:
+            super().__call__(event)
 
 
 async def subscribe(target: Target, *, count: int | None, unsubscribe: bool, as_json: bool) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
     with target.open_journal() as store:
-        async with target.connect(_report_event) as client:
+        async with target.connect(_Reporter()) as client:
             subscriber = await client.subscriber(target.topic, name=target.name, journal=store)
             say(f"subscribed to {target.topic}")
             received = await _print_messages(subscriber, count, as_json=as_json)

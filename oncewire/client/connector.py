@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import ssl
 from importlib import metadata
 from typing import Protocol
@@ -346,6 +348,11 @@ def _error_text(what: str, error: AmqpError | None) -> str:
 def _text(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"it did not answer within {ATTEMPT_S:g} s"
+    if isinstance(error, ConnectionError) and error.errno:
+        # asyncio puts its own words in the place of the system's.
+        return os.strerror(error.errno)
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
     return str(error) or type(error).__name__
 
 

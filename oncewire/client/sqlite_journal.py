@@ -321,6 +321,6 @@ class SqliteJournal(Journal):
     def _unusable(self, error: Exception) -> JournalUnusable:
         return JournalUnusable(
             f"the journal {self.path} cannot be used",
-            str(error),
+            (error.strerror if isinstance(error, OSError) else None) or str(error),
             "check that the folder exists and that this user may write there",
         )
