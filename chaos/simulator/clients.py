@@ -60,7 +60,6 @@ OUTCOMES = {
     Mark.RELEASED: Outcome.RELEASED,
     Mark.FAILED: Outcome.MODIFIED_FAILED,
 }
-_DONE = (Mark.ACCEPTED, Mark.REJECTED)
 _AGAIN = (Mark.RELEASED, Mark.FAILED)
 _REFUSALS = 4
 """Times a subscriber wants one delivery again: below the poison limit, which would count it as rejected."""
@@ -325,7 +324,7 @@ class Subscriber:
             self.map[delivery.tag] = Arrived(
                 publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
             )
-        elif entry.mark in _DONE:
+        elif entry.mark in OUTCOMES:
             self._answer(delivery.tag, entry.mark)
         else:
             self._replenish()
