@@ -7,6 +7,7 @@ caused it are one transaction (`Delivery.transaction()`), and so are a message a
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -37,6 +38,8 @@ from oncewire.client.outcomes import Outcome, OutcomeKind
 VERSION = 2
 BUSY_SECONDS = 5.0
 """How long to wait for another program that writes the application's tables of the same file."""
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_MAKE_ROOM = "make room on the disk (or raise the limit), then start again"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS oncewire_journal (
@@ -134,8 +137,12 @@ class SqliteJournal(Journal):
                 f"process {owner} is using it",
                 "stop that process, or give each process a journal of its own",
             ) from error
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(lock)
+            raise self._unusable(error) from error
         return lock
 
     def _prepare(self) -> None:
@@ -309,7 +316,7 @@ class SqliteJournal(Journal):
         what = f"the journal {self.path} cannot be used"
         why = f"SQLite says: {error}"
         if code == sqlite3.SQLITE_FULL:
-            return JournalFull(what, why, "make room on the disk (or raise the limit), then start again")
+            return JournalFull(what, why, _MAKE_ROOM)
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             return JournalLocked(what, why, "end the program that holds a transaction open on this file")
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
@@ -318,9 +325,9 @@ class SqliteJournal(Journal):
             )
         return self._unusable(error)
 
-    def _unusable(self, error: Exception) -> JournalUnusable:
-        return JournalUnusable(
-            f"the journal {self.path} cannot be used",
-            (error.strerror if isinstance(error, OSError) else None) or str(error),
-            "check that the folder exists and that this user may write there",
-        )
+    def _unusable(self, error: Exception) -> JournalError:
+        what = f"the journal {self.path} cannot be used"
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            return JournalFull(what, why, _MAKE_ROOM)
+        return JournalUnusable(what, why, "check that the folder exists and that this user may write there")
