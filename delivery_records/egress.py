@@ -95,7 +95,7 @@ class Egress:
         self.syncs: dict[int, SyncState] = {}
         self.sync_of_publisher: dict[str, SyncState] = {}
         self.mapped = 0
-        """Entries the subscriber's own map holds (C-4)."""
+        """Entries the subscriber's own map holds, or is to hold again (C-4)."""
         self.limit = 0
         self.sent = 0
         self.drain = False
@@ -105,8 +105,8 @@ class Egress:
         self._is_replied = False
         self._held: deque[Entry] = deque()
         self._resumes: deque[Entry] = deque()
-        """Held entries of the reply map. They go ahead of held new ones, which may wait for room in that very map; in
-        its own publisher's stream each is older than any new one (A-7, C-4)."""
+        """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of new
+        ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
         self._settle_queue: deque[Entry] = deque()
         self._settle_out: list[bytes] = []
         self._load(request)
@@ -121,6 +121,7 @@ class Egress:
             if outcome is not None and not outcome.is_done:
                 # E-4a: left out of the reply; E-2 must not take it for one before the start
                 self.sessions.setdefault(tag[1:11], {})[tag] = Entry(tag, State.AGAIN)
+                self.mapped += 1
                 continue
             entry = Entry(tag, State.DONE if outcome is not None else State.KNOWN)
             entry.outcome = outcome
@@ -197,8 +198,9 @@ class Egress:
         self._pump()
 
     def on_msg(
-        self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False, attempt: int = 0
-    ) -> None:
+        self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
+        attempt: int = 0, message_format: int = 0,
+    ) -> None:  # fmt: skip
         """E-3: hand a delivery to the subscriber, unless its map says it has it."""
         sync = self.syncs.get(publisher_epoch)
         if sync is None:
@@ -217,7 +219,8 @@ class Egress:
             return
         entry.redelivered = redelivered
         entry.attempt = attempt
-        waits = self._resumes if entry.in_reply else self._resumes or self._held
+        entry.message_format = message_format
+        waits = self._resumes if _has_place(entry) else self._resumes or self._held
         if self.sent < self.limit and not waits and not self._settle_queue and self._may_send(entry):
             self._transfer(entry, message)
         else:
@@ -235,7 +238,7 @@ class Egress:
             return False
         return True
 
-    def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes) -> None:
+    def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0) -> None:
         """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room."""
         sync = self.syncs.get(publisher_epoch)
         if sync is None or self.sent >= self.limit or len(self._held) >= HELD_PRESETTLED:
@@ -243,6 +246,7 @@ class Egress:
             return
         entry = Entry(self._network_tag(sync.prefix, sync.session, tag), State.HELD)
         entry.presettled = True
+        entry.message_format = message_format
         if self._held or self._resumes or not self._may_send(entry):
             self._hold(entry, message)
         else:
@@ -345,8 +349,7 @@ class Egress:
         self.core.counts[Decision.OUTCOME_AGAIN] += 1
         if not entry.peer_settled:
             self.core.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
-        self.mapped -= 1
-        entry.state = State.AGAIN
+        entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could lock it out (C-4)
         entry.in_reply = False
         entry.peer_settled = False
         if entry.sync is not None:
@@ -358,7 +361,7 @@ class Egress:
         """Reply first (A-6), no new delivery while a map is incomplete or full (C-4)."""
         if not self._is_replied or self.is_closing:
             return False
-        if entry.in_reply or entry.presettled:
+        if entry.presettled or _has_place(entry):
             return not self.incomplete
         return not self.incomplete and not (self.map_bound and self.mapped >= self.map_bound)
 
@@ -369,11 +372,11 @@ class Egress:
             entry.state = State.HELD
         entry.message = message
         entry.is_held = True
-        (self._resumes if entry.in_reply else self._held).append(entry)
+        (self._resumes if _has_place(entry) else self._held).append(entry)
 
     def _transfer(self, entry: Entry, message: bytes) -> None:
         resume = entry.in_reply  # A-7: an entry of the reply map is resumed exactly once
-        if not resume and not entry.presettled:
+        if entry.state is HELD and not entry.presettled:
             self.mapped += 1
         entry.in_reply = False
         entry.state = SENT
@@ -382,7 +385,8 @@ class Egress:
         self.core.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
         self.core.out.append(
             effects.Deliver(
-                self.link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt, entry.annotations
+                self.link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,
+                entry.annotations, entry.message_format,
             )
         )
         entry.annotations = None
@@ -406,6 +410,8 @@ class Egress:
                 if not self._settle_out:
                     self.core.mark_egress(self)
                 self._settle_out.append(entry.tag)
+        elif state is State.AGAIN:
+            self.mapped -= 1
 
     def _drop_held(self, sync: SyncState) -> None:
         """E-2: held copies of this publisher are repeated behind the SYNC."""
@@ -470,3 +476,8 @@ class Egress:
     def held(self) -> int:
         """Deliveries that wait for credit."""
         return sum(1 for entry in (*self._resumes, *self._held) if entry.state is not State.GONE)
+
+
+def _has_place(entry: Entry) -> bool:
+    """It counts in the map already: it stands in the reply map, or was there and is wanted again."""
+    return entry.in_reply or entry.state is State.AGAIN

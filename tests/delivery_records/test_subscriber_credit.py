@@ -136,19 +136,48 @@ def test_new_deliveries_wait_while_the_subscribers_map_is_full() -> None:
     assert subscriber.deliveries == [b"1", b"2", b"3"]
 
 
-def test_what_is_wanted_again_makes_room_in_the_map() -> None:
+def test_what_is_wanted_again_keeps_its_place_in_the_map() -> None:
     net = Net()
     publisher = net.publisher(net.nodes[0])
     subscriber = net.subscriber(net.nodes[0], map_bound=1)
     publisher.send(b"1")
     publisher.send(b"2")
     subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
-    assert subscriber.deliveries == [b"1", b"2"]
-    subscriber.accept(b"2")
+    assert subscriber.deliveries == [
+        b"1"
+    ]  # a newer one would lock it out until the publisher settles, which waits for it
     net.advance(1.0)
+    assert subscriber.deliveries == [b"1", b"1"]
+    subscriber.accept(b"1")
+    publisher.settle(b"1")
+    assert subscriber.deliveries == [b"1", b"1", b"2"]
+
+
+def test_what_is_wanted_again_and_given_up_gives_its_place_free() -> None:
+    net = Net()
+    publisher = net.publisher(net.nodes[0])
+    subscriber = net.subscriber(net.nodes[0], map_bound=1)
+    publisher.send(b"1")
+    publisher.send(b"2")
+    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    publisher.settle(b"1")
     assert subscriber.deliveries == [b"1", b"2"]
-    publisher.settle(b"2")  # P gives it up: its place is free
+
+
+def test_a_retry_goes_ahead_of_new_deliveries_that_wait_for_room() -> None:
+    net = Net()
+    one, other = net.publisher(net.nodes[0], "one"), net.publisher(net.nodes[0], "other")
+    subscriber = net.subscriber(net.nodes[0], map_bound=2)
+    one.send(b"1")
+    other.send(b"2")
+    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.accept(b"2")
+    other.send(b"3")  # no room for it
+    net.advance(1.0)
     assert subscriber.deliveries == [b"1", b"2", b"1"]
+    subscriber.accept(b"1")
+    one.settle(b"1")
+    assert subscriber.deliveries == [b"1", b"2", b"1", b"3"]
 
 
 def test_accepted_deliveries_do_not_count_against_credit() -> None:
