@@ -84,7 +84,10 @@ class Deliver:
     `attempt` sets header.delivery-count, `annotations` are merged in (E-4a).
     """
 
-    __slots__ = ("annotations", "attempt", "link", "message", "outcome", "redelivered", "resume", "settled", "tag")
+    __slots__ = (
+        "annotations", "attempt", "link", "message", "message_format", "outcome", "redelivered", "resume", "settled",
+        "tag",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -97,6 +100,7 @@ class Deliver:
         redelivered: bool = False,
         attempt: int = 0,
         annotations: Mapping[object, object] | None = None,
+        message_format: int = 0,
     ) -> None:
         """Keep the fields; `outcome` is the transfer's state on a settled resume."""
         self.link = link
@@ -108,6 +112,7 @@ class Deliver:
         self.redelivered = redelivered
         self.attempt = attempt
         self.annotations = annotations
+        self.message_format = message_format
 
     def __repr__(self) -> str:
         """Short form for stories."""

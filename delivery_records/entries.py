@@ -49,6 +49,7 @@ class Entry:
         "in_reply",
         "is_held",
         "message",
+        "message_format",
         "number",
         "outcome",
         "peer_settled",
@@ -75,6 +76,7 @@ class Entry:
         self.redelivered = False
         self.attempt = 0
         self.message = b""
+        self.message_format = 0
         self.annotations: Mapping[object, object] | None = None
 
 

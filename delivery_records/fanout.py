@@ -110,7 +110,7 @@ class Fanout:
 
     def forward(self, slot: Slot) -> None:
         """I-1: one MSG to each egress with a subscription that owes the delivery."""
-        if slot.number < self._last_start or slot.repeated:
+        if slot.number < self._last_start or slot.repeated or slot.message_format:
             self._send_to(slot, [key for key, cursor in self.cursors.items() if cursor.owes(slot.number)])
             return
         if self._plan_version != self._core.plan_version:
@@ -122,13 +122,15 @@ class Fanout:
             message = Msg(ingress.epoch, slot.number, slot.tag, slot.message, after=self._left_at)
             self._core.peers.broadcast(self._remote, message)
 
-    def forward_presettled(self, tag: bytes, message: bytes) -> None:
+    def forward_presettled(self, tag: bytes, message: bytes, message_format: int) -> None:
         """I-1c: forwarded once to what is synced; never repeated."""
         self._refresh_plan()
         for egress in self._local:
-            egress.on_presettled(self._ingress.epoch, tag, message)
+            egress.on_presettled(self._ingress.epoch, tag, message, message_format)
         if self._remote:
-            presettled = Msg(self._ingress.epoch, 0, tag, message, settled=True, after=self._left_at)
+            presettled = Msg(
+                self._ingress.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
+            )
             self._core.peers.broadcast(self._remote, presettled)
 
     def send_again(self, key: str, number: int, attempt: int) -> None:
@@ -183,7 +185,10 @@ class Fanout:
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
         owing = tuple(s.epoch for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number))
         if owing:
-            message = Msg(self._ingress.epoch, slot.number, slot.tag, slot.message, owing, redelivered=True)
+            message = Msg(
+                self._ingress.epoch, slot.number, slot.tag, slot.message, owing,
+                redelivered=True, message_format=slot.message_format,
+            )  # fmt: skip
             self._core.send_to_router(rid, message)
 
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
@@ -194,7 +199,7 @@ class Fanout:
         for rid, epochs in by_router.items():
             message = Msg(
                 self._ingress.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
-                redelivered=slot.repeated, attempt=attempt,
+                redelivered=slot.repeated, attempt=attempt, message_format=slot.message_format,
             )  # fmt: skip
             self._core.send_to_router(rid, message)
 

@@ -211,6 +211,8 @@ class Ingress:
             except ValueError as error:
                 self._store_malformed(slot, transfer, str(error))
                 return
+        else:
+            slot.message_format = transfer.message_format
         window.fill(slot, message, transfer.delivery_id)
         core.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
         if not slot.pending and self.fanout.is_empty and self._releases_when_empty():
@@ -258,7 +260,7 @@ class Ingress:
                 self.core.counts[Decision.TRANSFER_MALFORMED] += 1
                 return
         self.core.counts[Decision.TRANSFER_PRESETTLED] += 1
-        self.fanout.forward_presettled(transfer.tag, message)
+        self.fanout.forward_presettled(transfer.tag, message, transfer.message_format)
 
     def _store_malformed(self, slot: Slot, transfer: Transfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""

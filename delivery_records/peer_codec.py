@@ -67,7 +67,7 @@ _read_target = _TARGET.unpack_from
 _HEADER_TO_ONE = Struct(">BBBQHQIQ")
 """Both together: nearly every frame has one target."""
 _HOP_LIMIT_AT = 2
-_MSG = Struct(">QQQBHBH")  # publisher epoch, after, number, flags, attempt, tag length, named subscriptions
+_MSG = Struct(">QQQIBHBH")  # publisher epoch, after, number, format, flags, attempt, tag length, named
 _PART = Struct(">QQ")  # offset, total
 _SYNC = Struct(">QII")  # publisher epoch, subscriptions, tags
 _SYNC_TAG = Struct(">QB")  # number, tag length
@@ -197,7 +197,8 @@ def _msg_head(message: Msg) -> bytes:
     tag = message.tag
     head = (
         _MSG.pack(
-            message.publisher_epoch, message.after, message.number, flags, message.attempt, len(tag), named
+            message.publisher_epoch, message.after, message.number, message.message_format, flags, message.attempt,
+            len(tag), named,
         )
         + tag
     )
@@ -315,7 +316,7 @@ def _decode_message(frame: bytes, header: Header) -> tuple[PeerMessage, int]:
 
 
 def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
-    publisher, after, number, flags, attempt, tag_length, named = _MSG.unpack_from(frame, at)
+    publisher, after, number, message_format, flags, attempt, tag_length, named = _MSG.unpack_from(frame, at)
     at += _MSG.size
     end = at + tag_length
     if tag_length > MAX_TAG_BYTES or end > len(frame):
@@ -326,7 +327,7 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
         to = unpack_from(f">{named}Q", frame, end)
         end += named * _NUMBER.size
     redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
-    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after), end
+    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format), end
 
 
 def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:

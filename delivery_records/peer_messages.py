@@ -29,7 +29,10 @@ class Sync:
 class Msg:
     """MSG: one delivery for every synced subscription at the egress, or for the named ones (hot path: plain class)."""
 
-    __slots__ = ("after", "attempt", "message", "number", "publisher_epoch", "redelivered", "settled", "tag", "to")
+    __slots__ = (
+        "after", "attempt", "message", "message_format", "number", "publisher_epoch",
+        "redelivered", "settled", "tag", "to",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Msg:
         settled: bool = False,
         attempt: int = 0,
         after: int = 0,
+        message_format: int = 0,
     ) -> None:
         """Keep the fields.
 
@@ -57,6 +61,7 @@ class Msg:
         self.settled = settled
         self.attempt = attempt
         self.after = after
+        self.message_format = message_format
 
     def __repr__(self) -> str:
         """Short form for stories and logs."""

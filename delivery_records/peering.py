@@ -142,11 +142,13 @@ class Peering:
             egresses = [synced[key] for key in keys if key in synced]
         for egress in egresses:
             if message.settled:
-                egress.on_presettled(message.publisher_epoch, message.tag, message.message)
+                egress.on_presettled(
+                    message.publisher_epoch, message.tag, message.message, message.message_format
+                )
             else:
                 egress.on_msg(
                     message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
-                    message.attempt,
+                    message.attempt, message.message_format,
                 )  # fmt: skip
 
     def _on_settle(self, settle: Settle) -> None:

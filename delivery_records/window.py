@@ -20,6 +20,7 @@ class Slot:
         "delivery_id",
         "failure",
         "message",
+        "message_format",
         "number",
         "pending",
         "received",
@@ -34,6 +35,7 @@ class Slot:
         self.number = number
         self.tag = tag
         self.message = b""
+        self.message_format = 0
         self.received = False
         self.accepted = False
         """The publisher was told the outcome (accP)."""

@@ -178,7 +178,7 @@ class SubscriberLink:
         if self._waiting:
             self._waiting.append(effect)
             return
-        if effect.redelivered or effect.attempt or effect.annotations or effect.settled:
+        if effect.redelivered or effect.attempt or effect.annotations or effect.settled or effect.message_format:
             self._send_special(effect)
             return
         tag = effect.tag
@@ -194,15 +194,18 @@ class SubscriberLink:
     def _send_special(self, effect: effects.Deliver) -> None:
         """Repeated, pre-settled, or the settled resume of A-7, whose message may be empty."""
         message = effect.message
-        if effect.redelivered or effect.attempt or effect.annotations:
+        if effect.message_format:
+            pass  # I-1b: opaque, so nothing is spliced in
+        elif effect.redelivered or effect.attempt or effect.annotations:
             message = edit_for_attempt(effect)
         elif not message and self._needs_payload:
             message = EMPTY_DATA_SECTION
         state = None if effect.outcome is None else conventions.state_of(effect.outcome)
         try:
             delivery_id = self.link.send(
-                effect.tag, message, settled=effect.settled, state=state, resume=effect.resume
-            )
+                effect.tag, message, settled=effect.settled, state=state, resume=effect.resume,
+                message_format=effect.message_format,
+            )  # fmt: skip
         except LocalProtocolError as error:
             self._not_sent(effect, error)
             return

@@ -45,6 +45,7 @@ MSGS = st.builds(
     settled=st.booleans(),
     attempt=st.integers(0, 65535),
     after=U64,
+    message_format=U32,
 )
 
 

@@ -166,7 +166,8 @@ def test_a_message_of_another_format_is_passed_through_unread() -> None:
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1", b"opaque", message_format=7)
     publisher.send(b"2", b"plain")
-    assert [d.message for d in subscriber.all(effects.Deliver)] == [b"opaque", b"plain annotated"]
+    deliveries = subscriber.all(effects.Deliver)
+    assert [(d.message, d.message_format) for d in deliveries] == [(b"opaque", 7), (b"plain annotated", 0)]
 
 
 def test_transfers_before_the_link_is_active_go_nowhere() -> None:
