@@ -217,7 +217,7 @@ class Egress:
             sync.entries[whole] = entry
         elif not self._wants(entry, sync):
             return
-        entry.redelivered = redelivered
+        entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
         entry.attempt = attempt
         entry.message_format = message_format
         waits = self._resumes if _has_place(entry) else self._resumes or self._held

@@ -57,6 +57,16 @@ def test_a_subscriber_without_a_map_gets_what_it_did_not_confirm_again_and_flagg
     ]
 
 
+def test_a_repeat_that_is_wanted_again_is_still_flagged_as_one() -> None:
+    net = Net()
+    subscriber, publisher = net.stock_subscriber(net.nodes[0]), net.publisher(net.nodes[0])
+    publisher.send(b"1")  # processed, and the answer was lost
+    subscriber.drop()
+    second = net.stock_subscriber(net.nodes[0])
+    second.answer(Outcome.RELEASED, b"1", settled=True)
+    assert [d.redelivered for d in second.all(effects.Deliver)] == [True, True]
+
+
 def test_the_tag_of_a_repeat_is_the_same_within_a_session() -> None:
     net = Net(2)
     subscriber, publisher = net.stock_subscriber(net.nodes[1]), net.publisher(net.nodes[0])
