@@ -105,8 +105,8 @@ class Egress:
         self._is_replied = False
         self._held: deque[Entry] = deque()
         self._resumes: deque[Entry] = deque()
-        """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of new
-        ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
+        """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
+        new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
         self._settle_queue: deque[Entry] = deque()
         self._settle_out: list[bytes] = []
         self._load(request)
@@ -225,6 +225,8 @@ class Egress:
             self._transfer(entry, message)
         else:
             self._hold(entry, message)
+            if self.sent < self.limit and self._is_full and self._is_locked_out(entry):
+                self._pump()
 
     def _wants(self, entry: Entry, sync: SyncState) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
@@ -361,9 +363,26 @@ class Egress:
         """Reply first (A-6), no new delivery while a map is incomplete or full (C-4)."""
         if not self._is_replied or self.is_closing:
             return False
-        if entry.presettled or _has_place(entry):
-            return not self.incomplete
-        return not self.incomplete and not (self.map_bound and self.mapped >= self.map_bound)
+        if self.incomplete:
+            return False
+        if entry.presettled or _has_place(entry) or not self._is_full:
+            return True
+        return self._is_locked_out(entry)
+
+    @property
+    def _is_full(self) -> bool:
+        """C-4: the subscriber's map holds as much as fits its frame."""
+        return self.map_bound > 0 and self.mapped >= self.map_bound
+
+    def _is_locked_out(self, entry: Entry) -> bool:
+        """C-4: a full map takes one entry of a publisher that has none in it.
+
+        Else two maps, each full of one publisher, would wait for each other: what is granted already may be more than a
+        map that comes later holds. The oldest delivery of each publisher thus reaches every subscriber, which is enough
+        for it to be settled.
+        """
+        assert entry.sync is not None
+        return not any(other.state in _IN_PLACE for other in entry.sync.entries.values())
 
     def _hold(self, entry: Entry, message: bytes) -> None:
         """C-3: no credit; keep the order."""
@@ -449,6 +468,7 @@ class Egress:
             entry = waiting[0]
             if entry.state in (State.HELD, State.KNOWN, State.AGAIN) and entry.is_held:
                 if not self._may_send(entry):
+                    self._release_locked_out(waiting)
                     break
                 message, entry.message = entry.message, b""
                 waiting.popleft()
@@ -456,6 +476,21 @@ class Egress:
                 self._transfer(entry, message)
             else:
                 waiting.popleft()
+
+    def _release_locked_out(self, waiting: deque[Entry]) -> None:
+        """C-4: the head waits for room; the first one of a publisher that has nothing in the map does not."""
+        asked: set[int] = set()
+        for entry in list(waiting):
+            if self.sent >= self.limit or not entry.is_held or entry.state is not State.HELD:
+                continue
+            if entry.sync is None or entry.sync.epoch in asked:
+                continue
+            asked.add(entry.sync.epoch)
+            if self._may_send(entry):
+                message, entry.message = entry.message, b""
+                waiting.remove(entry)
+                entry.is_held = False
+                self._transfer(entry, message)
 
     def _answer_drain(self) -> None:
         """C-5: nothing more is here that may be sent."""
@@ -481,3 +516,7 @@ class Egress:
 def _has_place(entry: Entry) -> bool:
     """It counts in the map already: it stands in the reply map, or was there and is wanted again."""
     return entry.in_reply or entry.state is State.AGAIN
+
+
+_IN_PLACE = (*MAPPED, State.AGAIN)
+"""The entry takes a place in the subscriber's map, or keeps one."""

@@ -112,8 +112,8 @@ EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C16-unaccepted-counts-only", "C-3", "egress",
-        "        return not self.incomplete and not (self.map_bound and self.mapped >= self.map_bound)\n",
-        "        return not self.incomplete and self.mapped < 1\n",
+        "        return self._is_locked_out(entry)\n\n    @property\n    def _is_full(self) -> bool:\n",
+        "        return False\n\n    @property\n    def _is_full(self) -> bool:\n        return self.mapped >= 1\n",
         "credit that comes back on settlement deadlocks two publishers and two subscribers",
     ),
     Edit(
@@ -228,8 +228,8 @@ EDITS: tuple[Edit, ...] = (
         "a new subscription counts for deliveries that do not wait for it",
     ),
     Edit(
-        "map-bound", "C-4", "records",
-        "        if not share:\n            return self.limits.window\n", "        return self.limits.window\n",
+        "map-bound", "C-4", "egress",
+        "        return self._is_locked_out(entry)\n\n    @property\n", "        return False\n\n    @property\n",
         "publishers whose windows do not fit a subscriber's map deadlock each other",
     ),
 )  # fmt: skip

@@ -109,19 +109,64 @@ def test_a_known_entry_goes_ahead_of_held_new_deliveries() -> None:
 def test_a_full_map_is_resumed_although_new_deliveries_wait_for_room_in_it() -> None:
     net = Net(3)
     first = net.subscriber(net.nodes[2], map_bound=1)
-    lost = net.publisher(net.nodes[1], "lost")
+    lost, new = net.publisher(net.nodes[1], "lost"), net.publisher(net.nodes[0], "new")
     lost.send(b"old")
     unsettled = {first.network_tag(b"old"): None}
     net.kill(net.nodes[1])
     net.kill(net.nodes[2])
     subscriber = net.subscriber(net.nodes[0], unsettled=unsettled, map_bound=1)
-    net.publisher(net.nodes[0], "new").send(b"new")
+    new.send(b"new1")  # goes: nothing of its publisher is in the map
+    new.send(b"new2")
     back = net.publisher(net.nodes[0], "lost", unsettled={b"old": None})
     back.send(b"old")
-    assert _kinds(subscriber) == [(b"old", True, False)]
-    subscriber.accept(b"old")
+    assert _kinds(subscriber) == [(b"new1", False, False), (b"old", True, False)]
+    subscriber.accept(b"old", b"new1")
     back.settle(b"old")
-    assert _kinds(subscriber)[1:] == [(b"new", False, False)]
+    assert subscriber.deliveries == [b"new1", b"old"]
+    new.settle(b"new1")
+    assert subscriber.deliveries == [b"new1", b"old", b"new2"]
+
+
+def test_the_oldest_delivery_of_each_publisher_gets_into_a_full_map() -> None:
+    net = Net(2, limits=Limits(window=8))
+    here, there = net.nodes
+    ada, bob = net.publisher(here, "ada"), net.publisher(there, "bob")  # with credit for eight each
+    one, other = net.subscriber(here, "one", map_bound=8), net.subscriber(there, "other", map_bound=8)
+    net.held = {(0, 1), (1, 0)}
+    for number in range(8):
+        ada.send(b"a%d" % number)
+        bob.send(b"b%d" % number)
+    assert one.deliveries == [b"a%d" % number for number in range(8)]
+    assert other.deliveries == [b"b%d" % number for number in range(8)]
+    net.held = set()
+    net.run()
+    assert one.deliveries[8:] == [b"b0"]
+    assert other.deliveries[8:] == [b"a0"]
+    settled = {ada: 0, bob: 0}
+    for _ in range(20):
+        for subscriber in (one, other):
+            subscriber.accept(*subscriber.deliveries)
+        for publisher, letter in ((ada, b"a"), (bob, b"b")):
+            publisher.settle(
+                *(letter + b"%d" % (number - 1) for number in publisher.accepted[settled[publisher] :])
+            )
+            settled[publisher] = len(publisher.accepted)
+    assert settled == {ada: 8, bob: 8}
+    for subscriber in (one, other):
+        assert sorted(subscriber.deliveries) == sorted(
+            letter + b"%d" % n for letter in (b"a", b"b") for n in range(8)
+        )
+
+
+def test_a_full_map_still_waits_for_credit() -> None:
+    net = Net()
+    one, other = net.publisher(net.nodes[0], "one"), net.publisher(net.nodes[0], "other")
+    subscriber = net.subscriber(net.nodes[0], map_bound=1, limit=1)
+    one.send(b"1")
+    other.send(b"2")
+    assert subscriber.deliveries == [b"1"]
+    subscriber.flow(2)
+    assert subscriber.deliveries == [b"1", b"2"]
 
 
 def test_new_deliveries_wait_while_the_subscribers_map_is_full() -> None:

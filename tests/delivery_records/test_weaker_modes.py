@@ -115,15 +115,15 @@ def test_a_presettled_delivery_is_dropped_without_credit() -> None:
 
 def test_a_presettled_delivery_waits_behind_held_ones_up_to_a_limit() -> None:
     net = Net()
+    mixed = net.publisher(net.nodes[0])
     subscriber = net.subscriber(net.nodes[0], map_bound=1)
-    publisher, mixed = net.publisher(net.nodes[0]), net.publisher(net.nodes[0], "mixed")
-    publisher.send(b"1")
+    mixed.send(b"1")
     mixed.send(b"2")  # held: the subscriber's map is full (C-4)
     for number in range(HELD_PRESETTLED + 10):
         mixed.send(b"s%d" % number, settled=True)
     assert subscriber.deliveries == [b"1"]
     subscriber.accept(b"1")
-    publisher.settle(b"1")
+    mixed.settle(b"1")
     kept = [b"s%d" % number for number in range(HELD_PRESETTLED - 1)]
     assert subscriber.deliveries == [b"1", b"2", *kept]
 
