@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.simulator.scenario import Scenario, read, write
 from chaos.simulator.schedule import FAULTS, Result, run_seed
 
 SEEDS = 300
@@ -29,6 +30,18 @@ def test_no_seed_breaks_a_guarantee(results: list[Result]) -> None:
 def test_the_seeds_together_go_through_every_fault(results: list[Result]) -> None:
     met = {fault for result in results for fault in result.faults}
     assert met == {f"!{fault}" for fault in FAULTS}
+
+
+def test_the_seeds_together_have_clients_of_every_class(results: list[Result]) -> None:
+    for trait in ("pipelines", "abandons", "never", "refuses", "stock_publisher", "stock_subscriber"):
+        met = [getattr(result.setting.traits, trait) for result in results]
+        assert 0 < sum(met) < len(met), trait
+
+
+def test_a_schedule_that_was_written_down_is_read_back_as_it_was(results: list[Result]) -> None:
+    for result in results[:20]:
+        scenario = Scenario(result.setting, tuple(result.story))
+        assert read(write(scenario, "title", "none"))[0] == scenario
 
 
 def test_the_seeds_do_real_work(results: list[Result]) -> None:
