@@ -177,9 +177,9 @@ class Connector:
             self.cause = self.cause or "the connection was lost"
             self._failover.failed(address, self.cause)
             logger.info("not connected to %s: %s", address, self.cause)
-            self._owner.tell(Disconnected(str(address), self.cause))
             if self._sasl is not None and self._sasl.result is not None:
                 self._check_authentication(self._sasl, address)
+            self._owner.tell(Disconnected(str(address), self.cause))
 
     async def _stopped_within(self, seconds: float) -> bool:
         if seconds > 0:
@@ -191,7 +191,9 @@ class Connector:
         if result is not None and not result.ok and result.code == SaslCode.AUTH:
             raise AuthenticationFailed(
                 f"{address} refused the login",
-                f"user {address.user!r}" if address.user else "it wants a user and a password",
+                f"it knows no user {address.user!r} with this password"
+                if address.user
+                else "it wants a user and a password",
                 "give them in the address: amqp://USER:PASSWORD@HOST:PORT",
             )
 
