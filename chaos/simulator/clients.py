@@ -234,6 +234,8 @@ class Subscriber:
         self.again: set[tuple[int, int]] = set()
         """Messages it wanted again and that have not come again."""
         self._refusals: dict[tuple[int, int], int] = {}
+        self._here: set[bytes] = set()
+        """Tags that were transferred on this link: an outcome names a delivery-id, so another cannot be answered."""
 
     def connect(self, router: int) -> None:
         """Attach with the map."""
@@ -242,6 +244,7 @@ class Subscriber:
         }
         self.connection = self.world.open(f"s{self.index}", router)
         self.is_replied = False
+        self._here.clear()
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
@@ -315,6 +318,7 @@ class Subscriber:
 
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         entry = self.map.get(delivery.tag)
+        self._here.add(delivery.tag)
         if delivery.settled:
             self._settle(delivery.tag)
             self._replenish()
@@ -335,6 +339,8 @@ class Subscriber:
             self._flow()
 
     def _answer(self, tag: bytes, mark: Mark) -> None:
+        if mark in _AGAIN and tag not in self._here:
+            return  # when it is resumed; to say done early does no harm
         if self.connection is not None and self.is_replied:
             self._up(inputs.SubscriberDisposition(self.connection.link, [tag], OUTCOMES[mark], False))
             self._replenish()
