@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from delivery_records import effects
 from delivery_records.entries import (
+    AGAIN,
     DONE,
     GONE,
     HELD,
@@ -215,12 +216,14 @@ class Egress:
             entry.number = number
             sync.numbers[number] = entry
             sync.entries[whole] = entry
-        elif not self._wants(entry, sync):
+            waits = self._resumes or self._held
+        elif self._wants(entry, sync):
+            waits = self._resumes if _has_place(entry) else self._resumes or self._held
+        else:
             return
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
         entry.attempt = attempt
         entry.message_format = message_format
-        waits = self._resumes if _has_place(entry) else self._resumes or self._held
         if self.sent < self.limit and not waits and not self._settle_queue and self._may_send(entry):
             self._transfer(entry, message)
         else:
@@ -365,7 +368,7 @@ class Egress:
             return False
         if self.incomplete:
             return False
-        if entry.presettled or _has_place(entry) or not self._is_full:
+        if not self._is_full or entry.presettled or _has_place(entry):
             return True
         return self._is_locked_out(entry)
 
@@ -429,7 +432,7 @@ class Egress:
                 if not self._settle_out:
                     self.core.mark_egress(self)
                 self._settle_out.append(entry.tag)
-        elif state is State.AGAIN:
+        elif state is AGAIN:
             self.mapped -= 1
 
     def _drop_held(self, sync: SyncState) -> None:
@@ -515,7 +518,7 @@ class Egress:
 
 def _has_place(entry: Entry) -> bool:
     """It counts in the map already: it stands in the reply map, or was there and is wanted again."""
-    return entry.in_reply or entry.state is State.AGAIN
+    return entry.in_reply or entry.state is AGAIN
 
 
 _IN_PLACE = (*MAPPED, State.AGAIN)

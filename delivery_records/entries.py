@@ -33,6 +33,7 @@ class State(Enum):
 HELD: Final = State.HELD
 SENT: Final = State.SENT
 DONE: Final = State.DONE
+AGAIN: Final = State.AGAIN
 GONE: Final = State.GONE
 OPEN_AT_SUBSCRIBER: Final = (State.SENT, State.KNOWN)
 """The subscriber has it and has not said what became of it."""
