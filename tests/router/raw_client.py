@@ -161,6 +161,13 @@ class RawClient(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(data)
 
+    @property
+    def address(self) -> str:
+        """Our end of the connection, as the router sees it."""
+        assert self._transport is not None
+        host, port = self._transport.get_extra_info("sockname")
+        return f"{host}:{port}"
+
     def cut(self) -> None:
         """Lose the connection without a word."""
         assert self._transport is not None

@@ -1,0 +1,178 @@
+"""While some clients do what is forbidden, the router lives on and others lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from oncewire.wire import (
+    ACCEPTED,
+    ConnectionClosed,
+    LinkFlow,
+    Source,
+    Target,
+    decode_message,
+    encode_data_message,
+)
+from oncewire.wire.frames import encode_frame
+from oncewire.wire.performative_codec import encode_performative
+from oncewire.wire.performatives import Transfer
+from tests.router.processes import RouterProcess, running_router
+from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawPublisher, RawSubscriber
+
+MAX_MESSAGE = 2048
+MAX_FRAME = 4096
+LAST = b"last"
+"""Tag and body of the message after which nothing comes."""
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    limits = (f"--limits-max-message-size={MAX_MESSAGE}", f"--limits-max-frame-size={MAX_FRAME}")
+    async with running_router("--standalone", *limits) as process:
+        yield process
+
+
+@contextlib.asynccontextmanager
+async def others_lose_nothing(port: int) -> AsyncIterator[None]:
+    """A publisher and a subscriber are busy all through the block; at its end nothing is lost, doubled or reordered."""
+    client = await RawClient.connect(port, "honest")
+    subscriber = await client.subscriber("orders")
+    publisher = await client.publisher("orders")
+    stop = asyncio.Event()
+    sending = asyncio.create_task(_send(publisher, stop))
+    taking = asyncio.create_task(_take(subscriber))
+    try:
+        yield
+    finally:
+        stop.set()
+        sent = await sending
+        received = await taking
+    assert received == [b"%d" % number for number in range(sent)] + [LAST]
+    while len(publisher.accepted_tags()) < len(received):
+        await publisher.next_outcome()
+    assert sorted(publisher.accepted_tags()) == sorted(received)
+
+
+async def _send(publisher: RawPublisher, stop: asyncio.Event) -> int:
+    number = 0
+    while not stop.is_set():
+        await _send_one(publisher, b"%d" % number)
+        number += 1
+        await asyncio.sleep(0.005)
+    await _send_one(publisher, LAST)
+    return number
+
+
+async def _send_one(publisher: RawPublisher, name: bytes) -> None:
+    while not publisher.link.credit:
+        await publisher.client.wait_for(LinkFlow, lambda flow: flow.link is publisher.link)
+    publisher.send(name, name)
+
+
+async def _take(subscriber: RawSubscriber) -> list[bytes]:
+    received: list[bytes] = []
+    while received[-1:] != [LAST]:
+        delivery = await subscriber.delivery()
+        body = decode_message(delivery.payload).body
+        assert isinstance(body, bytes)
+        received.append(body)
+        subscriber.accept(delivery)
+        subscriber.link.grant(100)
+        subscriber.client.flush()
+    return received
+
+
+async def _misbehaving(port: int) -> RawPublisher:
+    client = await RawClient.connect(port)
+    return await client.publisher("orders")
+
+
+async def _ended_with(publisher: RawPublisher) -> tuple[str, str]:
+    """Condition and description the router ended the link, the session or the connection with."""
+    client = publisher.client
+    closed = await client.wait_for(ConnectionClosed)
+    await client.closed()
+    assert closed.error is not None
+    return closed.error.condition, closed.error.description or ""
+
+
+async def test_a_tag_over_32_bytes_is_refused_and_nobody_else_is_harmed(router: RouterProcess) -> None:
+    async with others_lose_nothing(router.port):
+        for size in (33, 200):
+            publisher = await _misbehaving(router.port)
+            transfer = Transfer(0, 0, b"t" * size, 0)
+            publisher.client.write(encode_frame(0, encode_performative(transfer) + encode_data_message(b"x")))
+            detached = await publisher.client.detached(publisher.link)
+            assert detached.error is not None
+            assert detached.error.condition == "amqp:invalid-field"
+            assert "a tag of 1 to 32 bytes" in (detached.error.description or "")
+
+
+async def test_a_frame_over_the_agreed_size_is_refused_and_nobody_else_is_harmed(
+    router: RouterProcess,
+) -> None:
+    async with others_lose_nothing(router.port):
+        whole = await _misbehaving(router.port)
+        whole.client.write(encode_frame(0, bytes(MAX_FRAME + 1)))
+        # Only announced: the router must not wait for 4 GiB, or make room for them.
+        announced = await _misbehaving(router.port)
+        announced.client.write(b"\xff\xff\xff\xff\x02\x00\x00\x00")
+        for publisher in (whole, announced):
+            condition, description = await _ended_with(publisher)
+            assert condition == "amqp:connection:framing-error"
+            assert f"is not between 8 and {MAX_FRAME} bytes" in description
+
+
+@pytest.mark.parametrize("size", [MAX_MESSAGE + 1, 10 * MAX_FRAME])
+async def test_a_message_over_the_limit_is_refused_and_nobody_else_is_harmed(
+    router: RouterProcess, size: int
+) -> None:
+    async with others_lose_nothing(router.port):
+        publisher = await _misbehaving(router.port)
+        publisher.reply.max_message_size = None  # our own engine would refuse to send it
+        publisher.send(b"t", bytes(size))
+        detached = await publisher.client.detached(publisher.link)
+        assert detached.error is not None
+        assert detached.error.condition == "amqp:link:message-size-exceeded"
+        assert f"{MAX_MESSAGE} bytes" in (detached.error.description or "")
+        # The connection is sound: another link of it works.
+        again = await publisher.client.publisher("invoices", "again")
+        assert again.link.credit > 0
+
+
+async def test_the_third_steal_names_both_clients_and_the_one_that_has_the_link_goes_on(
+    router: RouterProcess,
+) -> None:
+    async with others_lose_nothing(router.port):
+        clients = [await RawClient.connect(router.port, "till") for _ in range(4)]
+        addresses = [client.address for client in clients]
+        for client in clients[:2]:
+            await client.subscriber("invoices", "all")
+        survivor = await clients[2].subscriber("invoices", "all")
+        for attempt in range(2):
+            refused = clients[3].session.attach_receiver(
+                "all", source=Source(address="invoices"), target=Target(), unsettled={},
+                desired_capabilities=[EXACTLY_ONCE],
+            )  # fmt: skip
+            clients[3].flush()
+            detached = await clients[3].detached(refused)
+            assert detached.closed
+            assert detached.error is not None
+            assert detached.error.condition == "amqp:resource-locked"
+            description = detached.error.description or ""
+            assert addresses[1] in description
+            assert addresses[2] in description
+            assert attempt or "refused for 30 s" in description
+        publisher = await _other_publisher(router.port)
+        for number in range(20):
+            publisher.send(b"%d" % number, b"invoice")
+            survivor.accept(await survivor.delivery())
+            assert (await publisher.outcome(b"%d" % number)).state == ACCEPTED
+
+
+async def _other_publisher(port: int) -> RawPublisher:
+    return await (await RawClient.connect(port)).publisher("invoices")
