@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 from oncewire.client import (
     Client,
+    ClientError,
     ClientEvent,
     Connected,
     Disconnected,
@@ -29,6 +30,8 @@ BATCH = 256
 """Lines stored in one transaction of the journal."""
 PATIENCE_S = 10.0
 """After so long without the end in sight, say who is waited for."""
+LEAVE_S = 3.0
+"""After Ctrl-C: an answer takes milliseconds, and whoever pressed it waits for the prompt."""
 LINE_LIMIT = 64 << 20
 """Bytes of the longest line, the routers' limit of a message."""
 
@@ -87,6 +90,13 @@ class Target:
         )
 
 
+async def leave(closing: Coroutine[Any, Any, None]) -> None:
+    """End a link after Ctrl-C: with a word to the router, but not for long."""
+    with suppress(ClientError, TimeoutError):
+        async with asyncio.timeout(LEAVE_S):
+            await closing
+
+
 async def publish(target: Target, source: str) -> dict[str, Any]:
     """Send the lines and return the report."""
     with target.open_journal() as store:
@@ -94,12 +104,19 @@ async def publish(target: Target, source: str) -> dict[str, Any]:
             publisher = await client.publisher(target.topic, name=target.name, journal=store)
             if publisher.recovered:
                 say(f"going on with {len(publisher.recovered)} messages of an earlier run")
-            if store is not None and source != "-":
-                await _send_file(publisher, store, source)
-            else:
-                async for line in _lines(source):
-                    _ = await publisher.submit(line)
-                await _wait_for_outcomes(publisher)
+            try:
+                if store is not None and source != "-":
+                    await _send_file(publisher, store, source)
+                else:
+                    async for line in _lines(source):
+                        _ = await publisher.submit(line)
+                    await _wait_for_outcomes(publisher)
+            except asyncio.CancelledError:
+                if publisher.unfinished:
+                    say(f"stopped before the end; messages without an outcome: {publisher.unfinished}")
+                elif target.name is None:
+                    await leave(publisher.close())
+                raise
             statistics = publisher.statistics
             return {
                 "topic": target.topic,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from oncewire.client import (
     Subscriber,
     SubscriptionExpired,
 )
-from oncewire.client.cli_publish import Reporter, Target, say
+from oncewire.client.cli_publish import Reporter, Target, leave, say
 from oncewire.wire import DecodeError
 
 
@@ -39,7 +40,13 @@ async def subscribe(target: Target, *, count: int | None, unsubscribe: bool, as_
         async with target.connect(_Reporter()) as client:
             subscriber = await client.subscriber(target.topic, name=target.name, journal=store)
             say(f"subscribed to {target.topic}")
-            received = await _print_messages(subscriber, count, as_json=as_json)
+            try:
+                received = await _print_messages(subscriber, count, as_json=as_json)
+            except asyncio.CancelledError:
+                if unsubscribe or target.name is None:
+                    # Nobody comes back for it, and publishers would wait for it until it expires.
+                    await leave(subscriber.unsubscribe())
+                raise
             if unsubscribe:
                 await subscriber.unsubscribe()
             return {"topic": target.topic, "received": received}

@@ -120,6 +120,32 @@ async def test_an_interrupted_pub_goes_on_where_it_stopped(
         assert (await finish(third))[0] == 130
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_nameless_sub_that_is_stopped_leaves_no_subscription_behind(
+    server: WireServer, network: Network, number: signal.Signals
+) -> None:
+    subscriber = await start("sub", "news", "--url", server.url)
+    named = await start("sub", "news", "--url", server.url, "--name", "s", "--container-id", "c")
+    await until(lambda: len(network.topic("news").subscriptions) == 2)
+    for process in (subscriber, named):
+        process.send_signal(number)
+        assert (await finish(process))[:2] == (130, "")
+    assert network.topic("news").subscriptions == ["c/s"]
+
+
+async def test_a_pub_that_is_stopped_says_what_has_no_outcome(server: WireServer, network: Network) -> None:
+    async with connect(server.url) as client:
+        subscriber = await client.subscriber("news")
+        publisher = await start("pub", "news", "--url", server.url, stdin=asyncio.subprocess.PIPE)
+        assert publisher.stdin is not None
+        publisher.stdin.write(b"one\n")
+        assert (await subscriber.receive(LONG)).body == b"one"
+        publisher.send_signal(signal.SIGINT)
+        code, out, err = await finish(publisher)
+        assert (code, out) == (130, "")
+        assert "stopped before the end; messages without an outcome: 1" in err
+
+
 async def test_a_named_sub_gets_what_was_sent_while_it_was_away(server: WireServer, network: Network) -> None:
     arguments = ("sub", "news", "--name", "s", "--container-id", "c", "--count", "1", "--url", server.url)
     async with connect(server.url) as client:
