@@ -323,7 +323,7 @@ class Attaching:
 
 
 def _same_link(record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach) -> bool:
-    """A key is a hash; the value says whose it is (amendments 2.2)."""
+    """A key is a hash; the value says whose it is."""
     return (record.container_id, record.link_name) == (request.container_id, request.link_name)
 
 

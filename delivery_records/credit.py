@@ -1,4 +1,4 @@
-"""Credit toward publishers (rule C-1, with the byte side of amendments 2.8)."""
+"""Credit toward publishers (rule C-1, with its byte side)."""
 
 from __future__ import annotations
 

@@ -502,7 +502,7 @@ class Egress:
         self.core.out.append(effects.Drained(self.link))
 
     def flush(self) -> None:
-        """One disposition for everything this turn settled (2.4)."""
+        """One disposition for everything this turn settled."""
         if self._settle_out:
             tags, self._settle_out = self._settle_out, []
             self.core.out.append(effects.SettleAtSubscriber(self.link, tags))

@@ -100,7 +100,7 @@ class SyncState:
         self._runs: dict[Outcome, list[list[int]]] = {}
 
     def acknowledge(self, number: int, outcome: Outcome) -> None:
-        """Have an ACK sent at the end of this turn; consecutive numbers become one run (2.4)."""
+        """Have an ACK sent at the end of this turn; consecutive numbers become one run."""
         if not self._runs:
             self.egress.core.dirty_syncs.append(self)
         runs = self._runs.get(outcome)

@@ -359,7 +359,7 @@ class Ingress:
             self._drop(slot)  # c.3: at-least-once is settled together with the outcome
 
     def _await_settlement(self) -> None:
-        """Risk 4: from the first told outcome on. While outcomes are told the timer sets itself again."""
+        """I-4, T_settle: from the first told outcome on. While outcomes are told the timer sets itself again."""
         self.last_progress = self.core.now
         if not self.core.timers.is_set(Timer.SETTLE, self.key):
             self.core.timers.set(Timer.SETTLE, self.key, self.core.now + self.core.limits.settle_timeout_s)
@@ -465,7 +465,7 @@ class Ingress:
             self.core.propose_deletion(f"pubs/{self.key}", self.epoch)
 
     def on_settle_timeout(self) -> None:
-        """Risk 4: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
+        """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
         if self.phase is not Phase.ACTIVE or not self.window.told:
             return
         deadline = self.last_progress + self.core.limits.settle_timeout_s

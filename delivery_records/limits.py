@@ -28,7 +28,7 @@ RESEND_TIMEOUT_S = 30.0
 RESEND_FAILURES = 3
 """Times a publisher may miss T_resend within T_pub before its key is deleted (I-9)."""
 SETTLE_TIMEOUT_S = 30.0
-"""T_settle: a publisher that was told outcomes and settles nothing is detached (risk 4)."""
+"""T_settle: a publisher that was told outcomes and settles nothing is detached."""
 UNKNOWN_PUT_S = 10.0
 """How long a put of unknown fate is waited for in the watch (K-2a)."""
 PUT_RETRIES = 5
@@ -103,9 +103,9 @@ class Limits:
     stock_reply_wait_s: float = STOCK_REPLY_WAIT_S
     max_attempts: int = MAX_ATTEMPTS
     report_rejections: bool = False
-    """on-reject=report: the publisher hears `rejected` when a subscription rejected (1.9)."""
+    """on-reject=report: the publisher hears `rejected` when a subscription rejected."""
     release_without_subscriptions: bool = True
-    """on-empty=release for stock publishers (1.9); publishers with the capability are accepted."""
+    """on-empty=release for stock publishers; publishers with the capability are accepted."""
 
     def __post_init__(self) -> None:
         """Reject settings no router can run with."""

@@ -1,7 +1,7 @@
 """Records: the whole record core of one router incarnation.
 
 `handle(inputs, now)` takes everything the router saw in one turn and returns the effects, merged over the turn: one
-disposition per link, one ACK and one SETTLE per stream (amendments 2.4). A router that loses its lease throws its
+disposition per link, one ACK and one SETTLE per stream. A router that loses its lease throws its
 Records away and starts with new ones (K-3): nothing in here outlives the incarnation.
 """
 

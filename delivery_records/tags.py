@@ -43,7 +43,7 @@ def session_of(tag: bytes, nonce: bytes) -> int:
 
 
 def link_key(container_id: str, link_name: str) -> str:
-    """The key of a link's identity in etcd: 40 hex digits (amendments 2.2).
+    """The key of a link's identity in etcd: 40 hex digits.
 
     The length prefix keeps ("ab", "c") and ("a", "bc") apart.
     """

@@ -1,4 +1,4 @@
-"""Topics and patterns: a topic is a string; nothing creates it (amendments 2.2).
+"""Topics and patterns: a topic is a string; nothing creates it.
 
 `.` and `/` separate tokens (not both in one pattern), `*` stands for one token, `#` for any rest, also none.
 """

@@ -1,4 +1,4 @@
-"""A publisher's window at its ingress: its unsettled deliveries, in order (rules I-1 to I-6, amendments 2.4).
+"""A publisher's window at its ingress: its unsettled deliveries, in order (rules I-1 to I-6).
 
 Deliveries are named by running numbers that start at 0 in each publisher epoch (T-7). A number is in the window
 from its first transfer (or from the presented map) until the publisher settles it.

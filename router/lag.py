@@ -1,4 +1,4 @@
-"""Watches the event loop: how late it is, and garbage collection at times of our choosing (amendments 3.4).
+"""Watches the event loop: how late it is, and garbage collection at times of our choosing (K-3a).
 
 A router that stalls for seconds loses its lease, so stalls are measured, and the collector never runs in the middle of
 a burst: young objects are collected once a second, everything only once in a while.

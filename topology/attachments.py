@@ -35,7 +35,7 @@ MAX_VALUE_BYTES = 65_536
 MAX_REVISION = 2**63 - 1
 """Revisions and lease ids are signed 64-bit integers in etcd."""
 ATTACHMENT_KEY_DIGITS = 40
-"""Hex digits of a link's identity (amendments 2.2)."""
+"""Hex digits of a link's identity."""
 
 _log = logging.getLogger(__name__)
 

@@ -59,7 +59,7 @@ class StoreRejected(StoreError):
 
 
 class StoreReplaced(StoreError):
-    """Another cluster answers, or its revisions went back: every router must start anew (open risk 8)."""
+    """Another cluster answers, or its revisions went back: every router must start anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class SubscriberCore:
         self._processed.append(entry)
 
     def release(self, serial: int) -> list[SubscriberEffect]:
-        """The application wants the delivery again: that is done here, never by the network (1.9, S-1).
+        """The application wants the delivery again: that is done here, never by the network (E-4a, S-1).
 
         Raises:
             KeyError: the delivery was completed before.
@@ -288,7 +288,7 @@ class SubscriberCore:
     def _repeat(
         self, entry: _Entry, delivery_id: int, payload: bytes, settled: bool, effects: list[SubscriberEffect]
     ) -> None:
-        """S-a (2.10): a tag of the map came again. It is answered or waited for, never delivered a second time."""
+        """S-a: a tag of the map came again. It is answered or waited for, never delivered a second time."""
         entry.delivery_id = delivery_id
         entry.attach = self._attach
         if settled:

@@ -84,7 +84,7 @@ def outcome_of(state: DeliveryState | None) -> Outcome | None:
 def state_of(outcome: Outcome, *, bare: bool = False) -> DeliveryState:
     """What a subscriber says of a delivery; `bare` as it stands in a map (C-4).
 
-    A subscriber's outcomes are accepted and rejected only: released ones are repeated here (1.9).
+    A subscriber's outcomes are accepted and rejected only: released ones are repeated here.
     """
     if outcome.kind is OutcomeKind.ACCEPTED:
         return STATE_ACCEPTED

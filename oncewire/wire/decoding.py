@@ -33,7 +33,7 @@ from oncewire.wire.types import (
 
 # Deep enough for every real message; shallow enough that recursion stays far from the interpreter's own limit.
 MAX_DEPTH = 32
-# Values one decode may build. A full unsettled map in a 4 MiB frame (amendments 1.4) has 175,000; a value costs about
+# Values one decode may build. A full unsettled map in a 4 MiB frame (C-4) has 175,000; a value costs about
 # 64 bytes of memory and as little as 0 bytes of input (arrays of null), so the input's length is no bound by itself.
 MAX_VALUES = 1 << 18
 

@@ -40,7 +40,7 @@ def serial_difference(later: int, earlier: int) -> int:
 
 
 def known_ids(unsettled: Unsettled, first: int, last: int) -> Iterable[int]:
-    """Return the ids a range may mean, clipped before anybody walks through it (rule 1.7).
+    """Return the ids a range may mean, clipped before anybody walks through it (I-3).
 
     The work is bounded by what is unsettled here, whatever the peer writes: a range longer than the table is looked up
     the other way round. The result may hold ids that are not in the table.
