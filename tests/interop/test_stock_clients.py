@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -90,6 +91,16 @@ async def until_unsettled(network: LocalNetwork, router: str) -> None:
             await asyncio.sleep(POLL_S)
 
 
+async def kill_while_unsettled(network: LocalNetwork, router: str, receiver: StockClient) -> None:
+    """Pause the receiver, so that deliveries surely wait for it however fast it is; then kill the router."""
+    receiver.process.send_signal(signal.SIGSTOP)
+    try:
+        await until_unsettled(network, router)
+        await network.kill(router)
+    finally:
+        receiver.process.send_signal(signal.SIGCONT)
+
+
 @pytest.mark.parametrize("kind", CLIENTS)
 async def test_a_stock_client_publishes_and_receives_across_a_sigkill_of_its_router(
     kind: str, tmp_path: Path
@@ -101,8 +112,7 @@ async def test_a_stock_client_publishes_and_receives_across_a_sigkill_of_its_rou
             stock_client(kind, "send", urls, tmp_path / "sender.jsonl") as sender,
         ):
             await until(lambda: len(receiver.events("received")) >= KILL_AFTER, receiver, sender)
-            await until_unsettled(network, "r1")
-            await network.kill("r1")
+            await kill_while_unsettled(network, "r1", receiver)
             await until(lambda: sender.process.returncode == 0, receiver, sender)
             wanted = set(range(1, MESSAGES + 1))
             await until(
@@ -138,8 +148,7 @@ async def test_a_stock_subscriber_is_told_which_messages_the_network_repeats(
                 await until(lambda: bool(receiver.events("attached")), receiver)
                 await publisher.start()
                 await until(lambda: len(receiver.events("received")) >= KILL_AFTER, receiver)
-                await until_unsettled(network, "r1")
-                await network.kill("r1")
+                await kill_while_unsettled(network, "r1", receiver)
                 await until(lambda: publisher.has_ended, receiver)
                 publisher.check()
             finally:
