@@ -30,7 +30,7 @@ from oncewire.wire.frames import (
     FrameParser,
     encode_frame,
 )
-from oncewire.wire.hot_codec import decode_whole_delivery
+from oncewire.wire.hot_codec import take_whole_delivery
 from oncewire.wire.link import symbols
 from oncewire.wire.negotiation import Negotiation
 from oncewire.wire.performative_codec import decode_performative, encode_performative
@@ -318,10 +318,18 @@ class Connection:
 
     def _read_frames(self) -> None:
         """Carry out all complete frames."""
-        next_frame = self._parser.next_frame
+        parser = self._parser
         sessions = self._by_remote_channel
         while self.state is not CONNECTION_ENDED:
-            frame = next_frame()
+            whole = take_whole_delivery(parser)
+            if whole is not None:
+                session = sessions.get(whole[0])
+                if session is None:  # a fault, or discarded behind our close
+                    self._receive_frame(whole[0], Transfer(whole[1]), whole[6])
+                elif session.state is SESSION_MAPPED:
+                    session.receive_whole(whole)
+                continue
+            frame = parser.next_frame()
             if frame is None:
                 return
             channel, frame_type, buf, pos, end = frame
@@ -329,13 +337,6 @@ class Connection:
                 raise RemoteProtocolError(FRAMING_ERROR, "a SASL frame came behind the SASL layer")
             if pos == end:  # 2.4.5: a heartbeat
                 continue
-            whole = decode_whole_delivery(buf, pos, end)
-            if whole is not None:
-                session = sessions.get(channel)
-                if session is not None:
-                    if session.state is SESSION_MAPPED:
-                        session.receive_whole(whole, buf[whole[5] : end])
-                    continue
             performative, payload = decode_performative(buf, pos, end)
             self._receive_frame(channel, performative, buf[payload:end])
 

@@ -44,14 +44,15 @@ class FrameParser:
 
     Attributes:
         max_frame_size: largest frame in bytes that is accepted; may be changed between frames.
+        buf, pos: the bytes at hand, and where the next frame starts in them; for the short way of the hot path.
     """
 
-    __slots__ = ("_buf", "_partial", "_pos", "_wanted", "max_frame_size")
+    __slots__ = ("_partial", "_wanted", "buf", "max_frame_size", "pos")
 
     def __init__(self, max_frame_size: int = MIN_MAX_FRAME_SIZE) -> None:
         self.max_frame_size = max_frame_size
-        self._buf = b""
-        self._pos = 0
+        self.buf = b""
+        self.pos = 0
         # Bytes of one incomplete frame, and how many there must be before it is worth looking again.
         self._partial = bytearray()
         self._wanted = 0
@@ -59,22 +60,22 @@ class FrameParser:
     @property
     def buffered(self) -> int:
         """Number of bytes fed and not yet handed out."""
-        return len(self._buf) - self._pos + len(self._partial)
+        return len(self.buf) - self.pos + len(self._partial)
 
     def feed(self, data: bytes) -> None:
         """Add received bytes. Take all complete frames out before feeding again."""
-        if self._pos < len(self._buf):  # not all was taken out, or the rest is an incomplete frame
-            self._partial += self._buf[self._pos :]
-            self._buf = b""
-            self._pos = 0
+        if self.pos < len(self.buf):  # not all was taken out, or the rest is an incomplete frame
+            self._partial += self.buf[self.pos :]
+            self.buf = b""
+            self.pos = 0
         if not self._partial:
-            self._buf = data
-            self._pos = 0
+            self.buf = data
+            self.pos = 0
         elif len(self._partial) + len(data) < self._wanted:
             self._partial += data
         else:
-            self._buf = b"".join((self._partial, data))
-            self._pos = 0
+            self.buf = b"".join((self._partial, data))
+            self.pos = 0
             self._partial = bytearray()
             self._wanted = 0
 
@@ -90,8 +91,8 @@ class FrameParser:
         Raises:
             RemoteProtocolError: framing-error; the peer does not speak AMQP. Answer with our own header, then close.
         """
-        start = self._pos
-        header = self._buf[start : start + PROTOCOL_HEADER_SIZE]
+        start = self.pos
+        header = self.buf[start : start + PROTOCOL_HEADER_SIZE]
         if header[:4] != AMQP_HEADER[:4][: len(header)]:
             raise RemoteProtocolError(
                 FRAMING_ERROR, "the peer does not speak AMQP: no protocol header was sent"
@@ -99,7 +100,7 @@ class FrameParser:
         if len(header) < PROTOCOL_HEADER_SIZE:
             self._wait_for(PROTOCOL_HEADER_SIZE)
             return None
-        self._pos = start + PROTOCOL_HEADER_SIZE
+        self.pos = start + PROTOCOL_HEADER_SIZE
         return header
 
     def next_frame(self) -> Frame | None:
@@ -110,8 +111,8 @@ class FrameParser:
         Raises:
             RemoteProtocolError: framing-error; close the connection with it.
         """
-        buf = self._buf
-        pos = self._pos
+        buf = self.buf
+        pos = self.pos
         left = len(buf) - pos
         if left < FRAME_HEADER_SIZE:
             self._wait_for(FRAME_HEADER_SIZE)
@@ -131,7 +132,7 @@ class FrameParser:
             self._wait_for(size)
             return None
         end = pos + size
-        self._pos = end
+        self.pos = end
         return channel, frame_type, buf, pos + body, end
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import struct
 from itertools import product
+from typing import TypeAlias
 
 from oncewire.wire.encoding import encode_binary, encode_uint
 from oncewire.wire.field_codec import NULL, encode_composite, encode_state
-from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
+from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET, FrameParser
 from oncewire.wire.performatives import ACCEPTED, RELEASED, DeliveryState, Disposition, Flow, Transfer
 
 TRUE = b"\x41"
@@ -166,57 +167,65 @@ _WHOLE_TAILS = {
     for octets, (count, message_format, settled, more, _) in _TRANSFER_TAILS.items()
     if not more
 }
-# Descriptor and constructor of a transfer as one number, size, count, handle 0, delivery-id, constructor and size of
-# the tag; and the same from the delivery-id on, behind any other handle.
+# Descriptor and constructor of a transfer as one number.
 _TRANSFER_START = 0x005314C0
-_unpack_to_tag = struct.Struct(">IBBBBIBB").unpack_from
+_FRAME_KIND = MIN_DATA_OFFSET << 8 | AMQP_FRAME
+# (channel, handle, delivery-id, tag, settled, message-format, payload)
+WholeDelivery: TypeAlias = tuple[int, int, int, bytes, bool, int, bytes]
+
+# Frame size, data offset and type, channel; then start, size and count of the transfer, handle 0, delivery-id,
+# constructor and size of the tag. Behind any other handle the last four are a byte further on.
+_unpack_to_tag = struct.Struct(">IHHIBBBBIBB").unpack_from
 _unpack_id_and_tag = struct.Struct(">BIBB").unpack_from
+_ID_AT = FRAME_HEADER_SIZE + 8
 # With handle 0, a tag of one byte and nothing behind it.
-_SHORTEST_WHOLE = 15
+_SHORTEST_WHOLE = FRAME_HEADER_SIZE + 15
 
 
-def decode_whole_delivery(buf: bytes, pos: int, end: int) -> tuple[int, int, bytes, bool, int, int] | None:
-    """Decode the transfer of a delivery that comes in one frame, in its usual form; None = decode it the long way.
-
-    Args:
-        buf: as for ``decode_performative``.
-        pos: where the frame body starts.
-        end: where it ends.
+def take_whole_delivery(parser: FrameParser) -> WholeDelivery | None:
+    """Take the next frame if it is there and holds a delivery that ends in it, in its usual form.
 
     Returns:
-        handle, delivery-id, tag, settled, message-format, and where the payload starts.
+        Its fields; None = nothing was taken: ask ``parser.next_frame``, which also knows what is wrong.
     """
-    if end - pos < _SHORTEST_WHOLE:
+    buf = parser.buf
+    pos = parser.pos
+    left = len(buf) - pos
+    if left < _SHORTEST_WHOLE:
         return None
-    start, size, count, code, uint, delivery_id, binary, tag_size = _unpack_to_tag(buf, pos)
-    if start != _TRANSFER_START:
+    size, kind, channel, start, fields, count, code, uint, delivery_id, binary, tag_size = _unpack_to_tag(
+        buf, pos
+    )
+    if start != _TRANSFER_START or kind != _FRAME_KIND or size > left or size > parser.max_frame_size:
         return None
     handle = 0
-    first = pos + 14
-    if code == 0x52 and end - pos > _SHORTEST_WHOLE:
+    first = pos + 22
+    if code == 0x52 and size > _SHORTEST_WHOLE:
         handle = uint
-        first = pos + 15
-        uint, delivery_id, binary, tag_size = _unpack_id_and_tag(buf, pos + 8)
+        first = pos + 23
+        uint, delivery_id, binary, tag_size = _unpack_id_and_tag(buf, pos + _ID_AT)
     elif code != 0x43:
         return None
     behind = first + tag_size
-    stop = pos + 5 + size
+    stop = pos + 13 + fields
+    end = pos + size
     if uint != 0x70 or binary != 0xA0 or behind > stop or stop > end or not 0 < tag_size <= _MAX_FAST_TAG:
         return None
     tail = _WHOLE_TAILS.get(buf[behind:stop])
     if tail is None or tail[0] != count:
         return None
-    return handle, delivery_id, buf[first:behind], tail[1], tail[2], stop
+    parser.pos = end
+    return channel, handle, delivery_id, buf[first:behind], tail[1], tail[2], buf[stop:end]
 
 
+# The same fields, two of them as one number where that is possible.
+_pack_with_handle_0 = struct.Struct(">IHHIHHIH").pack
+_pack_with_handle = struct.Struct(">IHHIHHBIH").pack
 MAX_WHOLE_HANDLE = 0xFF
-# Frame header, then the fields as above with two of them as one number where that is possible.
-_pack_whole = struct.Struct(">IHHIHHBIH").pack
-_FRAME_KIND = MIN_DATA_OFFSET << 8 | AMQP_FRAME
 _UNSETTLED_TAIL = b"\x43\x42"
 _SETTLED_TAIL = b"\x43\x41"
-# Behind the frame header: descriptor and list header 6 bytes, handle 2, delivery-id 5, tag 2, two fields of a byte.
-_WHOLE_HEAD = FRAME_HEADER_SIZE + 17
+# Up to the tag, and the two fields of a byte behind it.
+_WHOLE_HEAD = FRAME_HEADER_SIZE + 16
 
 
 def encode_whole_delivery(
@@ -227,17 +236,18 @@ def encode_whole_delivery(
     ``handle`` is at most ``MAX_WHOLE_HANDLE`` and ``tag`` has at most 32 bytes.
     """
     size = len(tag)
-    head = _pack_whole(
-        _WHOLE_HEAD + size + payload_size,
-        _FRAME_KIND,
-        channel,
-        _TRANSFER_START,
-        (size + 12) << 8 | 5,
-        0x5200 | handle,
-        0x70,
-        delivery_id,
-        0xA000 | size,
-    )
+    frame = _WHOLE_HEAD + size + payload_size
+    fields = (size + 11) << 8 | 5
+    binary = 0xA000 | size
+    if handle:
+        uint = 0x5200 | handle
+        head = _pack_with_handle(
+            frame + 1, _FRAME_KIND, channel, _TRANSFER_START, fields + 0x100, uint, 0x70, delivery_id, binary
+        )
+    else:
+        head = _pack_with_handle_0(
+            frame, _FRAME_KIND, channel, _TRANSFER_START, fields, 0x4370, delivery_id, binary
+        )
     return head + tag + (_SETTLED_TAIL if settled else _UNSETTLED_TAIL)
 
 

@@ -30,7 +30,7 @@ from oncewire.wire.errors import (
 )
 from oncewire.wire.events import DispositionReceived, Event, LinkAttached, SessionBegun, SessionEnded
 from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
-from oncewire.wire.hot_codec import MAX_WHOLE_HANDLE, encode_whole_delivery
+from oncewire.wire.hot_codec import MAX_WHOLE_HANDLE, WholeDelivery, encode_whole_delivery
 from oncewire.wire.link import AttachOptions, Link, symbols
 from oncewire.wire.performative_codec import encode_disposition, encode_performative
 from oncewire.wire.performatives import (
@@ -462,9 +462,9 @@ class AmqpSession:
             # The delivery is with the owner now; what limits memory is link credit, so the window opens at once.
             self._write_window()
 
-    def receive_whole(self, whole: tuple[int, int, bytes, bool, int, int], payload: bytes) -> None:
-        """Take a delivery that came in one frame: ``receive_transfer`` in short. See ``decode_whole_delivery``."""
-        handle, delivery_id, tag, settled, message_format, _ = whole
+    def receive_whole(self, whole: WholeDelivery) -> None:
+        """Take a delivery that came in one frame: ``receive_transfer`` in short."""
+        _, handle, delivery_id, tag, settled, message_format, payload = whole
         left = self._incoming_left - 1
         link = self._by_remote_handle.get(handle)
         if left < 0 or link is None:
