@@ -1,7 +1,8 @@
-"""Load the record core with an edit applied to an in-memory copy of its source.
+"""Load cores with edits applied to an in-memory copy of their source.
 
-The modules that only define data (inputs, effects, records of the view, ...) are shared with the shipped core, so
-that a mutated core speaks the same types; all others are executed again under their own names and taken out again.
+The modules of the record core that only define data (inputs, effects, records of the view, ...) are shared with the
+shipped core, so that a mutated core speaks the same types; all its others are executed again under their own names and
+taken out again. The client cores and the lease clock are single modules.
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from delivery_records.records import Records
+from chaos.simulator.cores import SHIPPED, Cores
 
 _PACKAGE = "delivery_records"
 _SHARED = frozenset(
     {"", "effects", "inputs", "limits", "outcomes", "peer_messages", "tags", "timers", "topics", "view"}
 )
 """Data that worlds and cores exchange; an edit there would split the types."""
+_ALONE = {
+    "oncewire.client.publisher_core": ("publisher", "PublisherCore"),
+    "oncewire.client.subscriber_core": ("subscriber", "SubscriberCore"),
+    "topology.lease_clock": ("lease_clock", "LeaseClock"),
+}
+"""Modules outside the record core that an edit may name: the field of `Cores` and the class it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +48,55 @@ class EditError(Exception):
     """The edit's old text is not in the source: the rule moved, so the edit must follow it."""
 
 
-def load(edits: tuple[Edit, ...]) -> type[Records]:
-    """The Records class of a core with these edits.
+def load(edits: tuple[Edit, ...]) -> Cores:
+    """The shipped cores with these edits.
 
     Raises:
         EditError: an old text is not found exactly once.
     """
     sources = {name: path.read_text() for name, path in _modules().items()}
+    touched = set()
     for edit in edits:
         if edit.module not in sources:
             raise EditError(f"{edit.name}: {edit.module} is not a module that can be edited")
         if sources[edit.module].count(edit.old) != 1:
             count = sources[edit.module].count(edit.old)
-            raise EditError(f"{edit.name}: the old text stands {count} times in {edit.module}.py, not once")
+            raise EditError(f"{edit.name}: the old text stands {count} times in {edit.module}, not once")
         sources[edit.module] = sources[edit.module].replace(edit.old, edit.new)
-    return _execute(sources)
+        touched.add(edit.module)
+    parts: dict[str, Any] = {}
+    for name in touched & _ALONE.keys():
+        field, made = _ALONE[name]
+        parts[field] = getattr(_execute_alone(name, sources[name]), made)
+    if touched - _ALONE.keys():
+        parts["records"] = _execute({name: source for name, source in sources.items() if name not in _ALONE})
+    return replace(SHIPPED, **parts)
 
 
 def _modules() -> dict[str, Path]:
+    """Modules an edit may name: those of the record core by their last name, others by their whole name."""
     spec = importlib.util.find_spec(_PACKAGE)
     assert spec is not None
     assert spec.submodule_search_locations is not None
     folder = Path(next(iter(spec.submodule_search_locations)))
-    return {path.stem: path for path in folder.glob("*.py") if path.stem not in _SHARED | {"__init__"}}
+    found = {path.stem: path for path in folder.glob("*.py") if path.stem not in _SHARED | {"__init__"}}
+    for name in _ALONE:
+        alone = importlib.util.find_spec(name)
+        assert alone is not None
+        assert alone.origin is not None
+        found[name] = Path(alone.origin)
+    return found
+
+
+def _execute_alone(name: str, source: str) -> types.ModuleType:
+    module = types.ModuleType(name)
+    saved = sys.modules[name]
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        exec(compile(source, f"<edited {name}>", "exec"), module.__dict__)  # noqa: S102 - our own source
+    finally:
+        sys.modules[name] = saved
+    return module
 
 
 class _Finder:
@@ -89,7 +123,7 @@ class _Loader:
         exec(compile(self._source, f"<edited {module.__name__}>", "exec"), module.__dict__)  # noqa: S102 - our own source
 
 
-def _execute(sources: dict[str, str]) -> type[Records]:
+def _execute(sources: dict[str, str]) -> type[Any]:
     names = [f"{_PACKAGE}.{module}" for module in sources]
     saved = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     package = sys.modules[_PACKAGE]

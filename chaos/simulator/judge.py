@@ -16,6 +16,17 @@ class Violation(AssertionError):
     """A guarantee is broken; the first word says which: LOST, DUP, ORDER, HOLE, BLOCKED, LEAK, EXPIRED."""
 
 
+FOUND_AS = {
+    "LOST": "lost",
+    "HOLE": "lost",
+    "DUP": "duplicated",
+    "ORDER": "reordered",
+    "BLOCKED": "stuck",
+    "LEAK": "stuck",
+}
+"""The checker's words; whatever else is wrong (an assertion, a session that ended by itself) is *unexpected*."""
+
+
 class Judge:
     """Sees every send, acceptance, confirmation and processing."""
 
@@ -34,6 +45,7 @@ class Judge:
         self._amnesiac: set[int] = set()
         self.may_expire = False
         """A fault or a long time without routers may have ended sessions."""
+        self.attempted = 0
         self.accepted = 0
         self.deliveries = 0
 
@@ -47,6 +59,7 @@ class Judge:
 
     def on_first_send(self, publisher: int, number: int) -> None:
         """G1 is about subscriptions confirmed before this moment."""
+        self.attempted += 1
         self._owed[(publisher, number)] = [
             (subscriber, created)
             for subscriber, created in self._confirmed.items()

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from chaos.simulator.clients import PLAIN, Traits
+from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.judge import Violation
 from chaos.simulator.schedule import Setting, heal
-from chaos.simulator.world import MAKE_RECORDS, Choice, Router, World
+from chaos.simulator.world import Choice, Router, World
 from delivery_records import effects
-from delivery_records.records import Records
 
 _STEP = "- "
 _ANSWER = "    "
@@ -37,9 +37,9 @@ class Verdict:
     story: tuple[str, ...]
 
 
-def replay(scenario: Scenario, make_records: MAKE_RECORDS = Records) -> Verdict:
+def replay(scenario: Scenario, cores: Cores = SHIPPED) -> Verdict:
     """Carry the steps out, then heal. A step that cannot happen in this core is passed over."""
-    world = scenario.setting.build(make_records)
+    world = scenario.setting.build(cores)
     story: list[str] = []
     world.on_turn = lambda router, done: story.extend(_ANSWER + _told(router, effect) for effect in _worth(done))
     try:
@@ -79,7 +79,7 @@ def undisturbed(setting: Setting) -> Scenario:
     return Scenario(setting, tuple(world.story))
 
 
-def shorten(scenario: Scenario, make_records: MAKE_RECORDS, kind: str, still_worth: Callable[[], bool]) -> Scenario:
+def shorten(scenario: Scenario, cores: Cores, kind: str, still_worth: Callable[[], bool]) -> Scenario:
     """Leave out as many steps as possible while the replay still breaks the guarantee named by `kind`.
 
     `still_worth` is asked between trials, so that the caller can bound the time.
@@ -90,7 +90,7 @@ def shorten(scenario: Scenario, make_records: MAKE_RECORDS, kind: str, still_wor
         at = 0
         while at < len(steps) and still_worth():
             shorter = steps[:at] + steps[at + size :]
-            found = replay(Scenario(scenario.setting, tuple(shorter)), make_records).violation
+            found = replay(Scenario(scenario.setting, tuple(shorter)), cores).violation
             if found is not None and found.startswith(kind):
                 steps = shorter
             else:

@@ -7,9 +7,9 @@ import random
 from dataclasses import dataclass, field, replace
 
 from chaos.simulator.clients import Traits
-from chaos.simulator.judge import Violation
-from chaos.simulator.world import MAKE_RECORDS, Choice, World
-from delivery_records.records import Records
+from chaos.simulator.cores import SHIPPED, Cores
+from chaos.simulator.judge import FOUND_AS, Violation
+from chaos.simulator.world import Choice, World
 
 FAULTS = (
     "crash", "drop-p", "drop-s", "isolate", "reset", "expire-s", "expire-p", "crash-p", "crash-s", "close-s",
@@ -33,11 +33,11 @@ class Setting:
     prefetch: int
     traits: Traits
 
-    def build(self, make_records: MAKE_RECORDS = Records) -> World:
+    def build(self, cores: Cores = SHIPPED) -> World:
         """A fresh world of this size."""
         return World(
             self.routers, self.publishers, self.subscribers, self.messages, window=self.window,
-            prefetch=self.prefetch, traits=self.traits, make_records=make_records,
+            prefetch=self.prefetch, traits=self.traits, cores=cores,
         )  # fmt: skip
 
 
@@ -47,12 +47,24 @@ class Result:
 
     seed: int
     setting: Setting
-    deliveries: int = 0
+    attempted: int = 0
+    """Messages that publishers sent."""
     accepted: int = 0
+    """Messages that publishers were told accepted."""
+    deliveries: int = 0
+    """Messages that subscribers processed, each checked against G1 to G4."""
     steps: int = 0
+    virtual_s: float = 0.0
     faults: dict[str, int] = field(default_factory=dict)
+    coverage: dict[str, int] = field(default_factory=dict)
+    """Rare situations this seed met, by name (`chaos.simulator.coverage`)."""
     violation: str | None = None
     story: list[Choice] = field(default_factory=list)
+
+    @property
+    def found_as(self) -> str | None:
+        """The checker's word for the violation: lost, duplicated, reordered, unexpected or stuck; None if there is none."""
+        return None if self.violation is None else FOUND_AS.get(self.violation.partition(":")[0], "unexpected")
 
 
 def draw_setting(rng: random.Random) -> Setting:
@@ -89,12 +101,12 @@ def draw_budget(rng: random.Random) -> dict[str, int]:
     return budget
 
 
-def run_seed(seed: int, make_records: MAKE_RECORDS = Records, aim: tuple[str, ...] = ()) -> Result:
+def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Result:
     """Draw a world and a schedule from the seed, run it, judge it.
 
     Args:
         seed: everything random comes from it.
-        make_records: the record core, shipped or edited.
+        cores: shipped ones, or with a rule edited out.
         aim: faults to look at closely, in a small world; empty: anything.
     """
     rng = random.Random(seed)
@@ -104,19 +116,16 @@ def run_seed(seed: int, make_records: MAKE_RECORDS = Records, aim: tuple[str, ..
         setting = replace(setting, routers=rng.choice([1, 2, 2]), publishers=1, messages=rng.choice([2, 3, 4]))
         budget = {fault: rng.choice([1, 2, 3, 4]) if fault in aim else 0 for fault in FAULTS}
     result = Result(seed, setting)
-    world = setting.build(make_records)
+    world = setting.build(cores)
     try:
         _run(world, rng, budget, result, rng.choice([0.05, 0.1, 0.2] if aim else [0.01, 0.03, 0.1]))
     except Violation as violation:
         result.violation = str(violation)
     except AssertionError as broken:
         result.violation = f"BROKEN: {type(broken).__name__} {broken} at {_where(broken)}"
-    result.deliveries, result.accepted, result.story = (
-        world.judge.deliveries,
-        world.judge.accepted,
-        world.story,
-    )
-    result.steps = len(world.story)
+    judge = world.judge
+    result.attempted, result.accepted, result.deliveries = judge.attempted, judge.accepted, judge.deliveries
+    result.steps, result.virtual_s, result.story = len(world.story), world.now, world.story
     return result
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from chaos.simulator.clients import PLAIN, TIMEOUT_S, Connection, Mark, Publisher, Subscriber, Traits
+from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
@@ -23,7 +24,6 @@ from delivery_records.view import Kind, RouterRecord, router_key
 
 NONCE = b"test"
 Choice: TypeAlias = tuple[str, int] | tuple[str, int, int]
-MAKE_RECORDS: TypeAlias = Callable[..., Records]
 
 
 @dataclass(slots=True)
@@ -45,13 +45,13 @@ class World:
 
     def __init__(
         self, routers: int, publishers: int, subscribers: int, messages: int, *,
-        window: int = 4, prefetch: int = 2, traits: Traits = PLAIN, make_records: MAKE_RECORDS = Records,
+        window: int = 4, prefetch: int = 2, traits: Traits = PLAIN, cores: Cores = SHIPPED,
     ) -> None:  # fmt: skip
         """Start all routers; no client is attached yet."""
         self.now = 0.0
         self.traits = traits
         self.limits = Limits(window=window, publisher_timeout_s=TIMEOUT_S)
-        self.make_records = make_records
+        self.cores = cores
         self.etcd = SimEtcd()
         self.judge = Judge(self)
         self.connections: dict[int, Connection] = {}
@@ -104,7 +104,7 @@ class World:
         router.is_isolated = False
         router.replies.clear()
         self.etcd.start_router(RouterRecord(f"r{index}", router.rid))
-        router.records = self.make_records(
+        router.records = self.cores.records(
             rid=router.rid, node_id=f"r{index}", nonce=NONCE, limits=self.limits
         )
         revision, entries = self.etcd.snapshot()
