@@ -63,7 +63,7 @@ class Result:
 
     @property
     def found_as(self) -> str | None:
-        """The checker's word for the violation: lost, duplicated, reordered, unexpected or stuck; None if there is none."""
+        """The checker's word for the violation (lost, stuck, ...); None if there is none."""
         return None if self.violation is None else FOUND_AS.get(self.violation.partition(":")[0], "unexpected")
 
 
