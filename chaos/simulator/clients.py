@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from chaos.simulator.steps import Choice
+from chaos.simulator.traits import PLAIN as PLAIN  # noqa: PLC0414
+from chaos.simulator.traits import Traits as Traits  # noqa: PLC0414
 from delivery_records import effects, inputs
 from delivery_records.outcomes import Outcome
 from delivery_records.view import SubscriptionMode
@@ -17,30 +20,6 @@ if TYPE_CHECKING:
 TOPIC = "t"
 TIMEOUT_S = 90.0
 """T_sub and T_pub that simulated clients ask for: long against a failover, short against a healing run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """How the clients of one world behave; all of it is legal."""
-
-    pipelines: bool = False
-    """Publishers send a flow behind the attach without waiting."""
-    abandons: bool = False
-    """Publishers give up their oldest delivery when they attach again."""
-    never: bool = False
-    """Subscribers ask for the expiry policy `never`."""
-    map_bound: int = 1000
-    timeout_s: int = 90
-    """T_sub the subscribers ask for; above 60 s a new subscription is provisional first (A-10)."""
-    refuses: bool = False
-    """Subscribers also reject, release and fail deliveries (E-4a)."""
-    stock_publisher: bool = False
-    """The last publisher keeps no map over a reconnect (c.5)."""
-    stock_subscriber: bool = False
-    """The last subscriber keeps no map over a reconnect and settles as it answers (c.3, c.5)."""
-
-
-PLAIN = Traits()
 
 
 class Mark(Enum):
@@ -74,6 +53,8 @@ class Connection:
     up: deque[inputs.Input]
     down: deque[effects.Effect]
     is_open: bool = True
+    is_dead: bool = False
+    """Its router died; the client has not seen that yet (N-1)."""
 
 
 class Publisher:
@@ -130,7 +111,7 @@ class Publisher:
         self.connection = None
         self.is_replied = False
 
-    def crash(self) -> None:
+    def crash(self, *, is_durable: bool = False) -> None:
         """Lose the map (G7): the outcome of what was in it stays unknown."""
         self.disconnect()
         self._forget_map()
@@ -140,6 +121,18 @@ class Publisher:
         self.done.update(self.map)
         self.map = {}
         self.base = self.next
+
+    def may_connect(self) -> bool:
+        """Always."""
+        return True
+
+    def leftover(self) -> str:
+        """What is unfinished, in words; empty when it is done."""
+        return f"sent {self.next}, unsettled {self.map}" if self.next < self.messages or self.map else ""
+
+    def choices(self) -> list[Choice]:
+        """It may send."""
+        return [("p.send", self.index)] if self.connection is not None and self.can_send() else []
 
     def can_send(self) -> bool:
         """Credit is there, and something to send."""
@@ -269,7 +262,7 @@ class Subscriber:
         self.world.judge.on_retry_lost(self.index, self.again - presented)
         self.again &= presented
 
-    def crash(self) -> None:
+    def crash(self, *, is_durable: bool = False) -> None:
         """Lose the map (G7)."""
         self.disconnect()
         self.again.clear()
@@ -353,6 +346,23 @@ class Subscriber:
             del self.map[tag]
         else:
             entry.mark = Mark.SETTLED
+
+    def may_connect(self) -> bool:
+        """It wants its subscription."""
+        return self.is_wanted
+
+    def leftover(self) -> str:
+        """What is unfinished, in words; empty when it is done."""
+        return f"keeps {self.map}" if self.map else ""
+
+    def choices(self) -> list[Choice]:
+        """It may process its oldest delivery, or refuse it."""
+        found: list[Choice] = []
+        if self.can_process():
+            found.append(("s.process", self.index))
+        if self.world.traits.refuses and self.can_refuse():
+            found += [("s.reject", self.index), ("s.release", self.index), ("s.fail", self.index)]
+        return found
 
     def _oldest(self) -> tuple[bytes, Arrived] | None:
         """The oldest delivery without an outcome."""

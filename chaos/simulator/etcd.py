@@ -25,6 +25,10 @@ class Held:
     mod_revision: int
 
 
+LEASE_TTL_S = 10.0
+"""Time to live of a router's lease: what routers ask for (`topology.membership`)."""
+
+
 class SimEtcd:
     """The event log and its fold. Revision n is `log[n - 1]`."""
 
@@ -32,6 +36,11 @@ class SimEtcd:
         """Empty, at revision 0."""
         self.log: list[Change] = []
         self.keys: dict[tuple[Kind, str], Held] = {}
+        self.is_up = True
+        self.compacted = 0
+        """A watch cannot begin behind this revision: K-4."""
+        self.leases: dict[int, float] = {}
+        """Router incarnation -> when its lease ends; only in worlds with leases."""
 
     @property
     def revision(self) -> int:
@@ -79,6 +88,19 @@ class SimEtcd:
             for (kind, key), held in self.keys.items()
         ]
         return self.revision, entries
+
+    def renew(self, rid: int, now: float) -> bool:
+        """A keep-alive; False when the lease is gone."""
+        if rid not in self.leases:
+            return False
+        self.leases[rid] = now + LEASE_TTL_S
+        return True
+
+    def come_back(self, now: float) -> None:
+        """After an outage every lease that had not ended gets its whole time again."""
+        self.is_up = True
+        for rid in self.leases:
+            self.leases[rid] = now + LEASE_TTL_S
 
     def start_router(self, record: RouterRecord) -> None:
         """K-1: the router's key."""

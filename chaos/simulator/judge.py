@@ -9,6 +9,7 @@ from delivery_records.view import Kind
 
 if TYPE_CHECKING:
     from chaos.simulator.clients import Arrived
+    from chaos.simulator.shipped_subscriber import Handed
     from chaos.simulator.world import World
 
 
@@ -86,7 +87,7 @@ class Judge:
         """G1 is not promised for these (E-4a, last sentence)."""
         self._retries_lost.setdefault(subscriber, set()).update(messages)
 
-    def on_amnesia(self, subscriber: int, entries: Iterable[Arrived]) -> None:
+    def on_amnesia(self, subscriber: int, entries: Iterable[Arrived | Handed]) -> None:
         """G7: what the subscriber forgot may come again, once."""
         done = self.processed.get(subscriber, set())
         for entry in entries:
@@ -147,13 +148,11 @@ class Judge:
         """G4 to the end, G5, G6: everybody has finished and nobody keeps anything."""
         world = self._world
         for publisher in world.publishers:
-            if publisher.next < publisher.messages or publisher.map:
-                raise Violation(
-                    f"BLOCKED: p{publisher.index} sent {publisher.next}, unsettled {publisher.map}"
-                )
+            if left := publisher.leftover():
+                raise Violation(f"BLOCKED: p{publisher.index} {left}")
         for subscriber in world.subscribers:
-            if subscriber.map:
-                raise Violation(f"LEAK: s{subscriber.index} keeps {subscriber.map}")
+            if left := subscriber.leftover():
+                raise Violation(f"LEAK: s{subscriber.index} {left}")
             if not subscriber.is_wanted and self._created(subscriber.index):
                 raise Violation(f"LEAK: the subscription of s{subscriber.index} is back after it was closed")
         for router in world.routers:

@@ -10,11 +10,14 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from chaos.simulator.clients import PLAIN, Traits
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.judge import Violation
-from chaos.simulator.schedule import Setting, heal
-from chaos.simulator.world import Choice, Router, World
+from chaos.simulator.routers import Router
+from chaos.simulator.schedule import heal
+from chaos.simulator.steps import Choice
+from chaos.simulator.swarm import Setting
+from chaos.simulator.traits import PLAIN, Traits
+from chaos.simulator.world import World
 from delivery_records import effects
 
 _STEP = "- "
@@ -64,12 +67,16 @@ def _is_possible(world: World, step: Choice) -> bool:
     if not str(step[0]).startswith("!"):
         return step in world.choices()
     arguments = [int(part) for part in step[1:]]
-    if step[0] in ("!crash", "!isolate", "!reset", "!lose"):
-        return all(world.routers[index].records is not None for index in arguments)
-    if step[0] in ("!expire-s", "!expire-p"):
+    verb = str(step[0])
+    if verb in ("!expire-s", "!expire-p", "!blackout", "!outage", "!compact"):
         return True
-    clients = world.publishers if str(step[0]).endswith("-p") else world.subscribers
-    return clients[arguments[0]].connection is not None
+    if verb.startswith("!thief"):
+        return any(router.index == arguments[1] for router in world.members.usable())
+    if verb[-2:] in ("-p", "-s"):
+        clients = world.publishers if verb.endswith("-p") else world.subscribers
+        return clients[arguments[0]].connection is not None
+    routers = arguments[:1] if verb in ("!stall", "!freeze") else arguments
+    return all(world.routers[index].records is not None for index in routers)
 
 
 def undisturbed(setting: Setting) -> Scenario:

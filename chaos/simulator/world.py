@@ -6,38 +6,34 @@ written by hand, decides the order; so every interleaving of messages, watches, 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TypeAlias
 
-from chaos.simulator.clients import PLAIN, TIMEOUT_S, Connection, Mark, Publisher, Subscriber, Traits
+from chaos.simulator.actions import ACTIONS
+from chaos.simulator.clients import TIMEOUT_S, Connection, Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
+from chaos.simulator.members import Members
+from chaos.simulator.peer_paths import PeerPaths
+from chaos.simulator.routers import Router
+from chaos.simulator.shipped_publisher import ShippedPublisher
+from chaos.simulator.shipped_subscriber import ShippedSubscriber
+from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
+from chaos.simulator.store_access import StoreAccess
+from chaos.simulator.strangers import Strangers
+from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.limits import Limits
-from delivery_records.records import Records
 from delivery_records.tags import link_key
 from delivery_records.view import Kind, RouterRecord, router_key
 
 NONCE = b"test"
-Choice: TypeAlias = tuple[str, int] | tuple[str, int, int]
-
-
-@dataclass(slots=True)
-class Router:
-    """One router process; `records` is None while it is down or fenced."""
-
-    index: int
-    rid: int = 0
-    records: Records | None = None
-    seen: int = 0
-    """Revisions of the etcd log its watch has delivered."""
-    is_isolated: bool = False
-    """Cut off from etcd; its lease runs out after it fenced itself (N-3)."""
-    replies: deque[inputs.Input] = field(default_factory=deque)
+AnyPublisher: TypeAlias = Publisher | ShippedPublisher
+AnySubscriber: TypeAlias = Subscriber | ShippedSubscriber
 
 
 class World:
@@ -53,27 +49,42 @@ class World:
         self.limits = Limits(window=window, publisher_timeout_s=TIMEOUT_S)
         self.cores = cores
         self.etcd = SimEtcd()
+        self.store = StoreAccess(self, self.etcd)
+        self.members = Members(self, self.etcd)
+        self.paths = PeerPaths(self)
+        self.strangers = Strangers(self)
         self.judge = Judge(self)
         self.connections: dict[int, Connection] = {}
+        """Links that a router has not seen the end of."""
+        self.dying: dict[int, Connection] = {}
+        """Links whose router is dead and whose client does not know it yet."""
         self.frames: dict[tuple[int, int], deque[inputs.Input]] = {}
         """(sender's rid, receiver's rid) -> what is under way."""
         self.story: list[Choice] = []
         self.on_turn: Callable[[Router, list[effects.Effect]], None] | None = None
         """Called with the effects of each router turn, for whoever writes the story down."""
+        self.coverage: Counter[str] = Counter()
         self._links: dict[str, int] = {}
-        self.routers = [Router(index) for index in range(routers)]
+        self.routers = [Router(index, rate=self._rate(index)) for index in range(routers)]
         for router in self.routers:
             self.start_router(router.index)
-        stock_publisher = publishers - 1 if traits.stock_publisher else None
-        stock_subscriber = subscribers - 1 if traits.stock_subscriber else None
-        self.publishers = [
-            (StockPublisher if index == stock_publisher else Publisher)(self, index, messages)
-            for index in range(publishers)
-        ]
-        self.subscribers = [
-            (StockSubscriber if index == stock_subscriber else Subscriber)(self, index, prefetch)
-            for index in range(subscribers)
-        ]
+        self.publishers = [self._make_publisher(index, publishers, messages) for index in range(publishers)]
+        self.subscribers = [self._make_subscriber(index, subscribers, prefetch) for index in range(subscribers)]
+
+    def _rate(self, index: int) -> float:
+        """N-3: one clock slow, one right, one fast."""
+        percent = self.traits.slow_percent if self.traits.leases else 0
+        return (1 - percent / 100, 1.0, 1 + percent / 100)[index % 3]
+
+    def _make_publisher(self, index: int, count: int, messages: int) -> AnyPublisher:
+        if self.traits.stock_publisher and index == count - 1:
+            return StockPublisher(self, index, messages)
+        return (ShippedPublisher if self.traits.shipped else Publisher)(self, index, messages)
+
+    def _make_subscriber(self, index: int, count: int, prefetch: int) -> AnySubscriber:
+        if self.traits.stock_subscriber and index == count - 1:
+            return StockSubscriber(self, index, prefetch)
+        return (ShippedSubscriber if self.traits.shipped else Subscriber)(self, index, prefetch)
 
     def is_stock_publisher(self, index: int) -> bool:
         """True for a publisher without a map."""
@@ -83,7 +94,7 @@ class World:
         """True for a subscriber without a map."""
         return isinstance(self.subscribers[index], StockSubscriber)
 
-    def clients(self) -> list[Publisher | Subscriber]:
+    def clients(self) -> list[AnyPublisher | AnySubscriber]:
         """All publishers and subscribers."""
         return [*self.publishers, *self.subscribers]
 
@@ -101,9 +112,11 @@ class World:
         """K-1: key under a lease, snapshot at a revision >= that put, then the watch."""
         router = self.routers[index]
         router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
-        router.is_isolated = False
+        router.is_isolated = router.is_frozen = router.must_reload = False
+        router.stalled_until = 0.0
         router.replies.clear()
-        self.etcd.start_router(RouterRecord(f"r{index}", router.rid))
+        self.members.grant(router)
+        self.etcd.start_router(record_of(router))
         router.records = self.cores.records(
             rid=router.rid, node_id=f"r{index}", nonce=NONCE, limits=self.limits
         )
@@ -114,19 +127,36 @@ class World:
     def stop_router(self, index: int) -> None:
         """Crash, or fence (K-3): all memory is gone and all its connections drop."""
         router = self.routers[index]
+        if router.records is not None:
+            self.count_decisions(router)
         router.records = None
+        router.lease = None
         router.replies.clear()
-        for connection in self.connections.values():
-            if connection.router == index:
-                connection.up.clear()
-                self._drop_client_of(connection)
+        for connection in [c for c in self.connections.values() if c.router == index]:
+            connection.up.clear()
+            self._lose_router(connection)
         for pair in [pair for pair in self.frames if pair[1] == router.rid]:
             del self.frames[pair]
 
-    def _drop_client_of(self, connection: Connection) -> None:
-        for client in self.clients():
-            if client.connection is connection:
+    def count_decisions(self, router: Router) -> None:
+        """What the record core decided goes into the coverage before it is forgotten."""
+        assert router.records is not None
+        for decision, count in router.records.counts.items():
+            if count:
+                self.coverage[decision.value] += count
+
+    def _lose_router(self, connection: Connection) -> None:
+        client = self._client_of(connection)
+        if client is None or not self.traits.late_loss:
+            if client is not None:
                 client.disconnect()
+            return
+        connection.is_dead = True
+        del self.connections[connection.link]
+        self.dying[connection.link] = connection
+
+    def _client_of(self, connection: Connection) -> AnyPublisher | AnySubscriber | None:
+        return next((client for client in self.clients() if client.connection is connection), None)
 
     def lose_frames_of(self, index: int) -> None:
         """What a router had under way is lost, too."""
@@ -140,8 +170,9 @@ class World:
     def open(self, client: str, router: int) -> Connection:
         """A client's new link at a router, numbered per client, so that shortened stories stay readable."""
         self._links[client] = self._links.get(client, 0) + 1
-        kind, index = client[0], int(client[1:])
-        link = (10_000 if kind == "p" else 20_000) + 100 * index + self._links[client]
+        kind, index, count = client[0], int(client[1:]), self._links[client]
+        base = 10_000 if kind == "p" else 20_000
+        link = base + 100 * index + count if count < 100 else 100 * base + 10_000 * index + count
         connection = Connection(link, router, deque(), deque())
         self.connections[link] = connection
         return connection
@@ -151,12 +182,12 @@ class World:
     def feed(self, router: Router, batch: list[inputs.Input]) -> None:
         """One turn of a router, and what its effects set under way."""
         assert router.records is not None
-        self._carry_out(router, router.records.handle(batch, self.now))
+        self._carry_out(router, router.records.handle(batch, router.clock(self.now)))
 
     def run_timers(self, router: Router) -> None:
         """Let due deadlines happen."""
         assert router.records is not None
-        self._carry_out(router, router.records.handle_timer(self.now))
+        self._carry_out(router, router.records.handle_timer(router.clock(self.now)))
 
     def _carry_out(self, router: Router, done: list[effects.Effect]) -> None:
         if self.on_turn is not None and done:
@@ -164,88 +195,70 @@ class World:
         for effect in done:
             if isinstance(effect, effects.PeerSend):
                 for rid, generation, sequence in effect.targets:
-                    frame = inputs.PeerFrame(router.rid, generation, sequence, effect.message)
-                    self.frames.setdefault((router.rid, rid), deque()).append(frame)
+                    self._send(router, rid, inputs.PeerFrame(router.rid, generation, sequence, effect.message))
             elif isinstance(effect, effects.PeerSendDatagram):
-                datagram = inputs.PeerDatagram(router.rid, effect.message)
-                self.frames.setdefault((router.rid, effect.rid), deque()).append(datagram)
-            elif isinstance(effect, effects.Read):
-                self._read(router, effect)
-            elif isinstance(effect, effects.Propose):
-                self._propose(router, effect)
+                self._send(router, effect.rid, inputs.PeerDatagram(router.rid, effect.message))
+            elif isinstance(effect, (effects.Read, effects.Propose)):
+                self.store.ask(router, effect)
             elif not isinstance(effect, effects.Note):
                 connection = self.connections.get(effect.link)
                 if connection is not None and connection.is_open:
                     connection.down.append(effect)
 
-    def _read(self, router: Router, read: effects.Read) -> None:
-        if router.is_isolated:
-            router.replies.append(inputs.StoreFailed(read.nonce, inputs.Failure.UNAVAILABLE))
-        else:
-            router.replies.append(self.etcd.read(read.nonce, read.key))
-
-    def _propose(self, router: Router, propose: effects.Propose) -> None:
-        if router.is_isolated:
-            router.replies.append(inputs.StoreFailed(propose.nonce, inputs.Failure.UNAVAILABLE))
-        elif not self.etcd.compare_and_swap(propose.key, propose.expect, propose.record):
-            router.replies.append(inputs.StoreFailed(propose.nonce, inputs.Failure.CONFLICT))
+    def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
+        if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
+            return
+        self.frames.setdefault((router.rid, rid), deque()).append(frame)
 
     def choices(self) -> list[Choice]:
         """Everything that may happen next without a fault."""
         found: list[Choice] = []
-        for index, publisher in enumerate(self.publishers):
-            if publisher.connection is None:
-                found += [("p.connect", index, r.index) for r in self._usable()]
-            elif publisher.can_send():
-                found.append(("p.send", index))
-        for index, subscriber in enumerate(self.subscribers):
-            if subscriber.connection is None and subscriber.is_wanted:
-                found += [("s.connect", index, r.index) for r in self._usable()]
-            if subscriber.can_process():
-                found.append(("s.process", index))
-            if self.traits.refuses and subscriber.can_refuse():
-                found += [("s.reject", index), ("s.release", index), ("s.fail", index)]
+        usable = self.members.usable()
+        for publisher in self.publishers:
+            if publisher.connection is None and publisher.may_connect():
+                found += [("p.connect", publisher.index, r.index) for r in usable]
+            found += publisher.choices()
+        for subscriber in self.subscribers:
+            if subscriber.connection is None and subscriber.may_connect() and not self._comes_later(subscriber):
+                found += [("s.connect", subscriber.index, r.index) for r in usable]
+            found += subscriber.choices()
         found += [("c.recv", link) for link, c in self.connections.items() if c.down]
         for link, connection in self.connections.items():
-            if self.routers[connection.router].records is not None and (
-                connection.up or not connection.is_open
-            ):
+            if self._is_awake(connection.router) and (connection.up or not connection.is_open):
                 found.append(("r.recv", link))
+        for link, connection in self.dying.items():
+            if connection.down:
+                found.append(("c.recv", link))
+            found.append(("c.lost", link))
+        found += self._peer_choices()
+        found += self.strangers.choices()
+        found += self.store.choices()
+        return found + self.members.choices()
+
+    def _is_awake(self, index: int) -> bool:
+        router = self.routers[index]
+        return router.records is not None and not router.is_stalled(self.now)
+
+    def _comes_later(self, subscriber: AnySubscriber) -> bool:
+        """A late joiner comes when half of the messages have been sent."""
+        if not self.traits.late_joiner or subscriber is not self.subscribers[-1]:
+            return False
+        return any(2 * publisher.next < publisher.messages for publisher in self.publishers)
+
+    def _peer_choices(self) -> list[Choice]:
+        found: list[Choice] = []
         for (sender, receiver), under_way in self.frames.items():
-            if under_way and self.router_of(receiver) is not None:
+            if under_way:
+                router = self.router_of(receiver)
+                if router is None or router.is_stalled(self.now) or self._is_clogged(sender, router):
+                    continue
                 found.append(("r.frame", sender, receiver))
-        found += self._store_choices()
-        found += self._lease_choices()
-        return found
+        return found + self.paths.choices()
 
-    def _store_choices(self) -> list[Choice]:
-        """What etcd has for routers: events of the watch, and answers."""
-        found: list[Choice] = []
-        for router in self.routers:
-            if router.records is not None:
-                if router.seen < self.etcd.revision and not router.is_isolated:
-                    found.append(("r.watch", router.index))
-                if router.replies:
-                    found.append(("r.reply", router.index))
-        return found
-
-    def _usable(self) -> list[Router]:
-        return [router for router in self.routers if router.records is not None and not router.is_isolated]
-
-    def _lease_choices(self) -> list[Choice]:
-        """Leases of the dead run out; the dead start again; the isolated fence themselves or heal."""
-        found: list[Choice] = []
-        for (kind, _), held in self.etcd.keys.items():
-            if kind is Kind.ROUTER:
-                assert isinstance(held.record, RouterRecord)
-                if self.router_of(held.record.rid) is None:
-                    found.append(("k.lease", held.record.rid))
-        for router in self.routers:
-            if router.records is None:
-                found.append(("r.restart", router.index))
-            elif router.is_isolated:
-                found.append(("r.fence", router.index))
-        return found
+    def _is_clogged(self, sender: int, receiver: Router) -> bool:
+        if not self.paths.clogged:
+            return False
+        return any((r.index, receiver.index) in self.paths.clogged for r in self.routers if r.rid == sender)
 
     def do(self, choice: Choice) -> None:
         """Make one thing happen."""
@@ -253,7 +266,7 @@ class World:
         if choice[0] == "!expire-p" or (choice[0] == "wait" and int(choice[1]) > TIMEOUT_S * 500):
             self.judge.may_expire = True
         verb, arguments = str(choice[0]), [int(part) for part in choice[1:]]
-        _ACTIONS[verb](self, *arguments)
+        ACTIONS[verb](self, *arguments)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and everything that falls due meanwhile happen at its own moment."""
@@ -262,40 +275,56 @@ class World:
             due = [
                 (deadline, router.index)
                 for router in self.routers
-                if router.records is not None and (deadline := router.records.next_deadline()) is not None
+                if (deadline := router.next_deadline()) is not None
             ]
             if not due or min(due)[0] > target:
                 break
             deadline, index = min(due)
             self.now = max(self.now, deadline)
-            self.run_timers(self.routers[index])
+            router = self.routers[index]
+            assert router.records is not None
+            reading = router.records.next_deadline()
+            assert reading is not None
+            router.wake(reading)
+            self.run_timers(router)
         self.now = target
+        self.members.keep_leases_alive()
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline of any router."""
+        """The earliest moment at which something happens by itself."""
         deadlines = [
-            deadline
-            for router in self.routers
-            if router.records is not None and (deadline := router.records.next_deadline()) is not None
+            deadline for router in self.routers if (deadline := router.next_deadline()) is not None
         ]
-        return min(deadlines, default=None)
+        return min(deadlines + self.members.deadlines(), default=None)
 
     # ------------------------------------------------------------------ actions
 
     def client_receive(self, link: int) -> None:
         """A client reads one frame."""
-        connection = self.connections[link]
+        connection = self.connections.get(link) or self.dying[link]
         effect = connection.down.popleft()
-        for client in self.clients():
-            if client.connection is connection:
-                client.receive(effect)
-                return
+        client = self._client_of(connection)
+        if client is not None:
+            client.receive(effect)
+            if client.connection is not connection:
+                self.dying.pop(link, None)
+        else:
+            self.strangers.receive(connection, effect)
+
+    def client_sees_loss(self, link: int) -> None:
+        """A client notices that its router is gone; what it has not read by then is lost."""
+        connection = self.dying.pop(link)
+        client = self._client_of(connection)
+        if client is not None:
+            client.disconnect()
 
     def router_receive(self, link: int) -> None:
         """A router reads one frame of a client; behind the last one of a dead connection it sees the loss."""
         connection = self.connections[link]
         router = self.routers[connection.router]
-        if connection.up:
+        if router.lease is not None and not router.lease.vet(router.clock(self.now)):
+            self.stop_router(router.index)  # K-3a: what was read is thrown away
+        elif connection.up:
             self.feed(router, [connection.up.popleft()])
         else:
             del self.connections[link]
@@ -308,37 +337,39 @@ class World:
         self.feed(router, [self.frames[(sender, receiver)].popleft()])
 
     def watch(self, index: int) -> None:
-        """The watch delivers one more revision."""
+        """The watch delivers one more revision, or a snapshot when it was compacted or cancelled (K-4)."""
         router = self.routers[index]
-        change = self.etcd.log[router.seen]
-        router.seen += 1
-        if change.kind is Kind.ROUTER and change.record is None and change.key == _key_of(router):
-            self.stop_router(index)  # K-3: its own key is gone
+        if router.lease is not None and not router.lease.vet(router.clock(self.now)):
+            self.stop_router(index)
+        elif router.must_reload or router.seen < self.etcd.compacted:
+            self._reload(router)
         else:
-            self.feed(router, [inputs.ViewChanges(change.mod_revision, [change])])
+            change = self.etcd.log[router.seen]
+            router.seen += 1
+            if change.kind is Kind.ROUTER and change.record is None and change.key == _key_of(router):
+                self.stop_router(index)  # K-3: its own key is gone
+            else:
+                self.feed(router, [inputs.ViewChanges(change.mod_revision, [change])])
+
+    def _reload(self, router: Router) -> None:
+        router.must_reload = False
+        revision, entries = self.etcd.snapshot()
+        self.coverage["view loaded again behind a compaction"] += router.seen < revision
+        router.seen = revision
+        if any(entry.kind is Kind.ROUTER and entry.key == _key_of(router) for entry in entries):
+            self.feed(router, [inputs.ViewSnapshot(revision, entries)])
+        else:
+            self.stop_router(router.index)
 
     def reply(self, index: int) -> None:
         """An answer of etcd arrives."""
         router = self.routers[index]
         self.feed(router, [router.replies.popleft()])
 
-    def end_lease(self, rid: int) -> None:
-        """A dead router's lease runs out."""
-        for (kind, key), held in list(self.etcd.keys.items()):
-            if kind is Kind.ROUTER and isinstance(held.record, RouterRecord) and held.record.rid == rid:
-                self.etcd.delete(kind, key)
-
     def delete_key(self, kind: Kind, key: str) -> None:
         """K-5 decides: the attachment has expired."""
         if (kind, key) in self.etcd.keys:
             self.etcd.delete(kind, key)
-
-    def isolate(self, index: int) -> None:
-        """Cut a router off from etcd."""
-        router = self.routers[index]
-        router.is_isolated = True
-        if router.records is not None:
-            self.feed(router, [inputs.StoreHealth(False)])
 
     def reset_channel(self, one: int, other: int) -> None:
         """Everything under way between two routers is lost."""
@@ -347,36 +378,11 @@ class World:
         self.frames.pop((rids[1], rids[0]), None)
 
 
+def record_of(router: Router, *, leaving: bool = False) -> RouterRecord:
+    """What the router's key says."""
+    return replace(RouterRecord(f"r{router.index}", router.rid), leaving=leaving)
+
+
 def _key_of(router: Router) -> str:
     return router_key(RouterRecord(f"r{router.index}", router.rid))
 
-
-_ACTIONS: dict[str, Callable[..., None]] = {
-    "p.connect": lambda world, p, r: world.publishers[p].connect(r),
-    "p.send": lambda world, p: world.publishers[p].send(),
-    "s.connect": lambda world, s, r: world.subscribers[s].connect(r),
-    "s.process": lambda world, s: world.subscribers[s].process(),
-    "s.reject": lambda world, s: world.subscribers[s].process(Mark.REJECTED),
-    "s.release": lambda world, s: world.subscribers[s].process(Mark.RELEASED),
-    "s.fail": lambda world, s: world.subscribers[s].process(Mark.FAILED),
-    "c.recv": World.client_receive,
-    "r.recv": World.router_receive,
-    "r.frame": World.router_frame,
-    "r.watch": World.watch,
-    "r.reply": World.reply,
-    "r.restart": World.start_router,
-    "r.fence": World.stop_router,
-    "k.lease": World.end_lease,
-    "!crash": World.stop_router,
-    "!lose": World.lose_frames_of,
-    "!drop-p": lambda world, p: world.publishers[p].disconnect(),
-    "!drop-s": lambda world, s: world.subscribers[s].disconnect(),
-    "!isolate": World.isolate,
-    "!reset": World.reset_channel,
-    "!expire-s": lambda world, s: world.delete_key(Kind.SUBSCRIPTION, world.subscription_key(s)),
-    "!expire-p": lambda world, p: world.delete_key(Kind.PUBLISHER, world.publisher_key(p)),
-    "!crash-p": lambda world, p: world.publishers[p].crash(),
-    "!crash-s": lambda world, s: world.subscribers[s].crash(),
-    "!close-s": lambda world, s: world.subscribers[s].close(),
-    "wait": lambda world, ms: world.advance(ms / 1000),
-}

@@ -1,0 +1,126 @@
+"""The verbs of a schedule: what each does in a world. Faults begin with `!`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from chaos.simulator.clients import Connection, Mark
+from delivery_records.view import Kind
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+
+def _drop(world: World, client: Any) -> None:
+    client.disconnect()
+
+
+def _trim(world: World, client: Any, keep: int) -> None:
+    """The connection drops and only `keep` of the frames under way to the router arrive (N-1)."""
+    connection: Connection | None = client.connection
+    client.disconnect()
+    if connection is not None:
+        while len(connection.up) > keep:
+            connection.up.pop()
+
+
+def _half_open(world: World, client: Any) -> None:
+    """The client goes on elsewhere; its old connection stays open as far as the router knows."""
+    connection: Connection | None = client.connection
+    client.disconnect()
+    world.strangers.leave_open(connection)
+
+
+def _process(world: World, subscriber: int, mark: Mark) -> None:
+    client: Any = world.subscribers[subscriber]
+    if hasattr(client, "store"):
+        client.process(reject=mark is Mark.REJECTED)
+    else:
+        client.process(mark)
+
+
+def _release(world: World, subscriber: int) -> None:
+    client: Any = world.subscribers[subscriber]
+    if hasattr(client, "store"):
+        client.release()
+    else:
+        client.process(Mark.RELEASED)
+
+
+def _publisher(world: World, index: int) -> Any:
+    return world.publishers[index]
+
+
+def _subscriber(world: World, index: int) -> Any:
+    return world.subscribers[index]
+
+
+ACTIONS: dict[str, Callable[..., None]] = {
+    # clients
+    "p.connect": lambda world, p, r: _publisher(world, p).connect(r),
+    "p.send": lambda world, p: _publisher(world, p).send(),
+    "p.submit": lambda world, p: _publisher(world, p).submit(),
+    "p.store": lambda world, p: _publisher(world, p).store(),
+    "p.stored": lambda world, p: _publisher(world, p).stored(),
+    "s.connect": lambda world, s, r: _subscriber(world, s).connect(r),
+    "s.process": lambda world, s: _process(world, s, Mark.ACCEPTED),
+    "s.later": lambda world, s: _subscriber(world, s).process(newest=True),
+    "s.reject": lambda world, s: _process(world, s, Mark.REJECTED),
+    "s.release": _release,
+    "s.fail": lambda world, s: _process(world, s, Mark.FAILED),
+    "s.store": lambda world, s: _subscriber(world, s).store(),
+    "s.stored": lambda world, s: _subscriber(world, s).stored(),
+    "c.recv": lambda world, link: world.client_receive(link),
+    "c.lost": lambda world, link: world.client_sees_loss(link),
+    # routers
+    "r.recv": lambda world, link: world.router_receive(link),
+    "r.frame": lambda world, sender, receiver: world.router_frame(sender, receiver),
+    "r.watch": lambda world, r: world.watch(r),
+    "r.reply": lambda world, r: world.reply(r),
+    "r.restart": lambda world, r: world.start_router(r),
+    "r.fence": lambda world, r: world.stop_router(r),
+    "r.rejoin": lambda world, r: world.members.rejoin(r),
+    # etcd
+    "k.lease": lambda world, rid: world.members.end_lease(rid),
+    "k.apply": lambda world, serial: world.store.apply(serial),
+    "k.miss": lambda world, serial: world.store.miss(serial),
+    "k.return": lambda world, _: world.members.come_back(),
+    # paths get well
+    "n.flow": lambda world, one, other: world.paths.flow(one, other),
+    "n.mend": lambda world, one, other: world.paths.mend(one, other),
+    "n.idle": lambda world, link: world.strangers.end(link),
+    # faults
+    "!crash": lambda world, r: world.stop_router(r),
+    "!lose": lambda world, r: world.lose_frames_of(r),
+    "!leave": lambda world, r: world.members.leave(r),
+    "!blackout": lambda world, _: world.members.black_out(),
+    "!stall": lambda world, r, ms: world.members.stall(r, ms),
+    "!freeze": lambda world, r, ms: world.members.freeze(r, ms),
+    "!isolate": lambda world, r: world.members.isolate(r),
+    "!outage": lambda world, _: world.members.outage(),
+    "!compact": lambda world, _: world.members.compact(),
+    "!relist": lambda world, r: world.members.cancel_watch(r),
+    "!reset": lambda world, one, other: world.reset_channel(one, other),
+    "!clog": lambda world, one, other: world.paths.clog(one, other),
+    "!cut": lambda world, one, other: world.paths.cut_off(one, other),
+    "!shed": lambda world, one, other: world.paths.shed(one, other),
+    "!twist": lambda world, one, other: world.paths.twist(one, other),
+    "!double": lambda world, one, other: world.paths.double(one, other),
+    "!drop-p": lambda world, p: _drop(world, _publisher(world, p)),
+    "!drop-s": lambda world, s: _drop(world, _subscriber(world, s)),
+    "!trim-p": lambda world, p, keep: _trim(world, _publisher(world, p), keep),
+    "!trim-s": lambda world, s, keep: _trim(world, _subscriber(world, s), keep),
+    "!half-p": lambda world, p: _half_open(world, _publisher(world, p)),
+    "!half-s": lambda world, s: _half_open(world, _subscriber(world, s)),
+    "!thief-p": lambda world, p, r: world.strangers.attach("p", p, r),
+    "!thief-s": lambda world, s, r: world.strangers.attach("s", s, r),
+    "!expire-s": lambda world, s: world.delete_key(Kind.SUBSCRIPTION, world.subscription_key(s)),
+    "!expire-p": lambda world, p: world.delete_key(Kind.PUBLISHER, world.publisher_key(p)),
+    "!crash-p": lambda world, p: _publisher(world, p).crash(),
+    "!crash-s": lambda world, s: _subscriber(world, s).crash(),
+    "!torn-p": lambda world, p: _publisher(world, p).crash(is_durable=True),
+    "!torn-s": lambda world, s: _subscriber(world, s).crash(is_durable=True),
+    "!close-s": lambda world, s: _subscriber(world, s).close(),
+    "wait": lambda world, ms: world.advance(ms / 1000),
+}

@@ -1,0 +1,187 @@
+"""Which routers are members: leases, cuts from etcd, outages, stalls, fences and restarts (K-1, K-3, K-3a, K-8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.simulator.etcd import LEASE_TTL_S, SimEtcd
+from chaos.simulator.routers import Router
+from chaos.simulator.steps import Choice
+from delivery_records import inputs
+from delivery_records.view import Kind, RouterRecord, router_key
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+KEEP_ALIVE_S = 1.0
+"""Between two keep-alives: what routers do (`topology.membership`)."""
+
+
+class Members:
+    """The routers of a world as members of the network."""
+
+    def __init__(self, world: World, etcd: SimEtcd) -> None:
+        """Serve `world`."""
+        self._world = world
+        self._etcd = etcd
+
+    def grant(self, router: Router) -> None:
+        """A new incarnation takes its lease."""
+        world = self._world
+        if world.traits.leases:
+            now = world.now
+            router.lease = world.cores.lease_clock(LEASE_TTL_S, KEEP_ALIVE_S, router.clock(now))
+            self._etcd.leases[router.rid] = now + LEASE_TTL_S
+
+    def usable(self) -> list[Router]:
+        """Routers that clients can connect to; a process that stands still still has a listening socket."""
+        return [r for r in self._world.routers if r.records is not None and not r.is_isolated]
+
+    def choices(self) -> list[Choice]:
+        """What etcd has for routers; leases end, the dead start again, the isolated fence themselves or are healed."""
+        found: list[Choice] = []
+        world = self._world
+        for router in world.routers:
+            if router.records is not None and not router.is_stalled(world.now):
+                if not router.is_isolated and (router.seen < self._etcd.revision or router.must_reload):
+                    found.append(("r.watch", router.index))
+                if router.replies:
+                    found.append(("r.reply", router.index))
+        if self._etcd.is_up:
+            found += [("k.lease", rid) for rid in self._ended_leases()]
+        else:
+            found.append(("k.return", 0))
+        for router in world.routers:
+            if router.records is None:
+                if self._etcd.is_up:
+                    found.append(("r.restart", router.index))
+            elif not router.is_stalled(world.now):
+                found += self._choices_of(router)
+        return found
+
+    def _choices_of(self, router: Router) -> list[Choice]:
+        if not self._world.traits.leases:
+            return [("r.fence", router.index)] if router.is_isolated else []
+        found: list[Choice] = []
+        if router.is_isolated and self._etcd.is_up:
+            found.append(("r.rejoin", router.index))
+        assert router.lease is not None
+        if not router.lease.vet(router.clock(self._world.now)):
+            found.append(("r.fence", router.index))
+        return found
+
+    def _ended_leases(self) -> list[int]:
+        """With leases: those whose time is over. Else: any of a router that is dead or has fenced itself (N-3)."""
+        world = self._world
+        if world.traits.leases:
+            return [rid for rid, end in self._etcd.leases.items() if world.now >= end]
+        found = []
+        for (kind, _), held in self._etcd.keys.items():
+            if kind is Kind.ROUTER:
+                assert isinstance(held.record, RouterRecord)
+                if world.router_of(held.record.rid) is None:
+                    found.append(held.record.rid)
+        return found
+
+    def deadlines(self) -> list[float]:
+        """When something here happens by itself: a stall is over, a fence falls due, a lease ends."""
+        world = self._world
+        found = [r.stalled_until for r in world.routers if r.records is not None and r.is_stalled(world.now)]
+        if not world.traits.leases or not self._etcd.is_up:
+            return found
+        for rid, end in self._etcd.leases.items():
+            router = world.router_of(rid)
+            if router is None or not self._keeps_alive(router):
+                found.append(end)
+        return found + [
+            max(router.when(router.lease.deadline), router.stalled_until)
+            for router in world.routers
+            if router.lease is not None and not self._keeps_alive(router)
+        ]
+
+    def _keeps_alive(self, router: Router) -> bool:
+        if router.records is None or router.is_isolated or not self._etcd.is_up:
+            return False
+        return not (router.is_frozen and router.is_stalled(self._world.now))
+
+    def keep_leases_alive(self) -> None:
+        """Keep-alives that are due. Nothing is read between two steps, so one stands for all before it."""
+        for router in self._world.routers:
+            if router.lease is not None and self._keeps_alive(router):
+                reading = router.clock(self._world.now)
+                if reading < router.lease.next_keep_alive:
+                    continue
+                if self._etcd.renew(router.rid, self._world.now):
+                    router.lease.keep_alive_sent(reading)
+                    router.lease.keep_alive_succeeded(reading)
+                else:
+                    router.lease.lose()
+
+    def end_lease(self, rid: int) -> None:
+        """A lease runs out."""
+        self._etcd.leases.pop(rid, None)
+        for (kind, key), held in list(self._etcd.keys.items()):
+            if kind is Kind.ROUTER and isinstance(held.record, RouterRecord) and held.record.rid == rid:
+                self._etcd.delete(kind, key)
+
+    # ------------------------------------------------------------------ faults and their ends
+
+    def isolate(self, index: int) -> None:
+        """Cut a router off from etcd."""
+        router = self._world.routers[index]
+        router.is_isolated = True
+        if router.records is not None:
+            self._world.feed(router, [inputs.StoreHealth(False)])
+
+    def rejoin(self, index: int) -> None:
+        """The cut is over before the router has fenced itself."""
+        router = self._world.routers[index]
+        router.is_isolated = False
+        self._world.feed(router, [inputs.StoreHealth(True)])
+
+    def stall(self, index: int, milliseconds: int) -> None:
+        """The router's event loop stands still."""
+        router = self._world.routers[index]
+        router.stalled_until = self._world.now + milliseconds / 1000
+        router.is_frozen = False
+
+    def freeze(self, index: int, milliseconds: int) -> None:
+        """The whole process stands still (SIGSTOP), and no keep-alive is sent."""
+        self.stall(index, milliseconds)
+        self._world.routers[index].is_frozen = True
+
+    def outage(self) -> None:
+        """The whole of etcd is away for everybody; its data is safe."""
+        self._etcd.is_up = False
+        for router in self._world.routers:
+            if router.records is not None and not router.is_isolated:
+                self.isolate(router.index)
+
+    def come_back(self) -> None:
+        """The store is there again; the routers find that out one by one."""
+        self._etcd.come_back(self._world.now)
+
+    def leave(self, index: int) -> None:
+        """K-8: an orderly stop. Clients are disconnected, the key says so, the lease is revoked."""
+        from chaos.simulator.world import record_of
+
+        router = self._world.routers[index]
+        self._world.stop_router(index)
+        leaving = record_of(router, leaving=True)
+        if (Kind.ROUTER, router_key(leaving)) in self._etcd.keys:
+            self._etcd.start_router(leaving)
+            self.end_lease(router.rid)
+
+    def compact(self) -> None:
+        """Nothing older than now can be watched any more (K-4)."""
+        self._etcd.compacted = self._etcd.revision
+
+    def cancel_watch(self, index: int) -> None:
+        """A router's watch breaks: only a snapshot helps (K-4)."""
+        self._world.routers[index].must_reload = True
+
+    def black_out(self) -> None:
+        """All routers at once (G8)."""
+        for router in self._world.routers:
+            if router.records is not None:
+                self._world.stop_router(router.index)

@@ -1,0 +1,73 @@
+"""What may happen to frames between two routers beyond delay: a direction clogged, cut, its frames shed or twisted."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from chaos.simulator.steps import Choice
+from delivery_records import inputs
+from delivery_records.peer_messages import Msg, MsgPart
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+
+class PeerPaths:
+    """The directed paths between routers, by index, and what is wrong with each."""
+
+    def __init__(self, world: World) -> None:
+        """All is well."""
+        self._world = world
+        self.clogged: set[tuple[int, int]] = set()
+        """Nothing arrives; what is under way waits."""
+        self.cut: set[tuple[int, int]] = set()
+        """What is sent is lost."""
+
+    def choices(self) -> list[Choice]:
+        """Paths get well again."""
+        flows: list[Choice] = [("n.flow", one, other) for one, other in sorted(self.clogged)]
+        return flows + [("n.mend", one, other) for one, other in sorted(self.cut)]
+
+    def clog(self, one: int, other: int) -> None:
+        """One direction stands still."""
+        self.clogged.add((one, other))
+
+    def flow(self, one: int, other: int) -> None:
+        """It goes on, in another order than others that stood still."""
+        self.clogged.discard((one, other))
+
+    def cut_off(self, one: int, other: int) -> None:
+        """One direction loses what is sent from now on."""
+        self.cut.add((one, other))
+
+    def mend(self, one: int, other: int) -> None:
+        """It works again, and both ends hear that the path is a new one (T-4)."""
+        self.cut.discard((one, other))
+        rids = [router.rid for router in self._world.routers]
+        for here, there in ((one, other), (other, one)):
+            router = self._world.routers[here]
+            if router.records is not None:
+                moved = frozenset({self._world.routers[there].rid})
+                self._world.feed(router, [inputs.PathsChanged(frozenset(rids), moved)])
+
+    def _under_way(self, one: int, other: int) -> deque[inputs.Input]:
+        rids = self._world.routers[one].rid, self._world.routers[other].rid
+        return self._world.frames.setdefault(rids, deque())
+
+    def shed(self, one: int, other: int) -> None:
+        """A hop between them has no room and drops frames with bodies, never control (T-2)."""
+        frames = self._under_way(one, other)
+        kept = [f for f in frames if not (isinstance(f, inputs.PeerFrame) and isinstance(f.message, (Msg, MsgPart)))]
+        frames.clear()
+        frames.extend(kept)
+
+    def twist(self, one: int, other: int) -> None:
+        """Paths changed: the second half of what is under way arrives first (T-1)."""
+        frames = self._under_way(one, other)
+        frames.rotate(len(frames) // 2)
+
+    def double(self, one: int, other: int) -> None:
+        """Paths changed: what is under way arrives twice (T-1)."""
+        frames = self._under_way(one, other)
+        frames.extend(list(frames))

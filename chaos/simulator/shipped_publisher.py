@@ -1,0 +1,254 @@
+"""A simulated publisher whose every decision is the shipped core's (`oncewire.client.publisher_core`).
+
+The application sends messages 0, 1, 2, ... A journal makes that exact over its own crash: what the journal does not
+hold was not submitted, so the application submits it again (its source's position is the journal's next number).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection
+from chaos.simulator.judge import Violation
+from chaos.simulator.steps import Choice
+from delivery_records import effects, inputs
+from delivery_records.outcomes import Outcome as RouterOutcome
+from oncewire.client import core_effects as wanted
+from oncewire.client.journal_records import PublisherChanges, PublisherState
+from oncewire.client.outcomes import Outcome as ClientOutcome
+from oncewire.client.outcomes import OutcomeKind
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+WINDOW = 64
+"""Messages the application may have unsettled: more than any simulated router's window, so the router's counts."""
+OUTCOMES = {
+    RouterOutcome.ACCEPTED: OutcomeKind.ACCEPTED,
+    RouterOutcome.REJECTED: OutcomeKind.REJECTED,
+    RouterOutcome.RELEASED: OutcomeKind.RELEASED,
+    RouterOutcome.MODIFIED: OutcomeKind.MODIFIED,
+    RouterOutcome.MODIFIED_FAILED: OutcomeKind.MODIFIED,
+    RouterOutcome.UNDELIVERABLE: OutcomeKind.MODIFIED,
+}
+
+
+class PublisherJournal:
+    """What would be on disk: a fold of the changes that were committed."""
+
+    def __init__(self) -> None:
+        """An empty journal."""
+        self.state = PublisherState()
+
+    def write(self, changes: PublisherChanges) -> None:
+        """One transaction, as the SQLite journal carries it out."""
+        kept = {message.number: message for message in (*self.state.messages,)}
+        for stored in changes.stored:
+            kept[stored.number] = stored
+        for number in changes.doubted:
+            kept[number] = replace(kept[number], in_doubt=True)
+        for number, outcome in changes.decided:
+            if outcome.is_accepted:
+                kept.pop(number, None)
+            elif number in kept:
+                kept[number] = replace(kept[number], outcome=outcome)
+        for number in changes.forgotten:
+            kept.pop(number, None)
+        self.state = PublisherState(
+            changes.next_number, changes.exposed_before, changes.session, tuple(kept[n] for n in sorted(kept))
+        )
+
+
+class ShippedPublisher:
+    """The shipped publisher core, an application and a journal around it."""
+
+    def __init__(self, world: World, index: int, messages: int) -> None:
+        """Send `messages` messages in all."""
+        self.world = world
+        self.index = index
+        self.messages = messages
+        self.connection: Connection | None = None
+        self.given_up: set[int] = set()
+        self.told: set[int] = set()
+        """Messages it was told accepted."""
+        self._base = 0
+        """The application's number of the message with the core's number 0."""
+        self._first_unsent = 0
+        self._journal = PublisherJournal()
+        self._committing: PublisherChanges | None = None
+        self._ids: dict[int, int] = {}
+        """Of this attach: delivery-id -> the core's number."""
+        self._core = world.cores.publisher(window=WINDOW, resend_in_doubt=world.traits.in_doubt)
+
+    @property
+    def next(self) -> int:
+        """The first message that was never sent."""
+        return self._first_unsent
+
+    @property
+    def _submitted(self) -> int:
+        return self._base + self._core.next_number
+
+    def leftover(self) -> str:
+        """What is unfinished, in words; empty when it is done."""
+        if self._submitted < self.messages or self._core.unfinished:
+            return f"submitted {self._submitted} of {self.messages}, unfinished {self._core.unfinished}"
+        return ""
+
+    # ------------------------------------------------------------------ what may happen
+
+    def may_connect(self) -> bool:
+        """No attach while an expired session is being recorded (A-5)."""
+        return self._core.may_attach
+
+    def choices(self) -> list[Choice]:
+        """What the application and the journal may do now."""
+        found: list[Choice] = []
+        if self._submitted < self.messages and self._core.has_room(len(self._body(0))):
+            found.append(("p.submit", self.index))
+        if self._committing is not None:
+            found.append(("p.stored", self.index))
+        elif self._core.wants_commit:
+            found.append(("p.store", self.index))
+        return found
+
+    def submit(self) -> None:
+        """The application sends its next message."""
+        self._core.submit(self._body(self._submitted))
+        self._without_disk()
+
+    def _body(self, number: int) -> bytes:
+        return bytes([self.index]) + number.to_bytes(4, "big")
+
+    def store(self) -> None:
+        """The journal begins a transaction."""
+        self._committing = self._core.next_commit()
+
+    def stored(self) -> None:
+        """The transaction is durable, and the core hears of it."""
+        assert self._committing is not None
+        self._journal.write(self._committing)
+        self._committing = None
+        self._carry_out(self._core.committed())
+
+    def _without_disk(self) -> None:
+        """A journal in memory has no delay."""
+        while not self.world.traits.durable and self._core.wants_commit:
+            self.store()
+            self.stored()
+
+    # ------------------------------------------------------------------ connection
+
+    def connect(self, router: int) -> None:
+        """Attach with the map (P-1)."""
+        connection = self.world.open(f"p{self.index}", router)
+        self.connection = connection
+        self._ids = {}
+        bound = self.world.traits.map_bound
+        presented = self._core.begin_attach(bound)
+        connection.up.append(
+            inputs.PublisherAttach(
+                connection.link, f"p{self.index}", "link", TOPIC, dict.fromkeys(presented or {}), exactly_once=True,
+                timeout_s=TIMEOUT_S, map_bound=bound, peer=f"p{self.index}",
+            )
+        )  # fmt: skip
+
+    def disconnect(self) -> None:
+        """The connection drops; what was under way to us is lost."""
+        if self.connection is not None:
+            self.connection.is_open = False
+            self.connection.down.clear()
+        self.connection = None
+        self._core.lost()
+
+    def crash(self, *, is_durable: bool = False) -> None:
+        """The process dies. `is_durable`: the transaction under way was written, but nobody was told."""
+        self.disconnect()
+        if self._committing is not None and is_durable:
+            self._journal.write(self._committing)
+        self._committing = None
+        if not self.world.traits.durable:  # G7: the outcome of what was in the map stays unknown
+            self._base = self._first_unsent
+            self.given_up.update(set(range(self._base)) - self.told)
+            self._journal = PublisherJournal()
+        self._core = self.world.cores.publisher(
+            window=WINDOW, resend_in_doubt=self.world.traits.in_doubt, recovered=self._journal.state
+        )
+        for report in self._core.recovered_outcomes():
+            self._report(report.number, report.outcome)
+
+    def receive(self, effect: effects.Effect) -> None:
+        """One frame of the router."""
+        core = self._core
+        if isinstance(effect, effects.PublisherReply):
+            resume = "resumed" if effect.resumed else "new"
+            self._carry_out(core.attached(capable=effect.exactly_once, resume=resume))
+        elif isinstance(effect, effects.AskEcho):
+            self._carry_out(core.flow(0, echo=effect.epoch))
+        elif isinstance(effect, effects.GrantCredit):
+            self._carry_out(core.flow(effect.limit, session=effect.session))
+        elif isinstance(effect, effects.Dispose):
+            self._on_outcome(effect)
+        elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
+            self.disconnect()
+            if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
+                self.world.judge.on_session_expired(self.index)
+                self._carry_out(core.expire())
+
+    def _on_outcome(self, effect: effects.Dispose) -> None:
+        numbers = [self._ids[delivery_id] for delivery_id in effect.delivery_ids]
+        if effect.outcome is RouterOutcome.ACCEPTED:
+            for number in numbers:
+                self._on_accepted(self._base + number)
+        pairs = [(i, n.to_bytes(8, "big")) for i, n in zip(effect.delivery_ids, numbers, strict=True)]
+        outcome = ClientOutcome(OUTCOMES[effect.outcome], effect.condition, effect.description)
+        self._carry_out(self._core.disposition(pairs, outcome, effect.settled))
+
+    def _on_accepted(self, message: int) -> None:
+        """G1 is checked when it is told, not when it has recorded that."""
+        if message not in self.told:
+            self.told.add(message)
+            self.world.judge.on_accepted(self.index, message)
+
+    # ------------------------------------------------------------------ effects of the core
+
+    def _carry_out(self, asked: Sequence[wanted.PublisherEffect]) -> None:
+        for effect in asked:
+            if isinstance(effect, wanted.SendTransfer):
+                self._send(effect)
+            elif isinstance(effect, wanted.SettleDeliveries):
+                tags = [self._ids[delivery_id].to_bytes(8, "big") for delivery_id in effect.delivery_ids]
+                connection = self._attached()
+                connection.up.append(inputs.PublisherSettle(connection.link, tags))
+            elif isinstance(effect, wanted.AnswerEcho):
+                connection = self._attached()
+                connection.up.append(inputs.LinkFlow(connection.link, echoed_epoch=effect.value))
+            elif isinstance(effect, wanted.ReportOutcome):
+                self._report(effect.number, effect.outcome)
+            elif isinstance(effect, wanted.ReportExpired) and effect.sent_again:
+                self.world.judge.may_repeat.update((self.index, self._base + number) for number in effect.numbers)
+            elif isinstance(effect, wanted.RefuseLink):
+                raise Violation(f"REFUSED: p{self.index}: {effect.reason}")
+        self._without_disk()
+
+    def _attached(self) -> Connection:
+        assert self.connection is not None, "the core speaks on a link that is gone"
+        return self.connection
+
+    def _send(self, transfer: wanted.SendTransfer) -> None:
+        connection = self._attached()
+        message = self._base + transfer.number
+        if message >= self._first_unsent:
+            self._first_unsent = message + 1
+            self.world.judge.on_first_send(self.index, message)
+        delivery_id = len(self._ids) + 1
+        self._ids[delivery_id] = transfer.number
+        connection.up.append(inputs.Transfer(connection.link, delivery_id, transfer.tag, transfer.payload))
+
+    def _report(self, number: int, outcome: ClientOutcome) -> None:
+        """The application is told."""
+        if not outcome.is_accepted:
+            self.given_up.add(self._base + number)
+        self._core.told(number)

@@ -1,0 +1,281 @@
+"""A simulated subscriber whose every decision is the shipped core's (`oncewire.client.subscriber_core`).
+
+With a journal the application's effect and the outcome are one transaction: a message counts as processed when that is
+durable. Without one it counts when the application has finished with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chaos.simulator.clients import TOPIC, Connection
+from chaos.simulator.judge import Violation
+from chaos.simulator.steps import Choice
+from delivery_records import effects, inputs
+from delivery_records.outcomes import Outcome as RouterOutcome
+from delivery_records.view import SubscriptionMode
+from oncewire.client import core_effects as wanted
+from oncewire.client.journal_records import SubscriberChanges, SubscriberState
+from oncewire.client.outcomes import ACCEPTED, rejected
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+EVERYTHING = 1 << 30
+"""A bound no map reaches."""
+REFUSED = rejected("oncewire:simulated", "not usable")
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A delivery the application was handed."""
+
+    publisher: int
+    number: int
+    incarnation: int
+    redelivered: bool
+
+
+class SubscriberJournal:
+    """What would be on disk: a fold of the changes that were committed."""
+
+    def __init__(self) -> None:
+        """An empty journal."""
+        self.state = SubscriberState()
+
+    def write(self, changes: SubscriberChanges) -> None:
+        """One transaction, as the SQLite journal carries it out."""
+        entries = dict(self.state.entries)
+        for tag in changes.forgotten:
+            entries.pop(tag, None)
+        entries.update(changes.entries)
+        self.state = SubscriberState(changes.incarnation, tuple(entries.items()))
+
+
+class ShippedSubscriber:
+    """The shipped subscriber core, an application and a journal around it."""
+
+    def __init__(self, world: World, index: int, prefetch: int) -> None:
+        """Let `prefetch` deliveries come ahead."""
+        self.world = world
+        self.index = index
+        self.prefetch = prefetch
+        self.connection: Connection | None = None
+        self.is_wanted = True
+        self.is_replied = False
+        self.is_closing = False
+        self._handed: dict[int, Handed] = {}
+        """By serial, in the order they were handed over; what the application has not finished with."""
+        self._finished: list[Handed] = []
+        """Finished with, not in a transaction yet."""
+        self._committing: SubscriberChanges | None = None
+        self._in_commit: list[Handed] = []
+        self._refused: set[int] = set()
+        self._journal = SubscriberJournal()
+        self._redelivered = False
+        self._messages: dict[bytes, Handed] = {}
+        """What each tag stood for, for the judge."""
+        self._tags: list[bytes] = []
+        """Of this attach: the tag of delivery-id n at place n."""
+        self._core = world.cores.subscriber(prefetch=prefetch)
+
+    def leftover(self) -> str:
+        """What is unfinished, in words; empty when it is done."""
+        if self._core.unfinished or self._handed or self._finished or self._committing:
+            return f"unfinished {self._core.unfinished}, with the application {list(self._handed.values())}"
+        return ""
+
+    # ------------------------------------------------------------------ what may happen
+
+    def may_connect(self) -> bool:
+        """It wants its subscription."""
+        return self.is_wanted
+
+    def choices(self) -> list[Choice]:
+        """What the application and the journal may do now."""
+        found: list[Choice] = []
+        if self._handed:
+            found.append(("s.process", self.index))
+            if self.world.traits.out_of_order and len(self._handed) > 1:
+                found.append(("s.later", self.index))
+            if self.world.traits.refuses:
+                found += [("s.reject", self.index)]
+                if next(iter(self._handed)) not in self._refused:
+                    found += [("s.release", self.index)]
+        if self._committing is not None:
+            found.append(("s.stored", self.index))
+        elif self._core.wants_commit:
+            found.append(("s.store", self.index))
+        return found
+
+    def process(self, *, reject: bool = False, newest: bool = False) -> None:
+        """The application finishes with its oldest delivery, or its newest."""
+        serial = next(reversed(self._handed)) if newest else next(iter(self._handed))
+        self._finished.append(self._handed.pop(serial))
+        self._core.complete(serial, REFUSED if reject else ACCEPTED)
+        self._without_disk()
+
+    def release(self) -> None:
+        """The application wants its oldest delivery again: the core hands it over again by itself."""
+        serial = next(iter(self._handed))
+        self._refused.add(serial)
+        self._carry_out(self._core.release(serial))
+
+    def store(self) -> None:
+        """The application's transaction begins."""
+        self._in_commit, self._finished = self._finished, []
+        self._committing = self._core.next_commit()
+
+    def stored(self) -> None:
+        """It is durable, and the core hears of it."""
+        self._write()
+        self._carry_out(self._core.committed())
+
+    def _write(self) -> None:
+        assert self._committing is not None
+        self._journal.write(self._committing)
+        self._committing = None
+        for done in self._in_commit:
+            self.world.judge.on_processed(
+                self.index, done.publisher, done.number, done.incarnation, done.redelivered
+            )
+        self._in_commit = []
+
+    def _without_disk(self) -> None:
+        """A journal in memory has no delay."""
+        while not self.world.traits.durable and self._core.wants_commit:
+            self.store()
+            self.stored()
+
+    # ------------------------------------------------------------------ connection
+
+    def connect(self, router: int) -> None:
+        """Attach with the map (S-1)."""
+        traits = self.world.traits
+        connection = self.world.open(f"s{self.index}", router)
+        self.connection = connection
+        self.is_replied = False
+        self._tags = []
+        presented = self._core.begin_attach(traits.map_bound)
+        assert presented is not None
+        outcomes = {
+            tag: None if outcome is None else RouterOutcome(outcome.kind.value)
+            for tag, outcome in presented.unsettled.items()
+        }
+        connection.up.append(
+            inputs.SubscriberAttach(
+                connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
+                "never" if traits.never else "link-detach", float(traits.timeout_s), traits.map_bound,
+                incomplete=presented.incomplete, peer=f"s{self.index}",
+            )
+        )  # fmt: skip
+
+    def disconnect(self) -> None:
+        """The connection drops; what was under way to us is lost."""
+        if self.connection is not None:
+            self.connection.is_open = False
+            self.connection.down.clear()
+        self.connection = None
+        self.is_replied = False
+        self._core.lost()
+
+    def crash(self, *, is_durable: bool = False) -> None:
+        """The process dies. `is_durable`: the transaction under way was written, but nobody was told."""
+        self.disconnect()
+        if self._committing is not None and is_durable:
+            self._write()
+        self._committing = None
+        if not self.world.traits.durable:
+            forgotten = self._core.begin_attach(EVERYTHING)
+            assert forgotten is not None
+            self.world.judge.on_amnesia(self.index, [self._messages[tag] for tag in forgotten.unsettled])
+            self._journal = SubscriberJournal()
+        self._finished, self._in_commit = [], []
+        self._handed.clear()
+        self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
+
+    def close(self) -> None:
+        """Unsubscribe for good: detach(closed=true) again and again until it is answered without error (E-8)."""
+        self.is_closing = True
+        self._handed.clear()
+        if self.is_replied and self.connection is not None:
+            self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
+
+    def receive(self, effect: effects.Effect) -> None:
+        """One frame of the router."""
+        core = self._core
+        assert self.connection is not None
+        if isinstance(effect, (effects.Detach, effects.CloseConnection)):
+            self._on_detached(effect)
+        elif isinstance(effect, effects.SubscriberReply):
+            self.is_replied = True
+            first_settles = effect.mode is not SubscriptionMode.EXACTLY_ONCE
+            kept = frozenset(effect.kept or ())
+            self._carry_out(
+                core.attached(
+                    kept, capable=effect.exactly_once, incarnation=effect.incarnation, settles_first=first_settles
+                )
+            )
+            if self.is_closing:
+                self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
+        elif isinstance(effect, effects.Confirm):
+            self._carry_out(core.flow(confirmed=effect.incarnation))
+        elif isinstance(effect, effects.Deliver):
+            self._on_delivery(effect)
+        elif isinstance(effect, effects.SettleAtSubscriber):
+            self._carry_out(core.settled([(0, tag) for tag in effect.tags]))
+
+    def _on_detached(self, effect: effects.Detach | effects.CloseConnection) -> None:
+        self.disconnect()
+        ended = isinstance(effect, effects.Detach) and effect.closed and effect.condition != "amqp:link:stolen"
+        if self.is_closing and ended:
+            self.is_wanted = False
+            self._core.end_subscription()
+            self._handed.clear()
+            self._finished.clear()
+
+    def _on_delivery(self, delivery: effects.Deliver) -> None:
+        self._tags.append(delivery.tag)
+        self._redelivered = delivery.redelivered
+        self._carry_out(
+            self._core.transfer(
+                len(self._tags) - 1, delivery.tag, delivery.message, settled=delivery.settled, resume=delivery.resume
+            )
+        )
+
+    # ------------------------------------------------------------------ effects of the core
+
+    def _carry_out(self, asked: Sequence[wanted.SubscriberEffect]) -> None:
+        for effect in asked:
+            if isinstance(effect, wanted.DeliverMessage):
+                if not self.is_closing:
+                    self._hand_over(effect)
+            elif isinstance(effect, wanted.DisposeDeliveries):
+                tags = [self._tags[delivery_id] for delivery_id in effect.delivery_ids]
+                outcome = RouterOutcome(effect.outcome.kind.value)
+                connection = self._attached()
+                connection.up.append(
+                    inputs.SubscriberDisposition(connection.link, tags, outcome, effect.settled)
+                )
+            elif isinstance(effect, wanted.GrantCredit):
+                connection = self._attached()
+                received = len(self._tags)
+                connection.up.append(
+                    inputs.LinkFlow(connection.link, limit=received + effect.credit, delivery_count=received)
+                )
+            elif isinstance(effect, wanted.ReportConfirmed):
+                self.world.judge.on_confirmed(self.index, effect.incarnation)
+            elif isinstance(effect, wanted.RefuseLink):
+                raise Violation(f"REFUSED: s{self.index}: {effect.reason}")
+        self._without_disk()
+
+    def _attached(self) -> Connection:
+        assert self.connection is not None, "the core speaks on a link that is gone"
+        return self.connection
+
+    def _hand_over(self, delivery: wanted.DeliverMessage) -> None:
+        publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
+        handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
+        self._handed[delivery.serial] = self._messages[delivery.tag] = handed

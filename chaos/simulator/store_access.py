@@ -1,0 +1,88 @@
+"""What is between a router and etcd: requests and answers may be slow, lost, or later than their sender's death."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chaos.simulator.etcd import SimEtcd
+from chaos.simulator.routers import Router
+from chaos.simulator.steps import Choice
+from delivery_records import effects, inputs
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A read or a proposal on its way to etcd."""
+
+    router: int
+    rid: int
+    effect: effects.Read | effects.Propose
+
+
+class StoreAccess:
+    """Carries requests to etcd and answers back."""
+
+    def __init__(self, world: World, etcd: SimEtcd) -> None:
+        """Serve the routers of `world`."""
+        self._world = world
+        self._etcd = etcd
+        self._requests: dict[int, Request] = {}
+        self._serial = 0
+
+    def ask(self, router: Router, effect: effects.Read | effects.Propose) -> None:
+        """A router sends a request."""
+        if self._world.traits.slow_store:
+            self._serial += 1
+            self._requests[self._serial] = Request(router.index, router.rid, effect)
+        elif router.is_isolated:
+            router.replies.append(inputs.StoreFailed(effect.nonce, inputs.Failure.UNAVAILABLE))
+        else:
+            self._carry_out(router, effect)
+
+    def _carry_out(self, router: Router, effect: effects.Read | effects.Propose) -> None:
+        if isinstance(effect, effects.Read):
+            router.replies.append(self._etcd.read(effect.nonce, effect.key))
+        elif not self._etcd.compare_and_swap(effect.key, effect.expect, effect.record):
+            router.replies.append(inputs.StoreFailed(effect.nonce, inputs.Failure.CONFLICT))
+
+    def choices(self) -> list[Choice]:
+        """A request under way arrives; one of a router that is cut off may also be lost."""
+        found: list[Choice] = []
+        for serial, request in self._requests.items():
+            if self._etcd.is_up:
+                found.append(("k.apply", serial))
+            if self._is_cut_off(self._world.routers[request.router]):
+                found.append(("k.miss", serial))
+        return found
+
+    def _is_cut_off(self, router: Router) -> bool:
+        return router.is_isolated or not self._etcd.is_up
+
+    def apply(self, serial: int) -> None:
+        """A request arrives. The answer to a router that was cut off meanwhile is lost: its fate is unknown (K-2a)."""
+        request = self._requests.pop(serial)
+        router = self._world.routers[request.router]
+        is_there = router.rid == request.rid and router.records is not None
+        if is_there and not router.is_isolated:
+            self._carry_out(router, request.effect)
+            return
+        if isinstance(request.effect, effects.Propose):  # a dead router's put may still arrive
+            self._etcd.compare_and_swap(request.effect.key, request.effect.expect, request.effect.record)
+        if is_there:
+            self._fail(router, request.effect)
+
+    def miss(self, serial: int) -> None:
+        """A request never arrives."""
+        request = self._requests.pop(serial)
+        router = self._world.routers[request.router]
+        if router.rid == request.rid and router.records is not None:
+            self._fail(router, request.effect)
+
+    def _fail(self, router: Router, effect: effects.Read | effects.Propose) -> None:
+        read = isinstance(effect, effects.Read)
+        failure = inputs.Failure.UNAVAILABLE if read else inputs.Failure.UNKNOWN
+        router.replies.append(inputs.StoreFailed(effect.nonce, failure))

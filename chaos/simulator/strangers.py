@@ -1,0 +1,65 @@
+"""Links that belong to nobody who answers: half-open connections, and a second client with another's identity (A-8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection
+from chaos.simulator.steps import Choice
+from delivery_records import effects, inputs
+from delivery_records.view import SubscriptionMode
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+
+class Strangers:
+    """Open links whose client has left without a word, or never says one."""
+
+    def __init__(self, world: World) -> None:
+        """None at first."""
+        self._world = world
+        self._links: dict[int, Connection] = {}
+
+    def leave_open(self, connection: Connection | None) -> None:
+        """A client goes to another connection and the router does not see that it left."""
+        if connection is not None and connection.link in self._world.connections:
+            connection.is_open = True
+            self._links[connection.link] = connection
+
+    def attach(self, kind: str, index: int, router: int) -> None:
+        """A second process with a client's identity attaches with an empty map, takes credit, and answers nothing.
+
+        It breaks P-1 or S-1, but as it never answers it must harm nobody for longer than its connection lives.
+        """
+        name = f"{kind}{index}"
+        connection = self._world.open(name, router)
+        self._links[connection.link] = connection
+        if kind == "p":
+            connection.up.append(
+                inputs.PublisherAttach(
+                    connection.link, name, "link", TOPIC, {}, exactly_once=True, timeout_s=TIMEOUT_S, peer="thief"
+                )
+            )
+        else:
+            connection.up.append(
+                inputs.SubscriberAttach(
+                    connection.link, name, "link", TOPIC, {}, True, SubscriptionMode.EXACTLY_ONCE, "link-detach",
+                    float(self._world.traits.timeout_s), self._world.traits.map_bound, peer="thief",
+                )
+            )  # fmt: skip
+
+    def choices(self) -> list[Choice]:
+        """The idle time-out ends such a connection."""
+        return [("n.idle", link) for link, connection in self._links.items() if connection.is_open]
+
+    def end(self, link: int) -> None:
+        """The idle time-out."""
+        connection = self._links.pop(link)
+        connection.is_open = False
+        connection.down.clear()
+
+    def receive(self, connection: Connection, effect: effects.Effect) -> None:
+        """A frame that nobody answers; when the router ends the link, the connection goes, too."""
+        if isinstance(effect, (effects.Detach, effects.CloseConnection)) and connection.link in self._links:
+            self.end(connection.link)

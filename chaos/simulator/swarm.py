@@ -1,0 +1,179 @@
+"""What a seed draws: the size of its world, how clients behave, how often each fault may happen, and where it strikes.
+
+Swarm testing: every knob is drawn, so that seeds differ in kind and not only in order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from chaos.simulator.cores import SHIPPED, Cores
+from chaos.simulator.steps import Choice
+from chaos.simulator.traits import Traits
+from chaos.simulator.world import World
+
+FAULTS = (
+    "crash", "leave", "blackout", "stall", "freeze", "isolate", "outage", "compact", "relist", "reset", "clog", "cut",
+    "shed", "twist", "double", "drop-p", "drop-s", "trim-p", "trim-s", "half-p", "half-s", "thief-p", "thief-s",
+    "expire-s", "expire-p", "crash-p", "crash-s", "torn-p", "torn-s", "close-s",
+)  # fmt: skip
+"""Verbs of `chaos.simulator.actions` without their `!`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The size of a world and how its clients behave."""
+
+    routers: int
+    publishers: int
+    subscribers: int
+    messages: int
+    window: int
+    prefetch: int
+    traits: Traits
+
+    def build(self, cores: Cores = SHIPPED) -> World:
+        """A fresh world of this size."""
+        return World(
+            self.routers, self.publishers, self.subscribers, self.messages, window=self.window,
+            prefetch=self.prefetch, traits=self.traits, cores=cores,
+        )  # fmt: skip
+
+
+def draw_setting(rng: random.Random) -> Setting:
+    """A world."""
+    publishers = rng.choice([1, 1, 2])
+    traits = Traits(
+        rng.random() < 0.3, rng.random() < 0.2, rng.random() < 0.3, rng.choice([1000, 1000, 4 * publishers]),
+        rng.choice([45, 90]),
+    )
+    return Setting(
+        rng.choice([1, 2, 3, 3]), publishers, rng.choice([1, 2, 3]), rng.choice([2, 4, 8, 20, 60, 150]),
+        rng.choice([1, 2, 3, 8, 30]), rng.choice([1, 2, 5, 50]), traits,
+    )  # fmt: skip
+
+
+def draw_traits(rng: random.Random, traits: Traits) -> Traits:
+    """How clients, leases and the store of a world behave.
+
+    Args:
+        rng: of its own, so that the size of a world does not depend on how many traits there are.
+        traits: what was drawn before.
+    """
+    shipped = rng.random() < 0.6
+    return replace(
+        traits, shipped=shipped, durable=shipped and rng.random() < 0.7, out_of_order=rng.random() < 0.3,
+        in_doubt=rng.random() < 0.2, late_joiner=rng.random() < 0.2, late_loss=rng.random() < 0.4,
+        slow_store=rng.random() < 0.4, leases=rng.random() < 0.5, slow_percent=rng.choice([0, 10, 33]),
+    )  # fmt: skip
+
+
+def draw_weaker(rng: random.Random, traits: Traits) -> Traits:
+    """Some worlds have clients to whom less is promised, so the judge asks for less there: not too many.
+
+    Args:
+        rng: of its own, so that a world without such clients goes the same way with them or without.
+        traits: what the other clients do.
+    """
+    return replace(
+        traits, refuses=rng.random() < 0.2, stock_publisher=rng.random() < 0.15, stock_subscriber=rng.random() < 0.15
+    )
+
+
+def draw_budget(rng: random.Random) -> dict[str, int]:
+    """How often each fault may happen; half of the seeds look deep into one or two kinds."""
+    if rng.random() < 0.5:
+        focus = rng.sample(FAULTS, rng.choice([1, 2, 3]))
+        return {fault: rng.choice([1, 2, 4]) if fault in focus else 0 for fault in FAULTS}
+    return {fault: rng.choice([0, 0, 0, 1, 2, 3]) for fault in FAULTS}
+
+
+def aimed_budget(rng: random.Random, aim: tuple[str, ...]) -> dict[str, int]:
+    """Only these faults, each at least once."""
+    return {fault: rng.choice([1, 2, 3, 4]) if fault in aim else 0 for fault in FAULTS}
+
+
+def draw_fault(world: World, rng: random.Random, budget: dict[str, int]) -> Choice | None:
+    """A fault that is left in the budget and can strike now; it is taken off the budget."""
+    left = [fault for fault, count in budget.items() if count]
+    if not left:
+        return None
+    fault = rng.choice(left)
+    choice = _PLACES[fault](world, rng, "!" + fault)
+    if choice is not None:
+        budget[fault] -= 1
+    return choice
+
+
+def _live(world: World) -> list[int]:
+    return [router.index for router in world.routers if router.records is not None]
+
+
+def _at_router(world: World, rng: random.Random, verb: str) -> Choice | None:
+    live = [index for index in _live(world) if not world.routers[index].is_isolated]
+    if live and verb == "!crash" and rng.random() < 0.5:
+        world.do(("!lose", rng.choice(live)))
+    return (verb, rng.choice(live)) if live else None
+
+
+def _for_a_while(world: World, rng: random.Random, verb: str) -> Choice | None:
+    live = _live(world)
+    if not live or (verb == "!freeze" and not world.traits.leases):
+        return None
+    return (verb, rng.choice(live), rng.choice([300, 3_000, 8_000, 12_000, 25_000]))
+
+
+def _everywhere(world: World, rng: random.Random, verb: str) -> Choice | None:
+    return (verb, 0) if _live(world) and world.etcd.is_up else None
+
+
+def _between_routers(world: World, rng: random.Random, verb: str) -> Choice | None:
+    live = _live(world)
+    if len(live) < 2:
+        return None
+    one, other = rng.sample(live, 2)
+    return (verb, one, other)
+
+
+def _connected(world: World, verb: str) -> list[int]:
+    clients = world.publishers if verb.endswith("-p") else world.subscribers
+    return [client.index for client in clients if client.connection is not None]
+
+
+def _at_client(world: World, rng: random.Random, verb: str) -> Choice | None:
+    connected = _connected(world, verb)
+    if verb == "!close-s":
+        connected = [index for index in connected if world.subscribers[index].is_replied]
+    if verb.startswith("!torn") and not (world.traits.durable and world.traits.shipped):
+        return None
+    return (verb, rng.choice(connected)) if connected else None
+
+
+def _trimmed(world: World, rng: random.Random, verb: str) -> Choice | None:
+    connected = _connected(world, verb)
+    return (verb, rng.choice(connected), rng.choice([0, 0, 1, 2, 3])) if connected else None
+
+
+def _stolen(world: World, rng: random.Random, verb: str) -> Choice | None:
+    clients = world.publishers if verb.endswith("-p") else world.subscribers
+    weaker = world.is_stock_publisher if verb.endswith("-p") else world.is_stock_subscriber
+    known = [client.index for client in clients if not weaker(client.index)]
+    usable = world.members.usable()
+    return (verb, rng.choice(known), rng.choice(usable).index) if known and usable else None
+
+
+_Place = Callable[[World, random.Random, str], "Choice | None"]
+_KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
+    (_at_router, ("crash", "leave", "isolate", "relist")),
+    (_for_a_while, ("stall", "freeze")),
+    (_everywhere, ("blackout", "outage", "compact")),
+    (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
+    (_at_client, ("drop-p", "drop-s", "half-p", "half-s", "expire-s", "expire-p", "crash-p", "crash-s", "torn-p",
+                  "torn-s", "close-s")),
+    (_trimmed, ("trim-p", "trim-s")),
+    (_stolen, ("thief-p", "thief-s")),
+)  # fmt: skip
+_PLACES = {fault: place for place, faults in _KINDS for fault in faults}
+assert set(_PLACES) == set(FAULTS)

@@ -1,0 +1,47 @@
+"""How a simulated world differs from the plainest one. Every trait is a fact of some real network or application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Knobs of a world; all of it is legal. A scenario written before a knob existed has it off."""
+
+    pipelines: bool = False
+    """Publishers send a flow behind the attach without waiting."""
+    abandons: bool = False
+    """Publishers give up their oldest delivery when they attach again."""
+    never: bool = False
+    """Subscribers ask for the expiry policy `never`."""
+    map_bound: int = 1000
+    timeout_s: int = 90
+    """T_sub the subscribers ask for; above 60 s a new subscription is provisional first (A-10)."""
+    refuses: bool = False
+    """Subscribers also reject, release and fail deliveries (E-4a); the shipped client releases locally."""
+    stock_publisher: bool = False
+    """The last publisher keeps no map over a reconnect (c.5)."""
+    stock_subscriber: bool = False
+    """The last subscriber keeps no map over a reconnect and settles as it answers (c.3, c.5)."""
+    shipped: bool = False
+    """Clients with a map are the cores of `oncewire.client`; else they follow P-a and S-a in code of their own."""
+    durable: bool = False
+    """The journals of shipped clients survive their process; effects and outcomes are one transaction (S-1)."""
+    out_of_order: bool = False
+    """Applications of shipped subscribers finish deliveries in any order (S-a)."""
+    in_doubt: bool = False
+    """Shipped publishers send again, marked, what was unsettled in a session that expired (A-5)."""
+    late_joiner: bool = False
+    """The last subscriber comes when half of the messages have been sent."""
+    late_loss: bool = False
+    """Clients of a router that died read what was under way, and see the loss later (N-1)."""
+    slow_store: bool = False
+    """Requests to etcd are carried out later, in any order, also when their sender is dead; replies may be lost."""
+    leases: bool = False
+    """Leases end by etcd's clock and routers fence by their own (K-3); else a dead router's lease ends at any time."""
+    slow_percent: int = 0
+    """With leases: router 0's clock runs this much slow and router 2's as much fast (N-3 allows 33)."""
+
+
+PLAIN = Traits()
