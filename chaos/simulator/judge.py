@@ -38,6 +38,11 @@ class Judge:
         self._owed: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.processed: dict[int, set[tuple[int, int]]] = {}
         self._last: dict[tuple[int, int], tuple[int, int]] = {}
+        self._handed: dict[tuple[int, int], int] = {}
+        self._spans: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+        """(subscriber, publisher) -> subscription incarnation -> first and last message processed in it."""
+        self._excused: dict[int, set[tuple[int, int]]] = {}
+        """What a subscriber was told that it will not get any more (S-a)."""
         self._retries_lost: dict[int, set[tuple[int, int]]] = {}
         """What each subscriber wanted again and whose router is gone: in nobody's map but the publisher's (E-4a)."""
         self.may_repeat: set[tuple[int, int]] = set()
@@ -113,17 +118,40 @@ class Judge:
             forgotten.discard(message)
             return
         done.add(message)
+        spans = self._spans.setdefault((subscriber, publisher), {})
+        first, highest = spans.get(incarnation, (number, number))
+        spans[incarnation] = min(first, number), max(highest, number)
         last = self._last.get((subscriber, publisher))
         if last is not None:
             self._check_order(subscriber, publisher, number, last, incarnation)
         self._last[(subscriber, publisher)] = (max(number, last[0]) if last else number, incarnation)
+
+    def on_handed(self, subscriber: int, publisher: int, number: int) -> None:
+        """G3 for an application that finishes in any order: what it is handed is in order."""
+        if subscriber in self._amnesiac or not self._is_ordered(subscriber, publisher):
+            return
+        if (publisher, number) in self.may_repeat:
+            return
+        last = self._handed.get((subscriber, publisher), -1)
+        if number <= last:
+            raise Violation(f"ORDER: s{subscriber} is handed p{publisher}/{number} after {last}")
+        self._handed[(subscriber, publisher)] = number
+
+    def on_restart(self, subscriber: int) -> None:
+        """What was handed over and not finished is handed over again."""
+        for publisher in range(len(self._world.publishers)):
+            self._handed.pop((subscriber, publisher), None)
+
+    def on_given_up(self, subscriber: int, publisher: int, number: int) -> None:
+        """The subscriber was told that a delivery it had before its restart will not come again."""
+        self._excused.setdefault(subscriber, set()).add((publisher, number))
 
     def _check_order(
         self, subscriber: int, publisher: int, number: int, last: tuple[int, int], incarnation: int
     ) -> None:
         if subscriber in self._amnesiac:
             return  # G7: once, older deliveries out of order
-        if not self._is_ordered(subscriber, publisher):
+        if not self._is_ordered(subscriber, publisher) or self._finishes_anyhow:
             return
         if number <= last[0]:
             raise Violation(f"ORDER: s{subscriber} processes p{publisher}/{number} after {last[0]}")
@@ -137,9 +165,15 @@ class Judge:
             world.traits.refuses or world.is_stock_publisher(publisher) or world.is_stock_subscriber(subscriber)
         )
 
+    @property
+    def _finishes_anyhow(self) -> bool:
+        """Order is then judged where deliveries are handed over, and holes at the end."""
+        return self._world.traits.shipped and self._world.traits.out_of_order
+
     def _check_holes(self, subscriber: int, publisher: int, first: int, stop: int) -> None:
         given_up = self._world.publishers[publisher].given_up
         done = self.processed.get(subscriber, set())
+        done = done | self._excused.get(subscriber, set()) if subscriber in self._excused else done
         missing = [n for n in range(first, stop) if n not in given_up and (publisher, n) not in done]
         if missing:
             raise Violation(f"HOLE: s{subscriber} misses p{publisher}/{missing[0]}")
@@ -164,12 +198,14 @@ class Judge:
             for egress in router.records.egresses.values():
                 if any(egress.sessions.values()):
                     raise Violation(f"LEAK: router {router.index} keeps entries of {egress.name}")
-        for (subscriber_index, publisher_index), (last, incarnation) in self._last.items():
-            if (
-                self._created(subscriber_index) == incarnation
-                and subscriber_index not in self._amnesiac
-                and self._is_ordered(subscriber_index, publisher_index)
-            ):
-                self._check_holes(
-                    subscriber_index, publisher_index, last + 1, world.publishers[publisher_index].next
-                )
+        self._check_streams()
+
+    def _check_streams(self) -> None:
+        """G4: a stream has no hole from its first message on: to the end, or to the end of its incarnation."""
+        for (subscriber, publisher), spans in self._spans.items():
+            if subscriber in self._amnesiac or not self._is_ordered(subscriber, publisher):
+                continue
+            for incarnation, (first, last) in spans.items():
+                is_current = self._created(subscriber) == incarnation
+                stop = self._world.publishers[publisher].next if is_current else last
+                self._check_holes(subscriber, publisher, first + 1, stop)

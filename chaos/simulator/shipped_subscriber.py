@@ -192,6 +192,7 @@ class ShippedSubscriber:
             assert forgotten is not None
             self.world.judge.on_amnesia(self.index, [self._messages[tag] for tag in forgotten.unsettled])
             self._journal = SubscriberJournal()
+        self.world.judge.on_restart(self.index)
         self._finished, self._in_commit = [], []
         self._handed.clear()
         self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
@@ -265,6 +266,9 @@ class ShippedSubscriber:
                 connection.up.append(
                     inputs.LinkFlow(connection.link, limit=received + effect.credit, delivery_count=received)
                 )
+            elif isinstance(effect, wanted.ReportGivenUp):
+                lost = self._messages[effect.tag]
+                self.world.judge.on_given_up(self.index, lost.publisher, lost.number)
             elif isinstance(effect, wanted.ReportConfirmed):
                 self.world.judge.on_confirmed(self.index, effect.incarnation)
             elif isinstance(effect, wanted.RefuseLink):
@@ -277,5 +281,7 @@ class ShippedSubscriber:
 
     def _hand_over(self, delivery: wanted.DeliverMessage) -> None:
         publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
+        if not delivery.again:
+            self.world.judge.on_handed(self.index, publisher, number)
         handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
         self._handed[delivery.serial] = self._messages[delivery.tag] = handed
