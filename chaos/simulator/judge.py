@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from chaos.simulator.histories import Histories
 from delivery_records.view import Kind
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Judge:
     def __init__(self, world: World) -> None:
         """Watch `world`."""
         self._world = world
+        self._histories = Histories(world)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.processed: dict[int, set[tuple[int, int]]] = {}
@@ -62,10 +64,12 @@ class Judge:
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
         """The subscriber was told that its subscription counts."""
         self._confirmed[subscriber] = incarnation
+        self._histories.on_confirmed(subscriber, incarnation)
 
     def on_first_send(self, publisher: int, number: int) -> None:
         """G1 is about subscriptions confirmed before this moment."""
         self.attempted += 1
+        self._histories.on_sent(publisher, number)
         self._owed[(publisher, number)] = [
             (subscriber, created)
             for subscriber, created in self._confirmed.items()
@@ -75,6 +79,7 @@ class Judge:
     def on_accepted(self, publisher: int, number: int) -> None:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
+        self._histories.on_accepted(publisher, number)
         for subscriber, created in self._owed[(publisher, number)]:
             if (publisher, number) in self._retries_lost.get(subscriber, ()):
                 continue
@@ -107,6 +112,7 @@ class Judge:
     ) -> None:
         """G2, G3, G4; for clients of a weaker class only what it promises (c.5)."""
         self.deliveries += 1
+        self._histories.on_processed(subscriber, publisher, number, incarnation)
         done = self.processed.setdefault(subscriber, set())
         message = (publisher, number)
         if message in done:
@@ -199,6 +205,23 @@ class Judge:
                 if any(egress.sessions.values()):
                     raise Violation(f"LEAK: router {router.index} keeps entries of {egress.name}")
         self._check_streams()
+        self._ask_checker()
+
+    def _ask_checker(self) -> None:
+        """The checker of real experiments must agree, for every subscriber to whom all is promised."""
+        world = self._world
+        if world.traits.refuses or self._finishes_anyhow or self.may_repeat:
+            return
+        judged = [
+            subscriber.index
+            for subscriber in world.subscribers
+            if subscriber.is_wanted
+            and subscriber.index not in self._amnesiac
+            and not world.is_stock_subscriber(subscriber.index)
+        ]
+        for found in self._histories.verdict(judged).subscribers:
+            if not found.passed:
+                raise Violation(f"CHECKER: {found.name}: {dict(found.examples)}")
 
     def _check_streams(self) -> None:
         """G4: a stream has no hole from its first message on: to the end, or to the end of its incarnation."""
