@@ -79,7 +79,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "r.watch": lambda world, r: world.watch(r),
     "r.reply": lambda world, r: world.reply(r),
     "r.restart": lambda world, r: world.start_router(r),
-    "r.fence": lambda world, r: world.stop_router(r),
+    "r.fence": lambda world, r: world.members.fence(r),
     "r.rejoin": lambda world, r: world.members.rejoin(r),
     # etcd
     "k.lease": lambda world, rid: world.members.end_lease(rid),

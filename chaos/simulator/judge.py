@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from chaos.simulator import coverage
 from chaos.simulator.histories import Histories
 from delivery_records.view import Kind
 
@@ -83,9 +84,9 @@ class Judge:
         for subscriber, created in self._owed[(publisher, number)]:
             if (publisher, number) in self._retries_lost.get(subscriber, ()):
                 continue
-            if self._created(subscriber) == created and (publisher, number) not in self.processed.get(
-                subscriber, ()
-            ):
+            is_here = self._created(subscriber) == created
+            self._world.coverage[coverage.EXPIRY_RACE] += not is_here
+            if is_here and (publisher, number) not in self.processed.get(subscriber, ()):
                 raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
 
     def on_session_expired(self, publisher: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.simulator import coverage
 from chaos.simulator.etcd import LEASE_TTL_S, SimEtcd
 from chaos.simulator.routers import Router
 from chaos.simulator.steps import Choice
@@ -118,8 +119,10 @@ class Members:
                     router.lease.lose()
 
     def end_lease(self, rid: int) -> None:
-        """A lease runs out."""
+        """A lease runs out, or is revoked."""
         self._etcd.leases.pop(rid, None)
+        holder = self._world.router_of(rid)
+        self._world.coverage[coverage.LEASE_FIRST] += holder is not None and holder.is_stalled(self._world.now)
         for (kind, key), held in list(self._etcd.keys.items()):
             if kind is Kind.ROUTER and isinstance(held.record, RouterRecord) and held.record.rid == rid:
                 self._etcd.delete(kind, key)
@@ -136,6 +139,7 @@ class Members:
     def rejoin(self, index: int) -> None:
         """The cut is over before the router has fenced itself."""
         router = self._world.routers[index]
+        self._world.coverage[coverage.SURVIVED_CUT] += 1
         router.is_isolated = False
         self._world.feed(router, [inputs.StoreHealth(True)])
 
@@ -149,6 +153,12 @@ class Members:
         """The whole process stands still (SIGSTOP), and no keep-alive is sent."""
         self.stall(index, milliseconds)
         self._world.routers[index].is_frozen = True
+
+    def fence(self, index: int) -> None:
+        """K-3: the fence deadline is over, or seems to be."""
+        rid = self._world.routers[index].rid
+        self._world.coverage[coverage.FENCED] += self._etcd.leases.get(rid, 0.0) > self._world.now
+        self._world.stop_router(index)
 
     def outage(self) -> None:
         """The whole of etcd is away for everybody; its data is safe."""

@@ -81,13 +81,13 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         _run(world, rng, budget, result, rng.choice([0.05, 0.1, 0.2] if aim else [0.01, 0.03, 0.1]))
     except Violation as violation:
         result.violation = str(violation)
-    except AssertionError as broken:
+    except Exception as broken:  # noqa: BLE001 - whatever a core raises is a finding
         result.violation = f"BROKEN: {type(broken).__name__} {broken} at {_where(broken)}"
     judge = world.judge
     for router in world.routers:
         if router.records is not None:
             world.count_decisions(router)
-    result.coverage = dict(world.coverage)
+    result.coverage = dict(+world.coverage)
     result.attempted, result.accepted, result.deliveries = judge.attempted, judge.accepted, judge.deliveries
     result.steps, result.virtual_s, result.story = len(world.story), world.now, world.story
     return result

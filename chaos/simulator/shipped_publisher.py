@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from chaos.simulator import coverage
 from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection
 from chaos.simulator.judge import Violation
 from chaos.simulator.steps import Choice
@@ -167,6 +168,7 @@ class ShippedPublisher:
         """The process dies. `is_durable`: the transaction under way was written, but nobody was told."""
         self.disconnect()
         if self._committing is not None and is_durable:
+            self.world.coverage[coverage.TORN] += 1
             self._journal.write(self._committing)
         self._committing = None
         if not self.world.traits.durable:  # G7: the outcome of what was in the map stays unknown
@@ -228,6 +230,7 @@ class ShippedPublisher:
             elif isinstance(effect, wanted.ReportOutcome):
                 self._report(effect.number, effect.outcome)
             elif isinstance(effect, wanted.ReportExpired) and effect.sent_again:
+                self.world.coverage[coverage.IN_DOUBT] += bool(effect.numbers)
                 self.world.judge.may_repeat.update((self.index, self._base + number) for number in effect.numbers)
             elif isinstance(effect, wanted.RefuseLink):
                 raise Violation(f"REFUSED: p{self.index}: {effect.reason}")

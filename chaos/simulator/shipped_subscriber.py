@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chaos.simulator import coverage
 from chaos.simulator.clients import TOPIC, Connection
 from chaos.simulator.judge import Violation
 from chaos.simulator.steps import Choice
@@ -185,6 +186,7 @@ class ShippedSubscriber:
         """The process dies. `is_durable`: the transaction under way was written, but nobody was told."""
         self.disconnect()
         if self._committing is not None and is_durable:
+            self.world.coverage[coverage.TORN] += 1
             self._write()
         self._committing = None
         if not self.world.traits.durable:
@@ -267,6 +269,7 @@ class ShippedSubscriber:
                     inputs.LinkFlow(connection.link, limit=received + effect.credit, delivery_count=received)
                 )
             elif isinstance(effect, wanted.ReportGivenUp):
+                self.world.coverage[coverage.GIVEN_UP] += 1
                 lost = self._messages[effect.tag]
                 self.world.judge.on_given_up(self.index, lost.publisher, lost.number)
             elif isinstance(effect, wanted.ReportConfirmed):
@@ -283,5 +286,6 @@ class ShippedSubscriber:
         publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
         if not delivery.again:
             self.world.judge.on_handed(self.index, publisher, number)
+        self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages and not delivery.again
         handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
         self._handed[delivery.serial] = self._messages[delivery.tag] = handed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chaos.simulator import coverage
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.routers import Router
 from chaos.simulator.steps import Choice
@@ -70,8 +71,10 @@ class StoreAccess:
         if is_there and not router.is_isolated:
             self._carry_out(router, request.effect)
             return
-        if isinstance(request.effect, effects.Propose):  # a dead router's put may still arrive
-            self._etcd.compare_and_swap(request.effect.key, request.effect.expect, request.effect.record)
+        propose = request.effect
+        if isinstance(propose, effects.Propose):  # a dead router's put may still arrive
+            done = self._etcd.compare_and_swap(propose.key, propose.expect, propose.record)
+            self._world.coverage[coverage.UNKNOWN_PUT if is_there else coverage.DEAD_PUT] += done
         if is_there:
             self._fail(router, request.effect)
 

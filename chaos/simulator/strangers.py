@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.simulator import coverage
 from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
@@ -26,6 +27,7 @@ class Strangers:
         if connection is not None and connection.link in self._world.connections:
             connection.is_open = True
             self._links[connection.link] = connection
+            self._world.coverage[coverage.OUTRUN] += 1
 
     def attach(self, kind: str, index: int, router: int) -> None:
         """A second process with a client's identity attaches with an empty map, takes credit, and answers nothing.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from chaos.simulator import coverage
 from chaos.simulator.actions import ACTIONS
 from chaos.simulator.clients import TIMEOUT_S, Connection, Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
@@ -65,6 +66,8 @@ class World:
         """Called with the effects of each router turn, for whoever writes the story down."""
         self.coverage: Counter[str] = Counter()
         self._links: dict[str, int] = {}
+        self._visited: dict[str, list[int]] = {}
+        """The routers a client has connected to."""
         self.routers = [Router(index, rate=self._rate(index)) for index in range(routers)]
         for router in self.routers:
             self.start_router(router.index)
@@ -129,6 +132,9 @@ class World:
         router = self.routers[index]
         if router.records is not None:
             self.count_decisions(router)
+            down = sum(other.records is None for other in self.routers)
+            self.coverage[coverage.OVERLAP] += bool(down)
+            self.coverage[coverage.ALL_DOWN] += down == len(self.routers) - 1
         router.records = None
         router.lease = None
         router.replies.clear()
@@ -170,6 +176,9 @@ class World:
     def open(self, client: str, router: int) -> Connection:
         """A client's new link at a router, numbered per client, so that shortened stories stay readable."""
         self._links[client] = self._links.get(client, 0) + 1
+        seen = self._visited.setdefault(client, [])
+        if router not in seen:
+            seen.append(router)
         kind, index, count = client[0], int(client[1:]), self._links[client]
         base = 10_000 if kind == "p" else 20_000
         link = base + 100 * index + count if count < 100 else 100 * base + 10_000 * index + count
@@ -301,15 +310,24 @@ class World:
 
     def client_receive(self, link: int) -> None:
         """A client reads one frame."""
+        self.coverage[coverage.DYING_READ] += link in self.dying
         connection = self.connections.get(link) or self.dying[link]
         effect = connection.down.popleft()
         client = self._client_of(connection)
         if client is not None:
+            self._cover(client, effect)
             client.receive(effect)
             if client.connection is not connection:
                 self.dying.pop(link, None)
         else:
             self.strangers.receive(connection, effect)
+
+    def _cover(self, client: AnyPublisher | AnySubscriber, effect: effects.Effect) -> None:
+        if isinstance(effect, (effects.PublisherReply, effects.SubscriberReply)) and effect.resumed:
+            kind = "p" if isinstance(effect, effects.PublisherReply) else "s"
+            is_third = len(self._visited[f"{kind}{client.index}"]) > 2
+            is_down = any(router.records is None for router in self.routers)
+            self.coverage[coverage.THIRD_ROUTER] += is_third and is_down
 
     def client_sees_loss(self, link: int) -> None:
         """A client notices that its router is gone; what it has not read by then is lost."""
@@ -323,8 +341,10 @@ class World:
         connection = self.connections[link]
         router = self.routers[connection.router]
         if router.lease is not None and not router.lease.vet(router.clock(self.now)):
+            self.coverage[coverage.VETTED] += bool(connection.up)
             self.stop_router(router.index)  # K-3a: what was read is thrown away
         elif connection.up:
+            self.coverage[coverage.LATE_READ] += not connection.is_open
             self.feed(router, [connection.up.popleft()])
         else:
             del self.connections[link]
@@ -354,7 +374,7 @@ class World:
     def _reload(self, router: Router) -> None:
         router.must_reload = False
         revision, entries = self.etcd.snapshot()
-        self.coverage["view loaded again behind a compaction"] += router.seen < revision
+        self.coverage[coverage.RELOADED] += router.seen < revision
         router.seen = revision
         if any(entry.kind is Kind.ROUTER and entry.key == _key_of(router) for entry in entries):
             self.feed(router, [inputs.ViewSnapshot(revision, entries)])

@@ -1,0 +1,59 @@
+"""Situations a campaign must meet: what is never met has not been tested.
+
+Two sources: what the worlds notice (`SOMETIMES`), and the decisions record cores count themselves (`Decision`), but
+for those of `NEVER`, which no simulated world can lead to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from delivery_records.outcomes import Decision
+
+THIRD_ROUTER = "a client resumed at a third router while another router was down"
+DEAD_PUT = "a put arrived after the death of the router that had sent it"
+UNKNOWN_PUT = "a put was carried out and its answer was lost"
+VETTED = "what was read after the fence deadline was thrown away"
+FENCED = "a router fenced itself while its lease was still good"
+LEASE_FIRST = "a lease ended while its router stood still"
+SURVIVED_CUT = "a router was cut off from etcd and came back before its fence deadline"
+ALL_DOWN = "all routers were down at once"
+OVERLAP = "a router failed while another one was down"
+RELOADED = "a view was loaded again with changes its watch had not shown"
+TORN = "a client died with a transaction that was durable and nobody told"
+BODY_AGAIN = "a restarted subscriber was sent the body of a delivery it had before"
+GIVEN_UP = "a restarted subscriber was told that a delivery will not come again"
+EXPIRY_RACE = "an acceptance was told while a subscription it had waited for was gone"
+IN_DOUBT = "a publisher sent again, marked in doubt, what an expired session had left"
+OUTRUN = "a client was attached at two routers at once"
+LATE_READ = "a router read frames of a connection its client had left"
+DYING_READ = "a client read frames of a router that was dead"
+
+SOMETIMES = (
+    THIRD_ROUTER, DEAD_PUT, UNKNOWN_PUT, VETTED, FENCED, LEASE_FIRST, SURVIVED_CUT, ALL_DOWN, OVERLAP, RELOADED, TORN,
+    BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, OUTRUN, LATE_READ, DYING_READ,
+)  # fmt: skip
+
+NEVER: Mapping[Decision, str] = {
+    Decision.PUBLISHER_CLOSED: "simulated publishers do not close their link",
+    Decision.PUBLISHER_NEVER_SETTLES: "every simulated publisher settles",
+    Decision.TRANSFER_PRESETTLED: "simulated publishers send unsettled",
+    Decision.TRANSFER_ABORTED: "transfers are whole in the simulator",
+    Decision.TRANSFER_RESUME_IGNORED: "simulated publishers resend with resume=false",
+    Decision.TRANSFER_MALFORMED: "messages are not read in the simulator",
+    Decision.TRANSFER_TAG_IN_USE: "simulated publishers keep to P-2",
+    Decision.DELIVERY_POISONED: "simulated subscribers want a delivery again four times at most",
+    Decision.DROPPED_AT_MOST_ONCE: "simulated publishers send unsettled",
+}
+"""Decisions that wait for clients of another kind, with the reason."""
+
+
+def expected() -> list[str]:
+    """Everything a campaign must have met."""
+    return [*SOMETIMES, *(decision.value for decision in Decision if decision not in NEVER)]
+
+
+def missed(met: Mapping[str, Any]) -> list[str]:
+    """What of `expected()` was not met."""
+    return [name for name in expected() if not met.get(name)]
