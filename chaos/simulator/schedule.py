@@ -14,6 +14,7 @@ from chaos.simulator.swarm import (
     FAULTS,
     Setting,
     aimed_budget,
+    aimed_setting,
     draw_budget,
     draw_fault,
     draw_setting,
@@ -66,14 +67,15 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
     Args:
         seed: everything random comes from it.
         cores: shipped ones, or with a rule edited out.
-        aim: faults to look at closely, in a small world; empty: anything.
+        aim: faults to look at closely, in a small world, and `name=value` for what that world must be like; empty:
+            anything.
     """
     rng = random.Random(seed)
     setting, budget = draw_setting(rng), draw_budget(rng)
     traits = draw_traits(random.Random(f"traits {seed}"), setting.traits)
     setting = replace(setting, traits=draw_weaker(random.Random(f"weaker {seed}"), traits))
     if aim:
-        setting = replace(setting, routers=rng.choice([1, 2, 2]), publishers=1, messages=rng.choice([2, 3, 4]))
+        setting = aimed_setting(rng, setting, aim)
         budget = aimed_budget(rng, aim)
     result = Result(seed, setting)
     world = setting.build(cores)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.steps import Choice
@@ -88,6 +88,26 @@ def draw_budget(rng: random.Random) -> dict[str, int]:
         focus = rng.sample(FAULTS, rng.choice([1, 2, 3]))
         return {fault: rng.choice([1, 2, 4]) if fault in focus else 0 for fault in FAULTS}
     return {fault: rng.choice([0, 0, 0, 1, 2, 3]) for fault in FAULTS}
+
+
+def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
+    """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
+
+    Raises:
+        ValueError: an aim is neither a fault nor such a field.
+    """
+    small = replace(setting, routers=rng.choice([1, 2, 2]), publishers=1, messages=rng.choice([2, 3, 4]))
+    sizes = {field.name: int for field in fields(Setting) if field.name != "traits"}
+    kinds = {field.name: type(getattr(setting.traits, field.name)) for field in fields(Traits)}
+    said: dict[str, int] = {}
+    for word in aim:
+        name, equals, value = word.partition("=")
+        if name not in (sizes | kinds if equals else FAULTS):
+            raise ValueError(f"{word} is neither a fault nor a field of a setting or a trait with its value")
+        if equals:
+            said[name] = int(value)
+    traits = replace(small.traits, **{name: kinds[name](value) for name, value in said.items() if name in kinds})
+    return replace(small, traits=traits, **{name: value for name, value in said.items() if name in sizes})
 
 
 def aimed_budget(rng: random.Random, aim: tuple[str, ...]) -> dict[str, int]:
