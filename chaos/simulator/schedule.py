@@ -107,8 +107,8 @@ def _run(
 ) -> None:
     tempo = Tempo(
         {verb: rng.choice([0.2, 1.0, 1.0, 3.0]) for verb in _VERBS} | _SELDOM,
-        late_zombies=rng.choice([1.0, 0.02]),
-        pause=rng.choice([0.0, 0.0, 0.002, 0.02]),
+        rng.choice([1.0, 0.02]),
+        *rng.choice(PAUSES),
     )
     for _ in range(STEPS_WITH_FAULTS + STEPS_PER_MESSAGE * world.publishers[0].messages):
         if rng.random() < fault_rate:
@@ -128,7 +128,8 @@ def heal(world: World, rng: random.Random) -> None:
         Violation: it does not.
     """
     patience = world.now + 3 * HEALING_S
-    for _ in range(REST_STEPS + REST_STEPS_PER_MESSAGE * world.publishers[0].messages):
+    under_way = sum(len(frames) for frames in world.frames.values())
+    for _ in range(REST_STEPS + REST_STEPS_PER_MESSAGE * world.publishers[0].messages + 4 * under_way):
         if world.now > patience:
             raise Violation("BLOCKED: the world does not come to rest")
         if not _step(world, rng, HEALING, is_healing=True):
@@ -145,8 +146,10 @@ _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1}
 """Most deliveries are accepted at last."""
 _SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2}
 """What ends a fault does not come at once, until the world heals."""
-PAUSE_MS = 2_000
-"""Long against keep-alives and probes."""
+PAUSES: tuple[tuple[float, tuple[int, ...]], ...] = (
+    (0.0, ()), (0.05, (2_000,)), (0.02, (2_000, 20_000)), (0.008, (20_000, 60_000)),
+)  # fmt: skip
+"""How often, and for how many milliseconds: long against keep-alives and probes, or against leases and time-outs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ class Tempo:
     """Weight of reading bytes of a dead connection: they may be read much later (N-1)."""
     pause: float = 0.0
     """Part of the steps after which some seconds pass with everything under way."""
+    pauses_ms: tuple[int, ...] = ()
 
 
 HEALING = Tempo({})
@@ -172,7 +176,7 @@ def _step(world: World, rng: random.Random, tempo: Tempo, *, is_healing: bool = 
         if (milliseconds := rng.choice([0, 0, 1, 20])) > 0:
             world.do(("wait", milliseconds))
         if tempo.pause and rng.random() < tempo.pause:
-            world.do(("wait", PAUSE_MS))
+            world.do(("wait", rng.choice(tempo.pauses_ms)))
         return True
     deadline = world.next_deadline()
     if deadline is None or (is_healing and deadline > world.now + HEALING_S):
@@ -182,8 +186,8 @@ def _step(world: World, rng: random.Random, tempo: Tempo, *, is_healing: bool = 
 
 
 def _weight(world: World, choice: Choice, tempo: Tempo) -> float:
-    verb = str(choice[0])
+    verb = choice[0]
     weight = tempo.bias.get(verb, _REFUSALS.get(verb, 1.0))
-    if tempo.late_zombies < 1.0 and verb == "r.recv" and not world.connections[int(choice[1])].is_open:
+    if tempo.late_zombies < 1.0 and verb == "r.recv" and not world.connections[choice[1]].is_open:
         return weight * tempo.late_zombies
     return weight

@@ -71,6 +71,7 @@ class ShippedPublisher:
         self.index = index
         self.messages = messages
         self.connection: Connection | None = None
+        self.is_replied = False
         self.given_up: set[int] = set()
         self.told: set[int] = set()
         """Messages it was told accepted."""
@@ -158,10 +159,13 @@ class ShippedPublisher:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
+        if self.is_replied:
+            self.world.judge.on_left(self.index)
         if self.connection is not None:
             self.connection.is_open = False
             self.connection.down.clear()
         self.connection = None
+        self.is_replied = False
         self._core.lost()
 
     def crash(self, *, is_durable: bool = False) -> None:
@@ -185,6 +189,7 @@ class ShippedPublisher:
         """One frame of the router."""
         core = self._core
         if isinstance(effect, effects.PublisherReply):
+            self.is_replied = True
             resume = "resumed" if effect.resumed else "new"
             self._carry_out(core.attached(capable=effect.exactly_once, resume=resume))
         elif isinstance(effect, effects.AskEcho):

@@ -6,7 +6,7 @@ durable. Without one it counts when the application has finished with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -192,12 +192,16 @@ class ShippedSubscriber:
         if not self.world.traits.durable:
             forgotten = self._core.begin_attach(EVERYTHING)
             assert forgotten is not None
-            self.world.judge.on_amnesia(self.index, [self._messages[tag] for tag in forgotten.unsettled])
+            self.world.judge.on_amnesia(self.index, self._known(forgotten.unsettled))
             self._journal = SubscriberJournal()
         self.world.judge.on_restart(self.index)
         self._finished, self._in_commit = [], []
         self._handed.clear()
         self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
+
+    def _known(self, tags: Iterable[bytes]) -> list[Handed]:
+        """Of these, what was handed over: not what came after it had closed."""
+        return [self._messages[tag] for tag in tags if tag in self._messages]
 
     def close(self) -> None:
         """Unsubscribe for good: detach(closed=true) again and again until it is answered without error (E-8)."""

@@ -33,6 +33,8 @@ from delivery_records.tags import link_key
 from delivery_records.view import Kind, RouterRecord, router_key
 
 NONCE = b"test"
+BACK_OFF_S = 5.0
+"""A client that was refused for a steal (A-8) does not try again at once."""
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
 AnySubscriber: TypeAlias = Subscriber | ShippedSubscriber
 
@@ -66,6 +68,8 @@ class World:
         """Called with the effects of each router turn, for whoever writes the story down."""
         self.coverage: Counter[str] = Counter()
         self._links: dict[str, int] = {}
+        self._not_before: dict[AnyPublisher | AnySubscriber, float] = {}
+        """When a client that was refused tries again."""
         self._visited: dict[str, list[int]] = {}
         """The routers a client has connected to."""
         self.routers = [Router(index, rate=self._rate(index)) for index in range(routers)]
@@ -224,11 +228,11 @@ class World:
         found: list[Choice] = []
         usable = self.members.usable()
         for publisher in self.publishers:
-            if publisher.connection is None and publisher.may_connect():
+            if publisher.connection is None and publisher.may_connect() and self._may_try(publisher):
                 found += [("p.connect", publisher.index, r.index) for r in usable]
             found += publisher.choices()
         for subscriber in self.subscribers:
-            if subscriber.connection is None and subscriber.may_connect() and not self._comes_later(subscriber):
+            if subscriber.connection is None and subscriber.may_connect() and self._may_try(subscriber):
                 found += [("s.connect", subscriber.index, r.index) for r in usable]
             found += subscriber.choices()
         found += [("c.recv", link) for link, c in self.connections.items() if c.down]
@@ -248,11 +252,13 @@ class World:
         router = self.routers[index]
         return router.records is not None and not router.is_stalled(self.now)
 
-    def _comes_later(self, subscriber: AnySubscriber) -> bool:
-        """A late joiner comes when half of the messages have been sent."""
-        if not self.traits.late_joiner or subscriber is not self.subscribers[-1]:
+    def _may_try(self, client: AnyPublisher | AnySubscriber) -> bool:
+        """Not right after it was refused; a late joiner not before half of the messages have been sent."""
+        if self.now < self._not_before.get(client, 0.0):
             return False
-        return any(2 * publisher.next < publisher.messages for publisher in self.publishers)
+        if not self.traits.late_joiner or client is not self.subscribers[-1]:
+            return True
+        return all(2 * publisher.next >= publisher.messages for publisher in self.publishers)
 
     def _peer_choices(self) -> list[Choice]:
         found: list[Choice] = []
@@ -272,10 +278,9 @@ class World:
     def do(self, choice: Choice) -> None:
         """Make one thing happen."""
         self.story.append(choice)
-        if choice[0] == "!expire-p" or (choice[0] == "wait" and int(choice[1]) > TIMEOUT_S * 500):
+        if choice[0] == "!expire-p":
             self.judge.may_expire = True
-        verb, arguments = str(choice[0]), [int(part) for part in choice[1:]]
-        ACTIONS[verb](self, *arguments)
+        ACTIONS[choice[0]](self, *choice[1:])
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and everything that falls due meanwhile happen at its own moment."""
@@ -303,7 +308,7 @@ class World:
         """The earliest moment at which something happens by itself."""
         deadlines = [
             deadline for router in self.routers if (deadline := router.next_deadline()) is not None
-        ]
+        ] + [again for again in self._not_before.values() if again > self.now]
         return min(deadlines + self.members.deadlines(), default=None)
 
     # ------------------------------------------------------------------ actions
@@ -317,6 +322,8 @@ class World:
         if client is not None:
             self._cover(client, effect)
             client.receive(effect)
+            if isinstance(effect, effects.Detach) and effect.condition == "amqp:resource-locked":
+                self._not_before[client] = self.now + BACK_OFF_S
             if client.connection is not connection:
                 self.dying.pop(link, None)
         else:
