@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import TypeAlias
 
-from chaos.simulator.traits import Traits
 from chaos.simulator.schedule import Setting
+from chaos.simulator.traits import Traits
 
 FAULTS = (
     "crash", "drop-p", "drop-s", "isolate", "reset", "expire-s", "expire-p", "crash-p", "crash-s", "close-s",
@@ -26,6 +26,8 @@ Budget: TypeAlias = tuple[tuple[str, int], ...]
 
 NO_LIMIT = 50
 """Deliveries a subscriber allows where the model does not count: more than any configuration sends."""
+PLAIN = Traits(timeout_s=45)
+"""45 s: one put for each attach, as in the model, which knows no provisional subscriptions (A-10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,19 @@ class Configuration:
     restarts: bool = False
     """A dead router starts again although another one lives; otherwise only when none does."""
     prefetch: int = NO_LIMIT
-    traits: Traits = Traits(timeout_s=45)
-    """45 s: one put for each attach, as in the model, which knows no provisional subscriptions (A-10)."""
+    traits: Traits = PLAIN
 
     @property
     def setting(self) -> Setting:
         """The world of this size."""
         return Setting(
-            self.routers, self.publishers, self.subscribers, self.messages, self.window, self.prefetch, self.traits
+            self.routers,
+            self.publishers,
+            self.subscribers,
+            self.messages,
+            self.window,
+            self.prefetch,
+            self.traits,
         )
 
     @property
@@ -161,7 +168,9 @@ def _pairs(base: Configuration) -> Iterator[Configuration]:
 
 
 PAIRS_ATTACHED: tuple[Configuration, ...] = tuple(_pairs(replace(_TWO_1M, name="pairs, 2R 1P 1S 1m")))
-PAIRS_LATE_JOIN: tuple[Configuration, ...] = tuple(_pairs(replace(_LATE_1M, name="pairs, 2R 1P 1S (joins) 1m")))
+PAIRS_LATE_JOIN: tuple[Configuration, ...] = tuple(
+    _pairs(replace(_LATE_1M, name="pairs, 2R 1P 1S (joins) 1m"))
+)
 
 CONFIGURATIONS: tuple[Configuration, ...] = (
     *EXHAUSTIVE, *AMENDED, *DIRECTED, *PAIRS_ATTACHED, *PAIRS_LATE_JOIN,
@@ -179,7 +188,7 @@ WITHOUT_A_ROW: dict[str, str] = {
         "breaks assumption P-2 on purpose; simulated publishers keep to it, and nothing is promised to those who do not"
     ),
     "mutants of the model": (
-        "an edit of the code takes their place (chaos/mutants); their traces are replayed in tests/chaos/model_schedules"
+        "an edit of the code takes their place (chaos/mutants); their traces are in tests/chaos/model_schedules"
     ),
     "models of the design notes (C1 to C14)": (
         "another protocol; their traces are put into the words of this one in tests/chaos/model_schedules"

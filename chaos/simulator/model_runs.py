@@ -128,7 +128,9 @@ class Exploration:
         return sum(self.levels) + self.sampled
 
 
-def explore(configuration: Configuration, schedules: int, seed: int = 0, cores: Cores = SHIPPED) -> Exploration:
+def explore(
+    configuration: Configuration, schedules: int, seed: int = 0, cores: Cores = SHIPPED
+) -> Exploration:
     """Run that many different schedules of one configuration; stop at the first that breaks a guarantee.
 
     Args:

@@ -9,8 +9,8 @@ frames. The two differ in grain, so one action may be several steps or none:
   a channel are read at once.
 - The model's subscriber has credit by itself, the code's client sends flows: these are read at once.
 - The model's client takes one message, the code's may get two for it (reply and challenge, reply and confirmation).
-- A client that attaches again at a router where it was takes the place of what it had under way there; in the code these
-  bytes are read when everything heals.
+- A client that attaches again at a router where it was takes the place of what it had under way there; in the code
+  these bytes are read when everything heals.
 - A subscriber processes what it receives at once, unless the trace is split.
 - The code sends frames to a router that the model sends to a subscription, and joins acceptances of one turn.
 
@@ -26,16 +26,22 @@ from dataclasses import dataclass
 from chaos.simulator.clients import Connection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.judge import Violation
-from chaos.simulator.model_configurations import Configuration, Link
+from chaos.simulator.model_configurations import NO_LIMIT, Configuration, Link
 from chaos.simulator.model_runs import attach, wait_for_deadline
 from chaos.simulator.schedule import heal
-from chaos.simulator.traits import Traits
 from chaos.simulator.steps import Choice
-from chaos.simulator.world import AnyPublisher, AnySubscriber, World
+from chaos.simulator.traits import Traits
+from chaos.simulator.world import AnyPublisher, AnySubscriber
 from delivery_records import effects, inputs
 from delivery_records.peer_messages import Ack, Msg, Nack, Settle, Sync
 
-_TO_PUBLISHER = (effects.AskEcho, effects.GrantCredit, effects.Dispose, effects.Detach, effects.CloseConnection)
+_TO_PUBLISHER = (
+    effects.AskEcho,
+    effects.GrantCredit,
+    effects.Dispose,
+    effects.Detach,
+    effects.CloseConnection,
+)
 _TO_SUBSCRIBER = (
     effects.SubscriberReply, effects.Deliver, effects.SettleAtSubscriber, effects.Detach, effects.CloseConnection
 )  # fmt: skip
@@ -63,7 +69,7 @@ class Trace:
 
 
 def read_trace(text: str) -> Trace:
-    """The inverse of writing one down by hand; see tests/chaos/model_schedules."""
+    """A trace as it stands in a file of tests/chaos/model_schedules: title, head, and one action in each line."""
     lines = text.splitlines()
     title = "\n".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
     told = [line for line in lines if line and not line.startswith("#")]
@@ -73,9 +79,9 @@ def read_trace(text: str) -> Trace:
     links = [part.partition("@") for part in head.get("attached", "").split()]
     split = bool(size.pop("split", 0))
     configuration = Configuration(
-        title.splitlines()[0], size["routers"], size["publishers"], size["subscribers"], size["messages"], size["window"],
-        tuple(Link(client[0], int(client[1:]), int(router)) for client, _, router in links),
-        prefetch=size.get("prefetch", 50),
+        title.splitlines()[0], size["routers"], size["publishers"], size["subscribers"], size["messages"],
+        size["window"], tuple(Link(client[0], int(client[1:]), int(router)) for client, _, router in links),
+        prefetch=size.get("prefetch", NO_LIMIT),
         traits=Traits(
             pipelines=bool(size.get("pipelines", 0)), abandons=bool(size.get("abandons", 0)),
             never=bool(size.get("never", 0)), timeout_s=size.get("timeout_s", 45),
@@ -87,27 +93,34 @@ def read_trace(text: str) -> Trace:
     )  # fmt: skip
 
 
-def follow(trace: Trace, cores: Cores = SHIPPED) -> tuple[str | None, tuple[Choice, ...], tuple[tuple[str, ...], ...]]:
-    """Carry a trace out, heal, judge.
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """How a trace ended on real cores."""
 
-    Returns:
-        The violation or None; the steps of the world up to healing; and the actions that were passed over.
-    """
+    violation: str | None
+    steps: tuple[Choice, ...]
+    """Of the world, up to healing or up to the violation."""
+    passed_over: tuple[tuple[str, ...], ...]
+    """Actions for which nothing was there."""
+
+
+def follow(trace: Trace, cores: Cores = SHIPPED) -> Followed:
+    """Carry a trace out, heal, judge."""
     follower = _Follower(trace, cores)
+    world = follower.world
     passed_over: list[tuple[str, ...]] = []
-    steps: tuple[Choice, ...] = ()
+    violation: str | None = None
+    length: int | None = None
     try:
-        attach(follower.world, trace.configuration)
-        for action in trace.actions:
-            if not follower.take(action):
-                passed_over.append(action)
-        steps = tuple(follower.world.story)
-        heal(follower.world, random.Random(0))
-    except Violation as violation:
-        return str(violation), steps or tuple(follower.world.story), tuple(passed_over)
-    except Exception as broken:  # noqa: BLE001 - whatever a core raises is a finding
-        return f"BROKEN: {type(broken).__name__} {broken}", tuple(follower.world.story), tuple(passed_over)
-    return None, steps, tuple(passed_over)
+        attach(world, trace.configuration)
+        passed_over += (action for action in trace.actions if not follower.take(action))
+        length = len(world.story)
+        heal(world, random.Random(0))
+    except Violation as broken:
+        violation = str(broken)
+    except AssertionError as broken:
+        violation = f"BROKEN: {type(broken).__name__} {broken}"
+    return Followed(violation, tuple(world.story[:length]), tuple(passed_over))
 
 
 class _Follower:
@@ -124,7 +137,8 @@ class _Follower:
         self._read_at_once()
         return found
 
-    def _do(self, *choice: str | int) -> bool:
+    def do(self, *choice: str | int) -> bool:
+        """One step of the world, if it is possible."""
         verb, arguments = str(choice[0]), [int(part) for part in choice[1:]]
         step: Choice = (verb, arguments[0], arguments[1]) if len(arguments) > 1 else (verb, arguments[0])
         if verb.startswith("!") or step in self.world.choices():
@@ -153,7 +167,9 @@ class _Follower:
 
     def _is_flow_of_subscriber(self, connection: Connection) -> bool:
         head = connection.up[0]
-        return isinstance(head, inputs.LinkFlow) and any(s.connection is connection for s in self.world.subscribers)
+        return isinstance(head, inputs.LinkFlow) and any(
+            s.connection is connection for s in self.world.subscribers
+        )
 
     # ------------------------------------------------------------------ actions
 
@@ -163,11 +179,9 @@ class _Follower:
         found = False
         while connection is not None and connection.is_open and connection.down and not found:
             found = isinstance(connection.down[0], wanted)
-            self._do("c.recv", connection.link)
-        while connection is not None and connection.is_open and connection.down and (
-            isinstance(connection.down[0], (effects.Confirm, effects.GrantCredit))
-        ) and not isinstance(client, Publisher):  # fmt: skip
-            self._do("c.recv", connection.link)
+            self.do("c.recv", connection.link)
+        while connection is not None and connection.down and isinstance(connection.down[0], effects.Confirm):
+            self.do("c.recv", connection.link)
         return found
 
     def publisher_takes(self, index: int) -> bool:
@@ -178,21 +192,23 @@ class _Follower:
         """P.send: credit that was granted meanwhile is known."""
         publisher = self.world.publishers[index]
         connection = publisher.connection
-        while connection is not None and connection.down and isinstance(connection.down[0], effects.GrantCredit):
-            self._do("c.recv", connection.link)
-        return self._do("p.send", index)
+        while (
+            connection is not None and connection.down and isinstance(connection.down[0], effects.GrantCredit)
+        ):
+            self.do("c.recv", connection.link)
+        return self.do("p.send", index)
 
     def subscriber_takes(self, index: int) -> bool:
         """S.recv: the reply, a delivery, a settlement, or the end."""
         found = self.client_takes(self.world.subscribers[index], _TO_SUBSCRIBER)
         if found and not self._split:
-            while self._do("s.process", index):
+            while self.do("s.process", index):
                 pass
         return found
 
     def subscriber_processes(self, index: int, *_: int) -> bool:
         """S.process."""
-        return self._do("s.process", index)
+        return self.do("s.process", index)
 
     def router_reads(self, kind: str, router: int, index: int) -> bool:
         """R.recvP, R.recvS: one frame of a client's last connection here, also when it is dead."""
@@ -201,7 +217,7 @@ class _Follower:
             link for link, connection in self.world.connections.items()
             if first < link < first + 100 and connection.router == router
         ]  # fmt: skip
-        return bool(links) and bool(self.world.connections[links[-1]].up) and self._do("r.recv", links[-1])
+        return bool(links) and bool(self.world.connections[links[-1]].up) and self.do("r.recv", links[-1])
 
     def router_hears(self, router: int, sender: int) -> bool:
         """R.recvR: one message about records."""
@@ -209,7 +225,7 @@ class _Follower:
         under_way = self.world.frames.get(pair)
         while under_way:
             head = under_way[0]
-            if not self._do("r.frame", *pair):
+            if not self.do("r.frame", *pair):
                 return False
             if isinstance(head, inputs.PeerFrame) and isinstance(head.message, _ABOUT_RECORDS):
                 return True
@@ -223,8 +239,10 @@ class _Follower:
             self._read_at_once()
             connection = subscriber.connection
             if connection is not None and any(isinstance(m, effects.Confirm) for m in connection.down):
-                while connection.down and isinstance(connection.down[0], (effects.SubscriberReply, effects.Confirm)):
-                    self._do("c.recv", connection.link)
+                while connection.down and isinstance(
+                    connection.down[0], (effects.SubscriberReply, effects.Confirm)
+                ):
+                    self.do("c.recv", connection.link)
                 return True
             if not wait_for_deadline(self.world):
                 return False
@@ -232,41 +250,41 @@ class _Follower:
 
     def end_lease(self, router: int, incarnation: int) -> bool:
         """K.lease."""
-        return self._do("k.lease", 100 * (router + 1) + incarnation)
+        return self.do("k.lease", 100 * (router + 1) + incarnation)
 
     def crash(self, router: int, loses: int = 0) -> bool:
         """!crash, with what the router had under way or without."""
         if self.world.routers[router].records is None:
             return False
         if loses:
-            self._do("!lose", router)
-        return self._do("!crash", router)
+            self.do("!lose", router)
+        return self.do("!crash", router)
 
     def fault_at_client(self, verb: str, index: int) -> bool:
         """A fault of one client, which must have a link for it."""
         client = (self.world.publishers if verb.endswith("-p") else self.world.subscribers)[index]
-        return (client.connection is not None or "crash" in verb or "expire" in verb) and self._do(verb, index)
+        return (client.connection is not None or "crash" in verb or "expire" in verb) and self.do(verb, index)
 
 
 _MEANING: dict[str, Callable[..., bool]] = {
-    "P.connect": lambda f, p, r: f._do("p.connect", p, r),
+    "P.connect": lambda f, p, r: f.do("p.connect", p, r),
     "P.send": _Follower.publisher_sends,
     "P.recv": _Follower.publisher_takes,
     "P.settle": lambda _, *__: True,
-    "S.connect": lambda f, s, r: f._do("s.connect", s, r),
+    "S.connect": lambda f, s, r: f.do("s.connect", s, r),
     "S.recv": _Follower.subscriber_takes,
     "S.process": _Follower.subscriber_processes,
     "R.recvP": lambda f, r, p: f.router_reads("p", r, p),
     "R.recvS": lambda f, r, s: f.router_reads("s", r, s),
     "R.recvR": _Follower.router_hears,
-    "R.watch": lambda f, r: f._do("r.watch", r),
+    "R.watch": lambda f, r: f.do("r.watch", r),
     "R.confirm": _Follower.confirm,
-    "R.fence": lambda f, r: f._do("r.fence", r),
-    "R.restart": lambda f, r: f._do("r.restart", r),
+    "R.fence": lambda f, r: f.do("r.fence", r),
+    "R.restart": lambda f, r: f.do("r.restart", r),
     "K.lease": _Follower.end_lease,
     "!crash": _Follower.crash,
-    "!iso": lambda f, r: f._do("!isolate", r),
-    "!reset": lambda f, one, other: f._do("!reset", one, other),
+    "!iso": lambda f, r: f.do("!isolate", r),
+    "!reset": lambda f, one, other: f.do("!reset", one, other),
     "!dropP": lambda f, p: f.fault_at_client("!drop-p", p),
     "!dropS": lambda f, s: f.fault_at_client("!drop-s", s),
     "!expP": lambda f, p: f.fault_at_client("!expire-p", p),
