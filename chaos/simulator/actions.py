@@ -121,6 +121,8 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!crash-s": lambda world, s: _subscriber(world, s).crash(),
     "!torn-p": lambda world, p: _publisher(world, p).crash(is_durable=True),
     "!torn-s": lambda world, s: _subscriber(world, s).crash(is_durable=True),
+    "!early-p": lambda world, p: _publisher(world, p).settle_early(),
+    "!close-p": lambda world, p: _publisher(world, p).close(),
     "!close-s": lambda world, s: _subscriber(world, s).close(),
     "wait": lambda world, ms: world.advance(ms / 1000),
 }

@@ -73,6 +73,8 @@ class Publisher:
         self.limit = 0
         self.sent = 0
         self.is_replied = False
+        self.is_closing = False
+        self.is_wanted = True
         self.given_up: set[int] = set()
         self.done: set[int] = set()
         self.outcome_unknown = 0
@@ -105,8 +107,7 @@ class Publisher:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        if self.is_replied:
-            self.world.judge.on_left(self.index)
+        self.world.judge.on_left(self.index)
         if self.connection is not None:
             self.connection.is_open = False
             self.connection.down.clear()
@@ -125,11 +126,29 @@ class Publisher:
         self.base = self.next
 
     def may_connect(self) -> bool:
-        """Always."""
-        return True
+        """It has not closed its link."""
+        return self.is_wanted
+
+    def close(self) -> None:
+        """End the session for good: detach(closed=true) until it is answered without error (I-8)."""
+        self.is_closing = True
+        self._forget_map()
+        if self.is_replied and self.connection is not None:
+            self._up(inputs.LinkDetach(self.connection.link, True))
+
+    def settle_early(self) -> None:
+        """Settle the oldest delivery that has no outcome yet: it is given up (I-4a)."""
+        for number in self._ids.values():
+            if self.map.get(number) is Mark.NONE and self.connection is not None:
+                self.given_up.add(number)
+                self._settled(number)
+                self._up(inputs.PublisherSettle(self.connection.link, [self.tag(number)]))
+                return
 
     def leftover(self) -> str:
         """What is unfinished, in words; empty when it is done."""
+        if not self.is_wanted:
+            return ""
         return f"sent {self.next}, unsettled {self.map}" if self.next < self.messages or self.map else ""
 
     def choices(self) -> list[Choice]:
@@ -138,7 +157,9 @@ class Publisher:
 
     def can_send(self) -> bool:
         """Credit is there, and something to send."""
-        return self.is_replied and self.sent < self.limit and (bool(self.resend) or self.next < self.messages)
+        if self.is_closing or not self.is_replied or self.sent >= self.limit:
+            return False
+        return bool(self.resend) or self.next < self.messages
 
     def send(self) -> None:
         """P-a: resends first, in order, as new transfers; then new messages."""
@@ -158,7 +179,10 @@ class Publisher:
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
         assert self.connection is not None
-        if isinstance(effect, effects.PublisherReply):
+        if isinstance(effect, effects.PublisherReply) and self.is_closing:
+            self.is_replied = True
+            self._up(inputs.LinkDetach(self.connection.link, True))
+        elif isinstance(effect, effects.PublisherReply):
             self.is_replied = True
             for number in [number for number, mark in self.map.items() if mark is Mark.ACCEPTED]:
                 self._settled(number)
@@ -178,6 +202,8 @@ class Publisher:
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
                 self.world.judge.on_session_expired(self.index)
                 self._forget_map()
+            if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not _is_stolen(effect):
+                self.is_wanted = False
             self.disconnect()
 
     def _on_told(self, numbers: list[int], outcome: Outcome) -> None:

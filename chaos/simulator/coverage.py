@@ -36,9 +36,9 @@ SOMETIMES = (
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {
-    Decision.PUBLISHER_CLOSED: "simulated publishers do not close their link",
     Decision.PUBLISHER_NEVER_SETTLES: "every simulated publisher settles",
     Decision.TRANSFER_PRESETTLED: "simulated publishers send unsettled",
+    Decision.TRANSFER_NOT_ACTIVE: "simulated publishers send on credit only",
     Decision.TRANSFER_ABORTED: "transfers are whole in the simulator",
     Decision.TRANSFER_RESUME_IGNORED: "simulated publishers resend with resume=false",
     Decision.TRANSFER_MALFORMED: "messages are not read in the simulator",

@@ -97,7 +97,11 @@ class Judge:
 
     def on_left(self, publisher: int) -> None:
         """A publisher's link that was attached is gone: T_pub begins, or began before (K-5)."""
-        self._left[publisher] = self._world.now
+        self._left.setdefault(publisher, self._world.now)
+
+    def on_joined(self, publisher: int) -> None:
+        """It is attached."""
+        self._left.pop(publisher, None)
 
     def on_session_expired(self, publisher: int) -> None:
         """A publisher that keeps to P-1 loses its session only by T_pub or by an operator (A-5)."""

@@ -133,7 +133,7 @@ class _Follower:
     def take(self, action: tuple[str, ...]) -> bool:
         """One action; False when there is nothing that it could stand for."""
         verb, arguments = action[0], [int(part) for part in action[1:]]
-        found = _MEANING[verb](self, *arguments)
+        found = MEANING[verb](self, *arguments)
         self._read_at_once()
         return found
 
@@ -266,7 +266,7 @@ class _Follower:
         return (client.connection is not None or "crash" in verb or "expire" in verb) and self.do(verb, index)
 
 
-_MEANING: dict[str, Callable[..., bool]] = {
+MEANING: dict[str, Callable[..., bool]] = {
     "P.connect": lambda f, p, r: f.do("p.connect", p, r),
     "P.send": _Follower.publisher_sends,
     "P.recv": _Follower.publisher_takes,
@@ -293,3 +293,4 @@ _MEANING: dict[str, Callable[..., bool]] = {
     "!scrash": lambda f, s: f.fault_at_client("!crash-s", s),
     "!closeS": lambda f, s: f.fault_at_client("!close-s", s),
 }
+"""The model's actions. `R.heal` and `K.reap` are missing: docs/model-and-code.md says why."""

@@ -159,8 +159,7 @@ class ShippedPublisher:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        if self.is_replied:
-            self.world.judge.on_left(self.index)
+        self.world.judge.on_left(self.index)
         if self.connection is not None:
             self.connection.is_open = False
             self.connection.down.clear()

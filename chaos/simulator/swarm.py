@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
+from chaos.simulator.clients import Publisher
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.steps import Choice
 from chaos.simulator.traits import Traits
@@ -17,7 +18,7 @@ from chaos.simulator.world import World
 FAULTS = (
     "crash", "leave", "blackout", "stall", "freeze", "isolate", "outage", "compact", "relist", "reset", "clog", "cut",
     "shed", "twist", "double", "drop-p", "drop-s", "trim-p", "trim-s", "half-p", "half-s", "thief-p", "thief-s",
-    "expire-s", "expire-p", "crash-p", "crash-s", "torn-p", "torn-s", "close-s",
+    "expire-s", "expire-p", "crash-p", "crash-s", "torn-p", "torn-s", "early-p", "close-p", "close-s",
 )  # fmt: skip
 """Verbs of `chaos.simulator.actions` without their `!`."""
 
@@ -66,7 +67,8 @@ def draw_traits(rng: random.Random, traits: Traits) -> Traits:
     return replace(
         traits, shipped=shipped, durable=shipped and rng.random() < 0.7, out_of_order=rng.random() < 0.3,
         in_doubt=rng.random() < 0.2, late_joiner=rng.random() < 0.2, late_loss=rng.random() < 0.4,
-        slow_store=rng.random() < 0.4, leases=rng.random() < 0.5, slow_percent=rng.choice([0, 10, 33]),
+        slow_store=rng.random() < 0.4, reports=rng.random() < 0.2, leases=rng.random() < 0.5,
+        slow_percent=rng.choice([0, 10, 33]),
     )  # fmt: skip
 
 
@@ -166,6 +168,9 @@ def _at_client(world: World, rng: random.Random, verb: str) -> Choice | None:
     connected = _connected(world, verb)
     if verb == "!close-s":
         connected = [index for index in connected if world.subscribers[index].is_replied]
+    if verb in ("!early-p", "!close-p"):
+        connected = [index for index in connected if isinstance(world.publishers[index], Publisher)]
+        connected = [index for index in connected if world.publishers[index].is_replied]
     if verb.startswith("!torn") and not (world.traits.durable and world.traits.shipped):
         return None
     return (verb, rng.choice(connected)) if connected else None
@@ -191,7 +196,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_everywhere, ("blackout", "outage", "compact")),
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
     (_at_client, ("drop-p", "drop-s", "half-p", "half-s", "expire-s", "expire-p", "crash-p", "crash-s", "torn-p",
-                  "torn-s", "close-s")),
+                  "torn-s", "early-p", "close-p", "close-s")),
     (_trimmed, ("trim-p", "trim-s")),
     (_stolen, ("thief-p", "thief-s")),
 )  # fmt: skip

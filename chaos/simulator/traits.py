@@ -24,6 +24,8 @@ class Traits:
     """The last publisher keeps no map over a reconnect (c.5)."""
     stock_subscriber: bool = False
     """The last subscriber keeps no map over a reconnect and settles as it answers (c.3, c.5)."""
+    reports: bool = False
+    """Topics report rejections to the publisher (on-reject=report)."""
     shipped: bool = False
     """Clients with a map are the cores of `oncewire.client`; else they follow P-a and S-a in code of their own."""
     durable: bool = False

@@ -49,7 +49,9 @@ class World:
         """Start all routers; no client is attached yet."""
         self.now = 0.0
         self.traits = traits
-        self.limits = Limits(window=window, publisher_timeout_s=TIMEOUT_S)
+        self.limits = Limits(
+            window=window, publisher_timeout_s=TIMEOUT_S, report_rejections=traits.reports
+        )
         self.cores = cores
         self.etcd = SimEtcd()
         self.store = StoreAccess(self, self.etcd)
@@ -217,6 +219,17 @@ class World:
                 connection = self.connections.get(effect.link)
                 if connection is not None and connection.is_open:
                     connection.down.append(effect)
+                    if isinstance(effect, (effects.PublisherReply, effects.Detach, effects.CloseConnection)):
+                        self._watch_session(connection, effect)
+
+    def _watch_session(self, connection: Connection, effect: effects.Effect) -> None:
+        """T_pub begins when the router gives the link up, though the client may read that much later."""
+        for publisher in self.publishers:
+            if publisher.connection is connection:
+                if isinstance(effect, effects.PublisherReply):
+                    self.judge.on_joined(publisher.index)
+                else:
+                    self.judge.on_left(publisher.index)
 
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
