@@ -202,7 +202,7 @@ class Publisher:
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
                 self.world.judge.on_session_expired(self.index)
                 self._forget_map()
-            if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not _is_stolen(effect):
+            if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not effect.condition:
                 self.is_wanted = False
             self.disconnect()
 
@@ -329,7 +329,7 @@ class Subscriber:
             for tag in effect.tags:
                 self._settle(tag)
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
-            if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not _is_stolen(effect):
+            if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not effect.condition:
                 self.is_wanted = False
             self.disconnect()
 
@@ -381,7 +381,8 @@ class Subscriber:
 
     def leftover(self) -> str:
         """What is unfinished, in words; empty when it is done."""
-        return f"keeps {self.map}" if self.map else ""
+        mine = [entry for tag, entry in self.map.items() if tag[1:5] == self.world.nonce]
+        return f"keeps {mine}" if mine else ""
 
     def choices(self) -> list[Choice]:
         """It may process its oldest delivery, or refuse it."""
@@ -426,7 +427,3 @@ class Subscriber:
             self.world.judge.on_processed(
                 self.index, entry.publisher, entry.number, entry.incarnation, entry.redelivered
             )
-
-
-def _is_stolen(detach: effects.Detach) -> bool:
-    return detach.condition == "amqp:link:stolen"

@@ -102,6 +102,18 @@ class SimEtcd:
         for rid in self.leases:
             self.leases[rid] = now + LEASE_TTL_S
 
+    def restore(self, revision: int) -> None:
+        """Go back to an older state, as from a backup: later revisions will be given a second time."""
+        del self.log[revision:]
+        self.keys = {}
+        for change in self.log:
+            if change.record is None:
+                self.keys.pop((change.kind, change.key), None)
+            else:
+                held = Held(change.record, change.create_revision, change.mod_revision)
+                self.keys[(change.kind, change.key)] = held
+        self.compacted = 0
+
     def start_router(self, record: RouterRecord) -> None:
         """K-1: the router's key."""
         self.put(Kind.ROUTER, router_key(record), record)

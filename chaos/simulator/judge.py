@@ -113,6 +113,15 @@ class Judge:
         """G1 is not promised for these (E-4a, last sentence)."""
         self._retries_lost.setdefault(subscriber, set()).update(messages)
 
+    def on_restore(self) -> None:
+        """Exactly-once is lost for what was sent before (protocol c.3)."""
+        self._owed = {message: [] for message in self._owed}
+        self._confirmed.clear()
+        self.may_repeat.update(self._owed)
+        self._amnesiac.update(range(len(self._world.subscribers)))
+        self._last.clear()
+        self.may_expire = True
+
     def on_amnesia(self, subscriber: int, entries: Iterable[Arrived | Handed]) -> None:
         """G7: what the subscriber forgot may come again, once."""
         done = self.processed.get(subscriber, set())
@@ -218,7 +227,8 @@ class Judge:
                 if len(ingress.window):
                     raise Violation(f"LEAK: router {router.index} keeps records of {ingress.name}")
             for egress in router.records.egresses.values():
-                if any(egress.sessions.values()):
+                # Another cluster's entries, named by its nonce, stay until the application decides (c.3).
+                if any(entries for session, entries in egress.sessions.items() if session[:4] == world.nonce):
                     raise Violation(f"LEAK: router {router.index} keeps entries of {egress.name}")
         self._check_streams()
         self._ask_checker()

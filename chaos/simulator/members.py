@@ -190,6 +190,21 @@ class Members:
         """A router's watch breaks: only a snapshot helps (K-4)."""
         self._world.routers[index].must_reload = True
 
+    def restore(self, back: int) -> None:
+        """A backup that lacks the last `back` revisions is restored by the book: a new nonce, all routers restarted."""
+        self.black_out()
+        world = self._world
+        world.store.forget()
+        self._etcd.restore(max(0, self._etcd.revision - back))
+        self._etcd.is_up = True
+        self._etcd.leases.clear()
+        if world.traits.leases:
+            for (kind, _), held in self._etcd.keys.items():
+                if kind is Kind.ROUTER and isinstance(held.record, RouterRecord):
+                    self._etcd.leases[held.record.rid] = world.now + LEASE_TTL_S
+        world.restores += 1
+        world.judge.on_restore()
+
     def black_out(self) -> None:
         """All routers at once (G8)."""
         for router in self._world.routers:

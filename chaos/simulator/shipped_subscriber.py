@@ -84,6 +84,11 @@ class ShippedSubscriber:
 
     def leftover(self) -> str:
         """What is unfinished, in words; empty when it is done."""
+        if self._core.unfinished and self.world.restores:
+            kept = self._core.begin_attach(EVERYTHING)
+            assert kept is not None
+            if not any(tag[1:5] == self.world.nonce for tag in kept.unsettled):
+                return ""  # another cluster's entries stay until the application decides (c.3)
         if self._core.unfinished or self._handed or self._finished or self._committing:
             return f"unfinished {self._core.unfinished}, with the application {list(self._handed.values())}"
         return ""
@@ -236,7 +241,7 @@ class ShippedSubscriber:
 
     def _on_detached(self, effect: effects.Detach | effects.CloseConnection) -> None:
         self.disconnect()
-        ended = isinstance(effect, effects.Detach) and effect.closed and effect.condition != "amqp:link:stolen"
+        ended = isinstance(effect, effects.Detach) and effect.closed and not effect.condition  # E-8
         if self.is_closing and ended:
             self.is_wanted = False
             self._core.end_subscription()

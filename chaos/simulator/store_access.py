@@ -60,6 +60,10 @@ class StoreAccess:
                 found.append(("k.miss", serial))
         return found
 
+    def forget(self) -> None:
+        """Nothing is under way any more."""
+        self._requests.clear()
+
     def _is_cut_off(self, router: Router) -> bool:
         return router.is_isolated or not self._etcd.is_up
 

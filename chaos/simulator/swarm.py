@@ -16,8 +16,9 @@ from chaos.simulator.traits import Traits
 from chaos.simulator.world import World
 
 FAULTS = (
-    "crash", "leave", "blackout", "stall", "freeze", "isolate", "outage", "compact", "relist", "reset", "clog", "cut",
-    "shed", "twist", "double", "drop-p", "drop-s", "trim-p", "trim-s", "half-p", "half-s", "thief-p", "thief-s",
+    "crash", "leave", "blackout", "stall", "freeze", "isolate", "outage", "restore", "compact", "relist",
+    "reset", "clog", "cut", "shed", "twist", "double",
+    "drop-p", "drop-s", "trim-p", "trim-s", "half-p", "half-s", "away-p", "away-s", "thief-p", "thief-s",
     "expire-s", "expire-p", "crash-p", "crash-s", "torn-p", "torn-s", "early-p", "close-p", "close-s",
 )  # fmt: skip
 """Verbs of `chaos.simulator.actions` without their `!`."""
@@ -151,6 +152,13 @@ def _everywhere(world: World, rng: random.Random, verb: str) -> Choice | None:
     return (verb, 0) if _live(world) and world.etcd.is_up else None
 
 
+def _from_backup(world: World, rng: random.Random, verb: str) -> Choice | None:
+    """Seldom: less is promised in such a world. What the maps hold of before stays there: it must not fill them."""
+    if world.traits.map_bound < world.limits.window * 8:
+        return None
+    return (verb, rng.choice([0, 1, 3, 8, 20])) if rng.random() < 0.1 else None
+
+
 def _between_routers(world: World, rng: random.Random, verb: str) -> Choice | None:
     live = _live(world)
     if len(live) < 2:
@@ -181,6 +189,11 @@ def _trimmed(world: World, rng: random.Random, verb: str) -> Choice | None:
     return (verb, rng.choice(connected), rng.choice([0, 0, 1, 2, 3])) if connected else None
 
 
+def _away(world: World, rng: random.Random, verb: str) -> Choice | None:
+    connected = _connected(world, verb)
+    return (verb, rng.choice(connected), rng.choice([5, 40, 70, 150])) if connected else None
+
+
 def _stolen(world: World, rng: random.Random, verb: str) -> Choice | None:
     clients = world.publishers if verb.endswith("-p") else world.subscribers
     weaker = world.is_stock_publisher if verb.endswith("-p") else world.is_stock_subscriber
@@ -197,6 +210,8 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
     (_at_client, ("drop-p", "drop-s", "half-p", "half-s", "expire-s", "expire-p", "crash-p", "crash-s", "torn-p",
                   "torn-s", "early-p", "close-p", "close-s")),
+    (_away, ("away-p", "away-s")),
+    (_from_backup, ("restore",)),
     (_trimmed, ("trim-p", "trim-s")),
     (_stolen, ("thief-p", "thief-s")),
 )  # fmt: skip

@@ -68,6 +68,8 @@ class World:
         self.story: list[Choice] = []
         self.on_turn: Callable[[Router, list[effects.Effect]], None] | None = None
         """Called with the effects of each router turn, for whoever writes the story down."""
+        self.restores = 0
+        """How often etcd came back from an old backup; each has a nonce of its own."""
         self.coverage: Counter[str] = Counter()
         self._links: dict[str, int] = {}
         self._not_before: dict[AnyPublisher | AnySubscriber, float] = {}
@@ -79,6 +81,16 @@ class World:
             self.start_router(router.index)
         self.publishers = [self._make_publisher(index, publishers, messages) for index in range(publishers)]
         self.subscribers = [self._make_subscriber(index, subscribers, prefetch) for index in range(subscribers)]
+
+    @property
+    def nonce(self) -> bytes:
+        """The cluster nonce of today."""
+        return NONCE[: -1] + bytes([NONCE[-1] + self.restores])
+
+    def stay_away(self, client: AnyPublisher | AnySubscriber, seconds: float) -> None:
+        """A client goes and does not come back before that."""
+        client.disconnect()
+        self._not_before[client] = self.now + seconds
 
     def _rate(self, index: int) -> float:
         """N-3: one clock slow, one right, one fast."""
@@ -127,7 +139,7 @@ class World:
         self.members.grant(router)
         self.etcd.start_router(record_of(router))
         router.records = self.cores.records(
-            rid=router.rid, node_id=f"r{index}", nonce=NONCE, limits=self.limits
+            rid=router.rid, node_id=f"r{index}", nonce=self.nonce, limits=self.limits
         )
         revision, entries = self.etcd.snapshot()
         router.seen = revision
