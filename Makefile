@@ -23,7 +23,7 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 	@echo 'make lint                                      ruff and mypy'
 	@echo 'make bench [ARGS=...]                          the benchmarks'
-	@echo 'make campaign [ARGS=...]                       the demo twenty times over; its result is docs/evidence/demo.md'
+	@echo 'make campaign [ARGS="--hours 2"]               seeds and mutants for docs/evidence/simulation.md, then the demo 20 times'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
 	@echo 'make tools                                     fetches the optional parts of the tests: stock AMQP clients'
 	@echo 'make clean                                     removes everything that was built or fetched'
@@ -69,8 +69,10 @@ dev: $(VENV)/.fetched
 demo: $(VENV)/.installed
 	@$(RUN) $(VENV)/bin/oncewire demo $(if $(JSON),--json) $(ARGS)
 
+# ARGS go to the simulator's campaign, which takes up its ledger where the last sitting left it.
 campaign: $(VENV)/.installed
-	@$(RUN) $(VENV)/bin/oncewire demo --repeat 20 --seed 1 $(ARGS)
+	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
+	@$(RUN) $(VENV)/bin/oncewire demo --repeat 20 --seed 1
 
 test: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest $(ARGS)

@@ -1,4 +1,4 @@
-"""`oncewire demo`."""
+"""`oncewire demo` and the group `oncewire chaos`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos.campaign import cli as campaign_commands
 from chaos.demo import MIN_MESSAGES
 from oncewire.cli.errors import CliError
 
@@ -123,3 +124,15 @@ def _run(options: DemoOptions, console: Console) -> DemoResult:
     except LocalNetworkError as error:
         fix = "see the lines above; try again, with --keep FOLDER for the routers' logs"
         raise CliError("the demo's network did not start", str(error), fix) from None
+
+
+@click.group("chaos", invoke_without_command=True, short_help="Simulated worlds full of faults, and mutants.")
+@click.pass_context
+def chaos(ctx: click.Context) -> None:
+    """Check the claim of exactly-once: seeded worlds in virtual time, mutants of the protocol, long campaigns."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+for _command in (campaign_commands.simulate, campaign_commands.mutants, campaign_commands.campaign):
+    chaos.add_command(_command)

@@ -1,0 +1,66 @@
+"""Which code a simulated run executes, as one short word: numbers of different code are never added up."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+RUN = "chaos.simulator.schedule"
+"""Where a run begins."""
+SEARCH = "chaos.mutants.search"
+CATALOGUE = "chaos.mutants.catalogue"
+_OURS = ("oncewire", "delivery_records", "topology", "chaos")
+
+
+def code_version(*entries: str) -> str:
+    """A hash over every module of ours that these modules import, directly or not.
+
+    Args:
+        entries: names of modules; without any, the simulator with the cores it drives.
+    """
+    digest = hashlib.sha256()
+    for name, source in sorted(_closure(entries or (RUN,)).items()):
+        digest.update(f"{name}\0".encode() + source + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def mutants_version() -> str:
+    """As code_version, with the catalogue of mutants."""
+    return code_version(RUN, SEARCH, CATALOGUE)
+
+
+def _closure(entries: tuple[str, ...]) -> dict[str, bytes]:
+    """Name and source of each module. Packages' own `__init__` files take no part in a run."""
+    found: dict[str, bytes] = {}
+    left = list(entries)
+    while left:
+        name = left.pop()
+        if name not in found and (path := _source_of(name)) is not None:
+            found[name] = path.read_bytes()
+            left += _imported(found[name])
+    return found
+
+
+def _source_of(name: str) -> Path | None:
+    """The module's file; None for packages, other people's modules, and names that are no modules."""
+    top, *rest = name.split(".")
+    if top not in _OURS:
+        return None
+    spec = importlib.util.find_spec(top)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    path = Path(spec.submodule_search_locations[0]).joinpath(*rest).with_suffix(".py")
+    return path if rest and path.is_file() else None
+
+
+def _imported(source: bytes) -> Iterator[str]:
+    """Names that may be modules; our code imports absolutely."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)

@@ -1,0 +1,291 @@
+"""The campaign: its ledger survives whatever ends a run, its sums are right, its page says what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from chaos.campaign.campaign import Plan, Summary, run_campaign
+from chaos.campaign.corpus import read_corpus
+from chaos.campaign.ledger import Block, Ledger, LedgerError, missing, read_ledger, total_of
+from chaos.campaign.mutants_table import MutantsTable, read_table
+from chaos.campaign.page import write_page
+from chaos.campaign.seeds import Seeds, run_seeds
+from chaos.campaign.tally import Tally
+from chaos.mutants.catalogue import EDITS
+from chaos.mutants.edits import load
+from chaos.simulator.coverage import expected
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = ROOT / "docs" / "evidence"
+END_S = 60.0
+PLANTED = next(edit for edit in EDITS if edit.name == "C11-sync-when-moved")
+PROGRAM = """
+import sys, click
+from chaos.cli import chaos
+from oncewire.cli.run import run
+sys.exit(run(["chaos", *sys.argv[1:]], click.Group("oncewire", commands={"chaos": chaos})))
+"""
+
+
+def plan_in(folder: Path, seeds: int = 12) -> Plan:
+    """Blocks of five seeds and one mutant."""
+    return Plan(folder / "simulation.jsonl", seeds, None, 2, [PLANTED], seeds_each=60, block_seeds=5)
+
+
+def go_on(plan: Plan) -> Summary:
+    return run_campaign(plan, Console(quiet=True))
+
+
+def rows_of(plan: Plan) -> list[dict[str, Any]]:
+    """The ledger's lines without what differs from run to run."""
+    rows = [json.loads(line) for line in plan.ledger.read_text().splitlines()]
+    for row in rows:
+        for measured in ("cpu_s", "deliveries_per_cpu_s", "memory_mb"):
+            del row[measured]
+    return rows
+
+
+def ranges_of(plan: Plan) -> list[tuple[int, int]]:
+    return [(row["first_seed"], row["seeds"]) for row in rows_of(plan)]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Summary]:
+    """A campaign that ran to its end in one go."""
+    plan = plan_in(tmp_path_factory.mktemp("campaign"))
+    return plan, go_on(plan)
+
+
+def copy_of(done: tuple[Plan, Summary], folder: Path) -> Plan:
+    for file in done[0].ledger.parent.iterdir():
+        shutil.copy(file, folder)
+    return plan_in(folder)
+
+
+def test_a_campaign_writes_down_each_block_and_its_sums_are_those_of_the_seeds(
+    done: tuple[Plan, Summary],
+) -> None:
+    plan, summary = done
+    assert ranges_of(plan) == [(0, 5), (5, 5), (10, 2)]
+    direct = run_seeds(Seeds(0, 12), 2).tally
+    tally = summary.tally
+    assert (tally.seeds, tally.deliveries, tally.steps) == (12, direct.deliveries, direct.steps)
+    assert (tally.faults, tally.coverage) == (direct.faults, direct.coverage)
+    assert tally.virtual_s == pytest.approx(direct.virtual_s, abs=0.01)
+    assert (summary.seeds_left, summary.table.killed, list(summary.table.rows)) == (0, 1, [PLANTED.name])
+
+
+def test_a_campaign_that_is_done_runs_nothing_again(done: tuple[Plan, Summary], tmp_path: Path) -> None:
+    plan = copy_of(done, tmp_path)
+    files = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    assert len(files) == 3
+    summary = go_on(plan)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == files
+    assert summary.tally.seeds == 12
+
+
+def test_a_campaign_goes_on_where_the_last_one_ended(done: tuple[Plan, Summary], tmp_path: Path) -> None:
+    plan = copy_of(done, tmp_path)
+    lines = plan.ledger.read_text().splitlines(keepends=True)
+    plan.ledger.write_text(lines[0])
+    go_on(plan)
+    assert rows_of(plan) == rows_of(done[0])
+    go_on(replace(plan, seeds=15))
+    assert ranges_of(plan) == [(0, 5), (5, 5), (10, 2), (12, 3)]
+
+
+def test_a_torn_last_line_is_cut_off_and_its_block_run_again(
+    done: tuple[Plan, Summary], tmp_path: Path
+) -> None:
+    plan = copy_of(done, tmp_path)
+    whole = plan.ledger.read_bytes()
+    for torn in (whole[:-1], whole[:-40], whole[: whole.index(b"\n") + 2]):
+        plan.ledger.write_bytes(torn)
+        go_on(plan)
+        assert rows_of(plan) == rows_of(done[0])
+
+
+def test_a_time_limit_ends_the_campaign_after_the_block_that_runs(
+    done: tuple[Plan, Summary], tmp_path: Path
+) -> None:
+    plan = replace(copy_of(done, tmp_path), seconds=1e-6, seeds=1000)
+    summary = go_on(plan)
+    assert (summary.seeds_left, len(rows_of(plan))) == (988, 3)
+
+
+def test_numbers_of_other_code_are_kept_and_not_added(done: tuple[Plan, Summary], tmp_path: Path) -> None:
+    plan = copy_of(done, tmp_path)
+    plan.ledger.write_text(plan.ledger.read_text().replace(done[1].code, "0123456789ab"))
+    summary = go_on(replace(plan, seeds=5))
+    assert (summary.tally.seeds, len(rows_of(plan))) == (5, 4)
+    page = plan.page.read_text()
+    totals, earlier = page.split("## Earlier versions of the code")
+    assert "| seeds | 5 |" in totals
+    assert "| `0123456789ab` | 12 |" in earlier
+
+
+def test_failing_seeds_stand_on_the_page_and_fail_the_campaign(tmp_path: Path) -> None:
+    plan = replace(plan_in(tmp_path, 20), edits=[], make_cores=partial(load, (PLANTED,)))
+    summary = go_on(plan)
+    assert not summary.is_clean
+    first = summary.tally.failing[0]
+    assert f"| {first.seed} | {first.found_as} |" in plan.page.read_text()
+    assert sum(block.tally.found.total() for block in read_ledger(plan.ledger)) == summary.tally.found.total()
+
+
+def test_a_mutant_that_survives_fails_the_campaign_and_stands_on_the_page(tmp_path: Path) -> None:
+    harmless = replace(PLANTED, name="harmless", new=PLANTED.old)
+    plan = replace(plan_in(tmp_path, 1), edits=[PLANTED, harmless], seeds_each=20)
+    summary = go_on(plan)
+    assert not summary.is_clean
+    assert (summary.table.killed, list(read_table(plan.table).rows)) == (1, [PLANTED.name, "harmless"])
+    assert "**1 of 2 killed.**" in plan.page.read_text()
+
+
+def test_a_campaign_is_not_clean_before_every_situation_was_met(done: tuple[Plan, Summary]) -> None:
+    plan, summary = done
+    assert summary.tally.never_met
+    assert not summary.is_clean
+    assert replace(summary, seeds_left=1).is_clean
+    page = plan.page.read_text()
+    assert all(f"| {name} | **never** |" in page for name in summary.tally.never_met)
+    assert all(f"| {name} | " in page for name in expected())
+
+
+def test_a_ledger_is_written_by_one_campaign_at_a_time(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path)
+    with Ledger(plan.ledger), pytest.raises(LedgerError, match="another campaign"):
+        go_on(plan)
+
+
+def test_a_line_in_the_middle_that_is_no_block_is_named(done: tuple[Plan, Summary], tmp_path: Path) -> None:
+    plan = copy_of(done, tmp_path)
+    first, *others = plan.ledger.read_text().splitlines(keepends=True)
+    for bad in ("\n", "[]\n", "{}\n", first.replace('"seeds": 5', '"seeds": -5'), first[:50] + "\n"):
+        plan.ledger.write_text("".join([first, bad, *others]))
+        with pytest.raises(LedgerError, match="line 2 of the ledger"):
+            go_on(plan)
+
+
+def block(first: int, count: int, code: str = "now") -> Block:
+    return Block(Seeds(first, count), code, "3.11", "a machine", Tally(seeds=count))
+
+
+@pytest.mark.parametrize(
+    ("done_before", "left"),
+    [
+        ([], [(0, 10), (10, 10), (20, 5)]),
+        ([(0, 10)], [(10, 10), (20, 5)]),
+        ([(0, 4)], [(4, 6), (10, 10), (20, 5)]),
+        ([(3, 4), (10, 10)], [(0, 3), (7, 3), (20, 5)]),
+        ([(0, 10), (5, 10)], [(15, 5), (20, 5)]),
+        ([(0, 100)], []),
+    ],
+)
+def test_what_is_missing_is_run_in_whole_blocks(
+    done_before: list[tuple[int, int]], left: list[tuple[int, int]]
+) -> None:
+    blocks = [block(0, 25, "earlier"), *(block(*each) for each in done_before)]
+    pieces = missing(blocks, "now", Seeds(0, 25), 10)
+    assert [(each.first, each.count) for each in pieces] == left
+
+
+def test_a_seed_that_stands_in_two_blocks_counts_once() -> None:
+    assert (
+        total_of(
+            [block(0, 10), block(0, 10), block(5, 10), block(10, 5), block(0, 99, "earlier")], "now"
+        ).seeds
+        == 15
+    )
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    ends_at = time.monotonic() + END_S
+    while not condition():
+        assert time.monotonic() < ends_at, what
+        time.sleep(0.05)
+
+
+def test_ctrl_c_keeps_the_mutants_that_were_tried_and_writes_the_page(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path)
+    arguments = ["campaign", "--state", str(plan.ledger), "--jobs", "1", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: plan.table.exists() or process.poll() is not None, "no mutant was tried")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=END_S)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert json.loads(out.splitlines()[-1])["interrupted"] is True
+    table = read_table(plan.table)
+    assert 1 <= len(table.rows) < len(table.names) == len(EDITS)
+    assert "Not tried to the end yet" in plan.page.read_text()
+
+
+VERSION = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from chaos.campaign.version import *; print(code_version())"
+)
+
+
+def test_the_code_version_changes_with_each_source_that_a_run_executes_and_no_other(tmp_path: Path) -> None:
+    import chaos
+
+    packages = Path(chaos.__file__).parents[1]
+    for name in ("chaos", "delivery_records", "oncewire", "topology"):
+        shutil.copytree(packages / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def version() -> str:
+        command = [sys.executable, "-S", "-c", VERSION, str(tmp_path)]
+        environment = {**os.environ, "PYTHONPATH": ""}
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, env=environment
+        ).stdout.strip()
+
+    seen = [version()]
+    for path in ("router_is_not_run.py", "oncewire/client/connection.py", "chaos/campaign/report.py"):
+        with (tmp_path / path).open("a") as file:
+            file.write("# changed\n")
+        assert version() == seen[0], path
+    for path in (
+        "delivery_records/ingress.py",
+        "oncewire/client/publisher_core.py",
+        "chaos/simulator/judge.py",
+    ):
+        with (tmp_path / path).open("a") as file:
+            file.write("# changed\n")
+        seen.append(version())
+    assert len(set(seen)) == len(seen)
+
+
+def test_the_committed_page_says_what_its_ledger_says() -> None:
+    written = write_page(
+        read_ledger(EVIDENCE / "simulation.jsonl"), read_table(EVIDENCE / "mutants.json"), read_corpus()
+    )
+    page = (EVIDENCE / "simulation.md").read_text(encoding="utf-8")
+    assert page == written, "run `oncewire chaos campaign --page-only` in the project's folder"
+
+
+def test_a_page_without_any_run_says_so() -> None:
+    page = write_page([], MutantsTable(), [])
+    assert "No seed has been run yet." in page
+    assert "None has been tried yet." in page

@@ -1,0 +1,354 @@
+"""`oncewire chaos simulate` and `oncewire chaos mutants`: their numbers, their verdicts, their ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from rich.console import Console
+
+from chaos.campaign.kills import run_mutants
+from chaos.campaign.report import Report, print_report
+from chaos.campaign.seeds import Seeds, run_seeds
+from chaos.campaign.story import tell_shortened
+from chaos.campaign.tally import FINDINGS
+from chaos.campaign.workers import WorkerDied, Workers
+from chaos.cli import chaos
+from chaos.mutants import catalogue
+from chaos.mutants.edits import Edit, load
+from chaos.simulator.cores import Cores
+from chaos.simulator.schedule import run_seed
+from oncewire.cli.run import run
+from tests.support.golden import assert_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+END_S = 60.0
+MARK = "ONCEWIRE_TEST_MARK"
+PROGRAM = """
+import sys, click
+from chaos.cli import chaos
+from oncewire.cli.run import run
+sys.exit(run(["chaos", *sys.argv[1:]], click.Group("oncewire", commands={"chaos": chaos})))
+"""
+
+
+def run_chaos(*arguments: str) -> int:
+    return run(["chaos", *arguments], click.Group("oncewire", commands={"chaos": chaos}))
+
+
+def last_line(text: str) -> dict[str, object]:
+    content = json.loads(text.splitlines()[-1])
+    assert isinstance(content, dict)
+    return content
+
+
+def planted() -> Edit:
+    """A mutant that nearly every fault shows."""
+    return next(edit for edit in catalogue.EDITS if edit.name == "C11-sync-when-moved")
+
+
+def broken_cores() -> Callable[[], Cores]:
+    return partial(load, (planted(),))
+
+
+def show(report: Report) -> str:
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as captured:
+        print_report(console, report)
+    return captured.get()
+
+
+# --- seeds ------------------------------------------------------------------------------------------------------------
+
+
+def test_two_hundred_seeds_break_nothing_and_the_last_line_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_chaos("simulate", "--seeds", "200", "--json") == 0
+    out, err = capfd.readouterr()
+    result = last_line(out)
+    assert (result["seeds"], result["first_seed"], result["failing"]) == (200, 0, [])
+    assert {result[word] for word in FINDINGS} == {0}
+    for count in (
+        "attempted",
+        "acknowledged",
+        "deliveries",
+        "simulated_hours",
+        "cpu_s",
+        "deliveries_per_cpu_s",
+    ):
+        number = result[count]
+        assert isinstance(number, int | float)
+        assert number > 0, count
+    assert isinstance(result["faults"], dict)
+    assert len(result["faults"]) >= 10
+    assert isinstance(result["coverage"], dict)
+    assert "200 seeds: 0 lost, 0 duplicated, 0 reordered, 0 unexpected, 0 stuck" in err
+
+
+def test_the_totals_do_not_depend_on_the_number_of_processes() -> None:
+    one, three = (run_seeds(Seeds(7, 24), jobs).tally for jobs in (1, 3))
+    for tally in (one, three):
+        tally.cpu_s, tally.memory_mb = 0.0, 0
+    assert one == three
+    assert one.seeds == 24
+
+
+def test_a_failing_seed_is_reported_with_its_knobs_and_the_one_command_that_replays_it() -> None:
+    seeds = Seeds(0, 40)
+    outcome = run_seeds(seeds, 2, broken_cores())
+    tally = outcome.tally
+    assert tally.seeds == 40
+    assert tally.found.total() == len(tally.failing) >= 1
+    assert [each.seed for each in tally.failing] == sorted(each.seed for each in tally.failing)
+    first = tally.failing[0]
+    result = run_seed(first.seed, broken_cores()())
+    assert (result.violation, result.found_as) == (first.violation, first.found_as)
+    report = Report(seeds, outcome, "code")
+    text = show(report)
+    assert f"seed {first.seed}: {first.found_as}: {first.violation}" in text
+    assert f"  replay: oncewire chaos simulate --first-seed {first.seed} --seeds 1 --story\n" in text
+    assert re.search(rf"^  drawn: routers={result.setting.routers} .*\btimeout_s=\d+", text, re.MULTILINE)
+    assert f"FAILED: {len(tally.failing)} of 40 seeds broke a guarantee" in text
+    (row, *_) = json.loads(json.dumps(report.as_json()))["failing"]
+    assert row == first.as_json()
+
+
+def test_a_story_has_a_line_for_each_event_and_the_answers_below_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    seed = next(seed for seed in range(50) if run_seed(seed).deliveries > 5)
+    assert run_chaos("simulate", "--first-seed", str(seed), "--seeds", "1", "--story") == 0
+    out, _ = capfd.readouterr()
+    events = re.findall(r"^ +\d+\.\d{3} s  \S+", out, re.MULTILINE)
+    assert len(events) == run_seed(seed).steps
+    assert re.search(r"^ +\d\.\d{3} s  s\.connect 0 \d +s0 attaches at r\d\n", out, re.MULTILINE)
+    assert re.search(r"^ {12} +r\d: SubscriberReply\(", out, re.MULTILINE)
+    assert "ends with: everything at rest" in out
+
+
+def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
+    cores = broken_cores()()
+    result = next(r for seed in range(100) if (r := run_seed(seed, cores)).violation is not None)
+    assert result.violation is not None
+    story = tell_shortened(result, cores, seconds=3.0)
+    assert (story.violation or "").partition(":")[0] == result.violation.partition(":")[0]
+    steps = [line for line in story.lines if not line.startswith(" " * 12)]
+    assert 0 < len(steps) < len(result.story)
+    assert story.head[0] == f"seed {result.seed}: {len(steps)} steps, shortened from {len(result.story)}"
+
+
+# --- mutants ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_mutant_is_killed_and_the_last_line_says_by_what(capfd: pytest.CaptureFixture[str]) -> None:
+    name = planted().name
+    assert run_chaos("mutants", name, "--json") == 0
+    out, err = capfd.readouterr()
+    result = last_line(out)
+    assert (result["total"], result["killed"], result["survivors"]) == (1, 1, [])
+    assert isinstance(result["rows"], list)
+    (row,) = result["rows"]
+    assert (row["name"], row["rule"], row["killed"]) == (name, planted().rule, True)
+    assert row["found_as"] in FINDINGS
+    assert row["seeds"] >= 1
+    assert "1 of 1 mutants killed" in err
+
+
+def test_a_mutant_that_survives_fails_the_run(capfd: pytest.CaptureFixture[str]) -> None:
+    name = planted().name
+    assert run_chaos("mutants", name, "--seconds", "0.000001", "--json") == 1
+    out, err = capfd.readouterr()
+    assert last_line(out)["survivors"] == [name]
+    assert f"{name} survives: no guarantee was broken in 0 seeds" in err
+
+
+def test_an_edit_that_changes_nothing_survives() -> None:
+    edit = planted()
+    harmless = Edit("harmless", edit.rule, edit.module, edit.old, edit.old, "nothing")
+    kills = run_mutants([harmless], 30, None, 1)
+    assert (kills.killed, kills.survivors, kills.rows[0].tried) == (0, ["harmless"], 30)
+
+
+def test_an_edit_whose_old_text_is_gone_is_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = Edit("lost", "I-5", planted().module, "text that is not there", "", "nothing")
+    monkeypatch.setattr(catalogue, "EDITS", (*catalogue.EDITS, lost))
+    assert run_chaos("mutants", "lost") == 2
+    assert_golden(GOLDEN / "mutants-old-text-gone.txt", capsys.readouterr().err)
+
+
+# --- bad input, and ends that nobody wished for -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("simulate-no-seeds", ["simulate", "--seeds", "0"]),
+        ("simulate-negative-seed", ["simulate", "--first-seed", "-1"]),
+        ("simulate-no-jobs", ["simulate", "--jobs", "0"]),
+        ("simulate-story-of-many", ["simulate", "--story"]),
+        ("simulate-shorten-alone", ["simulate", "--seeds", "1", "--shorten"]),
+        ("simulate-shorten-clean", ["simulate", "--seeds", "1", "--story", "--shorten"]),
+        ("mutants-unknown", ["mutants", "C11-sync-when-movd"]),
+        ("mutants-no-time", ["mutants", "--seconds", "0"]),
+        ("chaos-unknown", ["xyzzy"]),
+        ("campaign-two-times", ["campaign", "--hours", "1", "--minutes", "1"]),
+        ("campaign-no-ledger", ["campaign", "--state", "notes.txt"]),
+        ("campaign-no-folder", ["campaign", "--state", "nowhere/simulation.jsonl"]),
+        ("campaign-broken-ledger", ["campaign", "--state", "broken.jsonl"]),
+        ("campaign-page-of-broken-ledger", ["campaign", "--page-only", "--state", "broken.jsonl"]),
+    ],
+)
+def test_wrong_arguments_say_what_why_and_what_to_do(
+    name: str,
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.jsonl").write_text('{"first_seed": 0}\n')
+    assert run_chaos(*arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert_golden(GOLDEN / f"{name}.txt", captured.err)
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_chaos() == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in ("simulate", "mutants", "campaign"))
+
+
+def left_behind(mark: str) -> list[str]:
+    """Processes of the marked run that still exist."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if wanted in environment.read_bytes():
+                found.append((environment.parent / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    ends_at = time.monotonic() + END_S
+    while not condition():
+        assert time.monotonic() < ends_at, what
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A run that does not end by itself, with three processes."""
+    mark = tmp_path.name + str(os.getpid())
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, "simulate", "--seeds", "100000000", "--jobs", "2", "--json"],
+        env={**os.environ, MARK: mark}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: len(left_behind(mark)) == 3, "the workers did not start")
+        yield process, mark
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_broken_off_ends_its_workers_and_says_what_was_done(
+    endless: tuple[subprocess.Popen[str], str], number: signal.Signals
+) -> None:
+    process, mark = endless
+    process.send_signal(number)
+    out, err = process.communicate(timeout=END_S)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    result = last_line(out)
+    assert (result["interrupted"], result["failing"]) == (True, [])
+    assert f"interrupted: {result['seeds']:,} seeds of 100,000,000 were run" in err
+    assert left_behind(mark) == []
+
+
+def test_no_worker_outlives_a_run_that_is_killed(endless: tuple[subprocess.Popen[str], str]) -> None:
+    process, mark = endless
+    process.kill()
+    process.communicate(timeout=END_S)
+    wait_until(lambda: not left_behind(mark), "a worker is left")
+
+
+def test_a_worker_that_ends_early_is_named_with_what_it_was_doing() -> None:
+    exits: Any = partial(partial, os._exit)
+    with Workers[int, int](1, exits) as workers, pytest.raises(WorkerDied) as died:
+        list(workers.answers([7, 8]))
+    assert (died.value.task, died.value.code) == (7, 7)
+
+
+# --- one story everywhere ---------------------------------------------------------------------------------------------
+
+SEEDS = range(0, 60, 8)
+TELL = """
+import hashlib, sys
+sys.path[:0] = sys.argv[1].split(":")
+from chaos.simulator.scenario import Scenario, replay
+from chaos.simulator.schedule import run_seed
+for seed in map(int, sys.argv[2:]):
+    result = run_seed(seed)
+    told = replay(Scenario(result.setting, tuple(result.story)))
+    sums = (result.attempted, result.accepted, result.deliveries, result.virtual_s, result.faults, result.coverage)
+    text = repr((result.setting, result.story, result.violation, sums, told))
+    print(seed, hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+def interpreters() -> dict[str, str]:
+    """Other Pythons of this machine that run: version -> path. There may be none."""
+    found: dict[str, str] = {}
+    for minor in range(11, 16):
+        name = f"python3.{minor}"
+        kept = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))
+        for path in filter(None, [shutil.which(name), *map(str, kept)]):
+            code = "import sys; print(*sys.version_info[:3], sep='.')"
+            said = subprocess.run([path, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+            if said.returncode == 0 and said.stdout.startswith(f"3.{minor}."):
+                found[said.stdout.strip()] = path
+    return found
+
+
+def stories(python: str, hash_seed: str) -> str:
+    """Without `site`, so that nothing but the standard library and our packages can be used."""
+    folders = [folder for folder in sys.path if (Path(folder) / "chaos" / "simulator").is_dir()]
+    environment = {"PYTHONHASHSEED": hash_seed, "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [python, "-S", "-c", TELL, ":".join(folders), *map(str, SEEDS)],
+        env=environment, capture_output=True, text=True, check=False, timeout=END_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_same_seed_tells_the_same_story_under_every_python_and_without_other_packages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = stories(sys.executable, "1")
+    assert len(told.splitlines()) == len(SEEDS)
+    assert stories(sys.executable, "2") == told
+    others = interpreters()
+    for version, path in others.items():
+        assert stories(path, "3") == told, f"Python {version} tells another story"
+    with capsys.disabled():
+        names = ", ".join(others) or "no other Python on this machine"
+        sys.stdout.write(f"[same stories: this Python, {names}] ")
