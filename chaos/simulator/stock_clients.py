@@ -42,7 +42,7 @@ class StockPublisher(Publisher):
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
-        if isinstance(effect, effects.PublisherReply):
+        if isinstance(effect, effects.PublisherReply) and not self.is_closing:
             self.is_replied = True
             self.resend = list(self.map)
             self.world.judge.may_repeat.update((self.index, number) for number in self.resend)
