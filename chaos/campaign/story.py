@@ -56,6 +56,7 @@ _PHRASES = {
     "!freeze": "FAULT: the process of r{0} stands still for {1} ms",
     "!isolate": "FAULT: r{0} is cut off from etcd",
     "!outage": "FAULT: etcd is away for everybody",
+    "!restore": "FAULT: etcd is restored from a backup that lacks {0} revisions",
     "!compact": "FAULT: etcd forgets its past",
     "!relist": "FAULT: the watch of r{0} breaks",
     "!reset": "FAULT: frames between r{0} and r{1} are lost",
@@ -70,6 +71,8 @@ _PHRASES = {
     "!trim-s": "FAULT: s{0} loses its connection; {1} frames under way arrive",
     "!half-p": "FAULT: p{0} goes elsewhere, its old connection stays half open",
     "!half-s": "FAULT: s{0} goes elsewhere, its old connection stays half open",
+    "!away-p": "FAULT: p{0} loses its connection and stays away for {1} s",
+    "!away-s": "FAULT: s{0} loses its connection and stays away for {1} s",
     "!thief-p": "FAULT: a stranger attaches as p{0} at r{1}",
     "!thief-s": "FAULT: a stranger attaches as s{0} at r{1}",
     "!expire-s": "FAULT: the subscription of s{0} expires",
@@ -78,9 +81,11 @@ _PHRASES = {
     "!crash-s": "FAULT: s{0} crashes",
     "!torn-p": "FAULT: p{0} crashes and keeps its journal",
     "!torn-s": "FAULT: s{0} crashes and keeps its journal",
+    "!early-p": "p{0} settles a delivery before it was told its outcome",
+    "!close-p": "p{0} closes its link",
     "!close-s": "s{0} unsubscribes",
 }
-"""What a step means; one without a phrase here is told by its name alone."""
+"""What each step of `chaos.simulator.actions` means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +152,4 @@ def _lines(story: tuple[str, ...]) -> Iterator[str]:
 
 
 def _phrase(verb: str, arguments: list[str]) -> str:
-    return _PHRASES.get(verb, "").format(*arguments)
+    return _PHRASES[verb].format(*arguments)

@@ -22,12 +22,13 @@ from rich.console import Console
 from chaos.campaign.kills import run_mutants
 from chaos.campaign.report import Report, print_report
 from chaos.campaign.seeds import Seeds, run_seeds
-from chaos.campaign.story import tell_shortened
+from chaos.campaign.story import _PHRASES, tell_shortened
 from chaos.campaign.tally import FINDINGS
 from chaos.campaign.workers import WorkerDied, Workers
 from chaos.cli import chaos
 from chaos.mutants import catalogue
 from chaos.mutants.edits import Edit, load
+from chaos.simulator.actions import ACTIONS
 from chaos.simulator.cores import Cores
 from chaos.simulator.schedule import run_seed
 from oncewire.cli.run import run
@@ -135,6 +136,10 @@ def test_a_story_has_a_line_for_each_event_and_the_answers_below_it(
     assert re.search(r"^ +\d\.\d{3} s  s\.connect 0 \d +s0 attaches at r\d\n", out, re.MULTILINE)
     assert re.search(r"^ {12} +r\d: SubscriberReply\(", out, re.MULTILINE)
     assert "ends with: everything at rest" in out
+
+
+def test_every_step_of_the_simulator_can_be_told_in_words() -> None:
+    assert set(_PHRASES) == set(ACTIONS), "chaos/campaign/story.py has a phrase for each step"
 
 
 def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
