@@ -15,21 +15,27 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
-from delivery_records import effects, inputs
+from delivery_records import inputs
 from delivery_records.channel import Channel, ChannelState
 from delivery_records.limits import Limits
-from delivery_records.outcomes import Outcome
 from delivery_records.peer_messages import Credit, Msg, MsgPart, PeerMessage, Settle, Sync
-from tests.delivery_records.harness import Node, PublisherLink, SubscriberLink
-from tests.delivery_records.stateful_models import Core, CoreNet, assert_fault_is_seen, run_machine
+from tests.delivery_records.harness import Node
+from tests.delivery_records.stateful_models import (
+    Core,
+    CoreNet,
+    Publisher,
+    Subscriber,
+    assert_fault_is_seen,
+    run_machine,
+)
 
 EXAMPLES = 80
 STEPS = 45
-CREDIT_BYTES = 4096
+CREDIT_BYTES = 2048
 CHUNK_BYTES = 256
 WAITING_FRAMES = 24
 WINDOW = 8
-SIZES = (0, 10, CHUNK_BYTES, CHUNK_BYTES + 1, 900, 2500, CREDIT_BYTES + 1000)
+SIZES = (0, 10, CHUNK_BYTES, CHUNK_BYTES + 1, 900, CREDIT_BYTES + 1000)
 SMALL = (
     Edit(
         "small-limits", "T-5", "channel", "class ChannelState(Enum):",
@@ -45,6 +51,8 @@ SMALL = (
     ),
 )  # fmt: skip
 """The shipped core but for its limits; what it takes it tells the test."""
+PLENTY = 1_000_000
+"""Credit of subscribers: here only bytes between routers are short."""
 QUIET_S = 6.0
 """Longer than any pause between two HELLOs (T-4)."""
 
@@ -112,7 +120,9 @@ class Generation:
             self.streams.setdefault(head.publisher_epoch, Stream()).on_sent(message)
 
     def on_taken(self, sequence: int, message: PeerMessage) -> None:
-        assert sequence == self.taken + 1, f"T-1: frame {sequence} was taken after {self.taken}: no FIFO prefix"
+        assert sequence == self.taken + 1, (
+            f"T-1: frame {sequence} was taken after {self.taken}: no FIFO prefix"
+        )
         assert self.sent[self.taken] is message, "T-1: what is taken is what was sent"
         self.taken += 1
         self.body_taken += body_of(message)
@@ -157,122 +167,6 @@ class Transport(CoreNet):
         return self.start_router()
 
 
-class Publisher:
-    """P-a: the map first, then the frame; after an attach what is unsettled, in order."""
-
-    def __init__(self, net: Transport, node: Node, name: str) -> None:
-        self.net, self.name = net, name
-        self.map: dict[bytes, Outcome | None] = {}
-        self.sent: list[bytes] = []
-        self.given_up: set[bytes] = set()
-        self.attach(node)
-
-    def attach(self, node: Node) -> None:
-        self.link: PublisherLink = self.net.publisher(node, self.name, unsettled=dict(self.map))
-        self.tags: dict[int, bytes] = {}
-        self._read = 0
-        self.map = {tag: None for tag, outcome in self.map.items() if outcome is None}
-        for tag in self.map:
-            self._transfer(tag)
-
-    def _transfer(self, tag: bytes) -> None:
-        assert self.link.credit > 0, "C-1: there is credit for it"
-        self.tags[self.link.send(tag, body_under(tag))] = tag
-
-    def send(self, size: int) -> None:
-        if self.link.credit > 0:
-            tag = b"%s/%d/%d" % (self.name.encode(), len(self.sent), size)
-            self.map[tag] = None
-            self.sent.append(tag)
-            self._transfer(tag)
-
-    def settle(self, tag: bytes) -> None:
-        if self.map.pop(tag) is None:
-            self.given_up.add(tag)  # I-4a
-        self.link.settle(tag)
-
-    def read(self) -> list[bytes]:
-        """Record new outcomes (I-3: in order)."""
-        outcomes = self.link.outcomes[self._read :]
-        self._read += len(outcomes)
-        told = [self.tags[number] for number, _ in outcomes]
-        assert told == [tag for tag in self.map if tag in told], "I-3: outcomes come in order"
-        self.map.update(dict.fromkeys(told, Outcome.ACCEPTED))
-        return told
-
-
-class Subscriber:
-    """S-a: a tag is processed once while it is in the map, in order of arrival."""
-
-    def __init__(self, net: Transport, node: Node, name: str) -> None:
-        self.net, self.name = net, name
-        self.map: dict[bytes, bool] = {}
-        """Network tag -> processed."""
-        self.queue: list[bytes] = []
-        """Network tags of what has arrived and is not processed, settled or not."""
-        self.processed: list[bytes] = []
-        """The publishers' tags."""
-        self.attach(node)
-
-    def attach(self, node: Node) -> None:
-        self.link = SubscriberLink(self.net, node)
-        unsettled = {tag: Outcome.ACCEPTED if done else None for tag, done in self.map.items()}
-        self._read = len(node.done)
-        self.link.attach(self.name, unsettled=unsettled, exactly_once=True)
-        self.link.flow(1_000_000)
-        kept = self.link.last(effects.SubscriberReply).kept
-        assert kept is not None
-        for tag in [tag for tag in self.map if tag not in kept]:
-            self._forget(tag)
-
-    def read(self) -> None:
-        done = self.link.node.done
-        while self._read < len(done):
-            effect = done[self._read]
-            self._read += 1
-            if getattr(effect, "link", None) != self.link.number:
-                continue
-            if isinstance(effect, effects.SettleAtSubscriber):
-                for tag in effect.tags:
-                    self._forget(tag)
-            elif isinstance(effect, effects.Deliver):
-                self._on_transfer(effect)
-
-    def _on_transfer(self, delivery: effects.Deliver) -> None:
-        if delivery.resume and delivery.settled:
-            self._forget(delivery.tag)
-            return
-        assert delivery.message == body_under(delivery.tag[11:]), "I-1a: a body arrives whole"
-        if self.map.get(delivery.tag):
-            self._accept([delivery.tag])
-        elif delivery.tag not in self.map:
-            self.map[delivery.tag] = False
-            self.queue.append(delivery.tag)
-
-    def _forget(self, tag: bytes) -> None:
-        """What is settled before its turn is still processed in its turn."""
-        self.map.pop(tag)
-
-    def process(self, count: int) -> None:
-        tags, self.queue = self.queue[:count], self.queue[count:]
-        for tag in tags:
-            assert tag[11:] not in self.processed, f"G2: {tag[11:]!r} is processed twice"
-            self.processed.append(tag[11:])
-        unsettled = [tag for tag in tags if tag in self.map]
-        self.map.update(dict.fromkeys(unsettled, True))
-        if unsettled:
-            self._accept(unsettled)
-
-    def _accept(self, tags: list[bytes]) -> None:
-        self.link.feed(inputs.SubscriberDisposition(self.link.number, tags, Outcome.ACCEPTED, False))
-
-
-def body_under(tag: bytes) -> bytes:
-    """The message a tag stands for; its size is the tag's last part."""
-    size = int(tag.rpartition(b"/")[2])
-    return (tag * (size // len(tag) + 1))[:size]
-
-
 class ChannelMachine(RuleBasedStateMachine):
     """Two publishers and a subscriber at one router, one of each at the other; every message goes to both sides."""
 
@@ -281,6 +175,8 @@ class ChannelMachine(RuleBasedStateMachine):
         self.net = Transport(core)
         self.sides = [self.net.start_router(), self.net.start_router()]
         self.subscribers = [Subscriber(self.net, side, f"s{index}") for index, side in enumerate(self.sides)]
+        for subscriber in self.subscribers:
+            subscriber.link.flow(PLENTY)
         self.net.advance(1.0)
         assert all(subscriber.link.confirmed() for subscriber in self.subscribers)  # so that G1 counts them
         self.homes = [0, 0, 1]
@@ -298,9 +194,9 @@ class ChannelMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.publishers[0].send(size)
 
-    @rule(index=st.integers(0, 2), sizes=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4))
-    def send(self, index: int, sizes: list[int]) -> None:
-        for size in sizes:
+    @rule(index=st.integers(0, 2), size=st.sampled_from(SIZES), count=st.integers(1, WINDOW))
+    def send(self, index: int, size: int, count: int) -> None:
+        for _ in range(count):
             self.publishers[index].send(size)
 
     @rule(index=st.integers(0, 1), count=st.integers(1, 5))
@@ -314,7 +210,7 @@ class ChannelMachine(RuleBasedStateMachine):
         for tag in [tag for tag, outcome in publisher.map.items() if outcome is not None][skipped:]:
             publisher.settle(tag)
 
-    @rule(index=st.integers(0, 2), luck=st.integers(0, 3), rounds=st.integers(1, 30))
+    @rule(index=st.integers(0, 2), luck=st.integers(0, 3), rounds=st.integers(10, 30))
     def give_up(self, index: int, luck: int, rounds: int) -> None:
         """I-4a. A publisher that does so again and again makes frames that no window bounds (T-4)."""
         publisher = self.publishers[index]
@@ -357,7 +253,7 @@ class ChannelMachine(RuleBasedStateMachine):
             if frames := self.net.frames.get(self._pair(way)):
                 del frames[at % len(frames)]
 
-    @rule(way=st.integers(0, 1), at=st.integers(0, 50))
+    @rule(way=st.integers(0, 1), at=st.integers(0, 8))
     def lose_the_suffix(self, way: int, at: int) -> None:
         """N-1: a broken connection loses what was under way."""
         frames = self.net.frames.get(self._pair(way), ())
@@ -386,6 +282,7 @@ class ChannelMachine(RuleBasedStateMachine):
             return
         self.sides[side] = self.net.restart(self.sides[side])
         self.subscribers[side].attach(self.sides[side])
+        self.subscribers[side].link.flow(PLENTY)
         for home, publisher in zip(self.homes, self.publishers, strict=True):
             if home == side:
                 publisher.attach(self.sides[side])
@@ -413,7 +310,9 @@ class ChannelMachine(RuleBasedStateMachine):
             self._check_order(subscriber)
         for publisher in self.publishers:
             for tag in publisher.read():
-                assert all(tag in s.processed for s in self.subscribers), f"G1: {tag!r} was accepted too early"
+                assert all(tag in s.processed for s in self.subscribers), (
+                    f"G1: {tag!r} was accepted too early"
+                )
         self.is_sound = True
 
     def _check_order(self, subscriber: Subscriber) -> None:
@@ -434,7 +333,9 @@ class ChannelMachine(RuleBasedStateMachine):
                 place = (side.rid, channel.rid)
                 assert channel.generation >= self.highest.get(place, 1), "T-4: a generation never comes again"
                 self.highest[place] = channel.generation
-                self._check_waiting(channel, self.net.generations.get((*place, channel.generation), Generation()))
+                self._check_waiting(
+                    channel, self.net.generations.get((*place, channel.generation), Generation())
+                )
         self.is_sound = True
 
     def _check_waiting(self, channel: Channel, generation: Generation) -> None:
@@ -460,6 +361,8 @@ class ChannelMachine(RuleBasedStateMachine):
         """T-4, T-9: whatever was lost is found to be missing, without anybody sending anything new."""
         self.net.is_healed = True
         self.watch_catches_up()
+        self.net.advance(2 * QUIET_S)
+        self._check_tail()
         for _ in range(3):
             self.net.advance(2 * QUIET_S)
             for subscriber in self.subscribers:
@@ -468,7 +371,9 @@ class ChannelMachine(RuleBasedStateMachine):
         self.clients_get_what_they_are_promised()
         for subscriber in self.subscribers:
             for publisher in self.publishers:
-                missing = [t for t in publisher.sent if t not in subscriber.processed and t not in publisher.given_up]
+                missing = [
+                    t for t in publisher.sent if t not in subscriber.processed and t not in publisher.given_up
+                ]
                 assert not missing, f"G5: {missing} never came"
         for publisher in self.publishers:
             waiting = [tag for tag, outcome in publisher.map.items() if outcome is None]
@@ -478,6 +383,13 @@ class ChannelMachine(RuleBasedStateMachine):
         self.net.advance(2 * QUIET_S)
         self._check_rest()
 
+    def _check_tail(self) -> None:
+        """T-4, T-9: both ends are up in one generation, and all that was sent in it has come."""
+        one, other = [channel for side in self.sides for channel in side.core.peers.existing()]
+        assert one.generation == other.generation, "T-4: both sides agree on a generation"
+        assert one.state.value == other.state.value == ChannelState.UP.value, "T-4: both sides are up"
+        assert (one.sent, one.received) == (other.received, other.sent), "T-9: the lost tail is found"
+
     def _check_rest(self) -> None:
         """G6, and T-9: a channel with nothing to tell is quiet."""
         for subscriber in self.subscribers:
@@ -485,13 +397,11 @@ class ChannelMachine(RuleBasedStateMachine):
             assert not subscriber.map, f"G6: the subscriber keeps {subscriber.map}"
         for side in self.sides:
             assert all(len(ingress.window) == 0 for ingress in side.core.ingresses.values())
-            assert not any(any(egress.sessions.values()) for egress in side.core.egresses.values()), "G6: entries"
-        channels = [channel for side in self.sides for channel in side.core.peers.existing()]
-        assert len({channel.generation for channel in channels}) == 1, "T-4: both sides agree on a generation"
-        assert [channel.waiting for channel in channels] == [0, 0]
-        assert all(channel.state.value == ChannelState.UP.value for channel in channels)
-        one, other = channels
-        assert (one.sent, one.received) == (other.received, other.sent), "T-1: all that was sent has come"
+            assert not any(any(egress.sessions.values()) for egress in side.core.egresses.values()), (
+                "G6: entries"
+            )
+        self._check_tail()
+        assert [c.waiting for side in self.sides for c in side.core.peers.existing()] == [0, 0]
         before = [len(side.done) for side in self.sides]
         self.net.advance(20 * QUIET_S)
         assert [len(side.done) for side in self.sides] == before, "T-9: a quiet channel is not probed"
@@ -508,7 +418,7 @@ def test_a_channel_is_a_fifo_prefix_or_starts_over_and_nothing_is_missing_when_i
 FAULTS = {
     "a gap is not noticed": ("T-1", by_name("C12-next-number-only")),
     "a restart repeats nothing": ("G5|G6", by_name("reset-repeats")),
-    "the tail is not probed": ("G5|G6|T-1", by_name("probe")),
+    "the tail is not probed": ("T-9", by_name("probe")),
     "a frame counts twice": (
         "T-1",
         Edit(
@@ -557,4 +467,4 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_machine_sees_the_fault(fault: str) -> None:
     claim, edit = FAULTS[fault]
-    assert_fault_is_seen(ChannelMachine, EXAMPLES, STEPS, claim, *SMALL, edit)
+    assert_fault_is_seen(ChannelMachine, STEPS, claim, *SMALL, edit)

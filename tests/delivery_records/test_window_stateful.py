@@ -1,4 +1,4 @@
-"""A publisher's window against a list of deliveries, each with the set of those who owe it (rules I-1 to I-5, I-9, T-7).
+"""A publisher's window against a list of deliveries, each with those who owe it (rules I-1 to I-6, I-9, T-7).
 
 The ingress is the shipped core; its only egress is played by the test, which acknowledges what it likes in any order
 and under any epoch, and reads every SYNC, MSG and SETTLE. The model is a plain list; nothing of it is the core's.
@@ -23,9 +23,15 @@ from delivery_records.tags import link_key
 from delivery_records.view import Kind
 from delivery_records.window import Window
 from tests.delivery_records.harness import PublisherLink
-from tests.delivery_records.stateful_models import Core, CoreNet, PlayedEgress, assert_fault_is_seen, run_machine
+from tests.delivery_records.stateful_models import (
+    Core,
+    CoreNet,
+    PlayedEgress,
+    assert_fault_is_seen,
+    run_machine,
+)
 
-EXAMPLES = 150
+EXAMPLES = 100
 STEPS = 40
 MALFORMED = b"\xff"
 """A body that begins with this cannot be annotated (I-1b)."""
@@ -78,7 +84,8 @@ class Model:
     def resume(self, tags: Iterable[bytes]) -> None:
         """A new epoch: every subscription owes every entry of the map (I-3, T-7)."""
         self.window = [
-            Delivery(number, tag, set(self.subscriptions), is_repeated=True) for number, tag in enumerate(tags)
+            Delivery(number, tag, set(self.subscriptions), is_repeated=True)
+            for number, tag in enumerate(tags)
         ]
         self.end = len(self.window)
         self.is_attached = True
@@ -201,7 +208,9 @@ class WindowMachine(RuleBasedStateMachine):
         name=st.sampled_from(NAMES), ends=st.tuples(st.integers(0, 40), st.integers(0, 12)), age=st.integers(0, 2),
         is_long=st.integers(0, 9).map(lambda n: n == 0), outcome=st.sampled_from([Outcome.ACCEPTED, Outcome.REJECTED]),
     )  # fmt: skip
-    def acknowledge(self, name: str, ends: tuple[int, int], age: int, is_long: bool, outcome: Outcome) -> None:
+    def acknowledge(
+        self, name: str, ends: tuple[int, int], age: int, is_long: bool, outcome: Outcome
+    ) -> None:
         """I-2: any egress, any epoch of this life, any numbers, as often as it likes."""
         first = ends[0] if not self.model.window else ends[0] % (self.model.end + 2)
         count = LONG_RUN if is_long else ends[1]
@@ -258,7 +267,7 @@ class WindowMachine(RuleBasedStateMachine):
         self.model.turn_ends()
 
     @precondition(lambda self: self.model.is_attached)
-    @rule(luck=st.integers(0, 3))
+    @rule(luck=st.integers(0, 2))
     def lose_the_link(self, luck: int) -> None:
         """A-9: the window stays and goes on collecting acceptances."""
         if luck:
@@ -312,7 +321,9 @@ class WindowMachine(RuleBasedStateMachine):
         slots = list(window.slots())
         numbers = [slot.number for slot in slots]
         assert numbers == sorted(set(numbers)), "numbers ascend"
-        assert [(slot.number, slot.tag) for slot in slots] == [(d.number, d.tag) for d in model], "window: entries"
+        assert [(slot.number, slot.tag) for slot in slots] == [(d.number, d.tag) for d in model], (
+            "window: entries"
+        )
         assert [slot.received for slot in slots] == [d.body is not None for d in model]
         assert [slot.repeated for slot in slots] == [d.is_repeated for d in model]
         assert [slot.message for slot in slots] == [d.stored for d in model], "bodies are kept byte for byte"
@@ -425,4 +436,4 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_machine_sees_the_fault(fault: str) -> None:
     claim, edit = FAULTS[fault]
-    assert_fault_is_seen(WindowMachine, EXAMPLES, STEPS, claim, edit)
+    assert_fault_is_seen(WindowMachine, STEPS, claim, edit)
