@@ -174,7 +174,7 @@ def print_summary(console: Console, summary: Summary, plan: Plan) -> None:
     for each in tally.failing[:MAX_SHOWN]:
         say(console, f"  seed {each.seed}: {each.violation}; replay: {each.replay}", style="red")
     if tally.never_met:
-        say(console, f"situations not met yet: {', '.join(tally.never_met)}", style="yellow")
+        say(console, f"situations not met yet: {'; '.join(tally.never_met)}", style="yellow")
     is_good = table.killed == len(table.names)
     say(
         console,

@@ -70,9 +70,9 @@ def print_report(console: Console, report: Report) -> None:
     if missing := [fault for fault in FAULTS if not tally.faults[fault]]:
         say(console, f"faults that did not occur: {', '.join(missing)}")
     if tally.coverage:
-        say(console, f"situations met: {_counts(tally.coverage)}")
+        say(console, f"situations met: {_counts(tally.coverage, '; ')}")
     if missing := tally.never_met:
-        say(console, f"situations not met: {', '.join(missing)}")
+        say(console, f"situations not met: {'; '.join(missing)}")
     say(
         console,
         f"{tally.simulated_hours:,.1f} simulated hours in {tally.cpu_s:.1f} s of CPU: "
@@ -127,5 +127,5 @@ def table_of(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int =
     return table
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count) or "none"
+def _counts(counts: Mapping[str, int], between: str = ", ") -> str:
+    return between.join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count) or "none"
