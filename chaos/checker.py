@@ -264,6 +264,8 @@ class _Subscription:
         self.history = history
         self.lives = [_Life()]
         self.receptions: dict[Key, float] = {}
+        self._arrived_in: dict[Key, _Life] = {}
+        """The incarnation a message arrived in; it may be processed in a later one."""
         self.processed: set[Key] = set()
         self.received = self.redelivered = self.resumed = 0
         self.duplicated: list[Key] = []
@@ -280,6 +282,7 @@ class _Subscription:
             self.redelivered += event.redelivered
             if self._vet(event):
                 self.receptions.setdefault((event.publisher, event.seq), event.t)
+                self._arrived_in.setdefault((event.publisher, event.seq), self.lives[-1])
         elif isinstance(event, Processed):
             if self._vet(event):
                 self._process((event.publisher, event.seq))
@@ -306,7 +309,7 @@ class _Subscription:
             self.duplicated.append(key)
             return
         self.processed.add(key)
-        life = self.lives[-1]
+        life = self._arrived_in.get(key, self.lives[-1])
         life.lowest[publisher] = min(seq, life.lowest.get(publisher, seq))
         if seq < life.highest.get(publisher, 0):
             self.reordered.append(key)

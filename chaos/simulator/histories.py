@@ -53,13 +53,16 @@ class Histories:
             self._incarnations[subscriber] = incarnation
             events.append(Incarnation(self._now(), incarnation))
 
-    def on_processed(self, subscriber: int, publisher: int, number: int, incarnation: int) -> None:
-        """A message was processed."""
+    def on_received(self, subscriber: int, publisher: int, number: int, incarnation: int) -> None:
+        """The application has a message."""
         self._on_incarnation(subscriber, incarnation)
-        name, what = f"p{publisher}", content(publisher, number)
-        events = self._subscribers[subscriber]
-        events.append(Received(self._now(), name, number + 1, what))
-        events.append(Processed(self._now(), name, number + 1, what))
+        what = content(publisher, number)
+        self._subscribers[subscriber].append(Received(self._now(), f"p{publisher}", number + 1, what))
+
+    def on_processed(self, subscriber: int, publisher: int, number: int) -> None:
+        """It has processed the message."""
+        what = content(publisher, number)
+        self._subscribers[subscriber].append(Processed(self._now(), f"p{publisher}", number + 1, what))
 
     def verdict(self, subscribers: list[int]) -> checker.Verdict:
         """What the checker says of these subscribers."""

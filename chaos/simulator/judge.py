@@ -137,7 +137,7 @@ class Judge:
     ) -> None:
         """G2, G3, G4; for clients of a weaker class only what it promises (c.5)."""
         self.deliveries += 1
-        self._histories.on_processed(subscriber, publisher, number, incarnation)
+        self._histories.on_processed(subscriber, publisher, number)
         done = self.processed.setdefault(subscriber, set())
         message = (publisher, number)
         if message in done:
@@ -153,9 +153,13 @@ class Judge:
         first, highest = spans.get(incarnation, (number, number))
         spans[incarnation] = min(first, number), max(highest, number)
         last = self._last.get((subscriber, publisher))
-        if last is not None:
+        if last is not None and message not in self.may_repeat:
             self._check_order(subscriber, publisher, number, last, incarnation)
         self._last[(subscriber, publisher)] = (max(number, last[0]) if last else number, incarnation)
+
+    def on_received(self, subscriber: int, publisher: int, number: int, incarnation: int) -> None:
+        """A delivery has arrived that the subscriber did not have."""
+        self._histories.on_received(subscriber, publisher, number, incarnation)
 
     def on_handed(self, subscriber: int, publisher: int, number: int) -> None:
         """G3 for an application that finishes in any order: what it is handed is in order."""
@@ -243,6 +247,7 @@ class Judge:
             for subscriber in world.subscribers
             if subscriber.is_wanted
             and subscriber.index not in self._amnesiac
+            and subscriber.index not in self._excused
             and not world.is_stock_subscriber(subscriber.index)
         ]
         for found in self._histories.verdict(judged).subscribers:
