@@ -133,7 +133,9 @@ def _told(result: Result, scenario: Scenario, cores: Cores) -> Story:
     verdict = replay(scenario, cores)
     length, whole = len(scenario.steps), len(result.story)
     steps = f"{whole} steps" if length == whole else f"{length} steps, shortened from {whole}"
-    head = (f"seed {result.seed}: {steps}", f"drawn: {knobs(result.setting)}")
+    head: tuple[str, ...] = (f"seed {result.seed}: {steps}", f"drawn: {knobs(result.setting)}")
+    if length < whole:
+        head = (*head, "what follows these steps, when the faults have stopped, is not told")
     return Story(head, tuple(_lines(verdict.story)), verdict.violation)
 
 
