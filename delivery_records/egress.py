@@ -397,6 +397,8 @@ class Egress:
         (self._resumes if _has_place(entry) else self._held).append(entry)
 
     def _transfer(self, entry: Entry, message: bytes) -> None:
+        if self._settle_out and self.map_bound and self.mapped + len(self._settle_out) >= self.map_bound:
+            self.flush()  # C-4: the place is free at S only when it has been told so
         resume = entry.in_reply  # an entry of the reply map is resumed exactly once
         if entry.state is HELD and not entry.presettled:
             self.mapped += 1

@@ -318,6 +318,19 @@ def test_settlements_of_one_turn_are_one_disposition() -> None:
     assert len(settlement.tags) == 10
 
 
+def test_places_in_a_full_map_are_told_to_be_free_before_they_are_taken() -> None:
+    net = Net()
+    publisher, subscriber = net.publisher(net.nodes[0]), net.subscriber(net.nodes[0], map_bound=2)
+    for tag in (b"1", b"2", b"3", b"4"):
+        publisher.send(tag)
+    subscriber.accept(b"1", b"2")
+    before = len(subscriber.got)
+    publisher.settle(b"1", b"2")
+    settlement, *deliveries = subscriber.got[before:]
+    assert isinstance(settlement, effects.SettleAtSubscriber)
+    assert [type(each) for each in deliveries] == [effects.Deliver, effects.Deliver]
+
+
 def test_a_session_that_ends_is_settled_for_everybody_who_has_something_of_it() -> None:
     net = Net(2)
     near, far = net.subscriber(net.nodes[0], "near"), net.subscriber(net.nodes[1], "far")
