@@ -350,6 +350,7 @@ class Subscriber:
             self.map[delivery.tag] = Arrived(
                 publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
             )
+            self.world.judge.on_map(self.index, sum(entry.mark is not Mark.SETTLED for entry in self.map.values()))
         elif entry.mark in OUTCOMES:
             self._answer(delivery.tag, entry.mark)
         else:
@@ -382,7 +383,7 @@ class Subscriber:
 
     def leftover(self) -> str:
         """What is unfinished, in words; empty when it is done."""
-        mine = [entry for tag, entry in self.map.items() if tag[1:5] == self.world.nonce]
+        mine = {tag: entry for tag, entry in self.map.items() if tag[1:5] == self.world.nonce}
         return f"keeps {mine}" if mine else ""
 
     def choices(self) -> list[Choice]:

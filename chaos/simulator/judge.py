@@ -161,6 +161,15 @@ class Judge:
         """A delivery has arrived that the subscriber did not have."""
         self._histories.on_received(subscriber, publisher, number, incarnation)
 
+    def on_map(self, subscriber: int, entries: int) -> None:
+        """C-4: a map fits its bound, but for the oldest delivery of each publisher that has none in it."""
+        world = self._world
+        if world.restores or subscriber in self._amnesiac or world.is_stock_subscriber(subscriber):
+            return
+        bound = world.traits.map_bound + len(world.publishers)
+        if entries > bound:
+            raise Violation(f"MAP: s{subscriber} holds {entries} deliveries, more than {bound}")
+
     def on_handed(self, subscriber: int, publisher: int, number: int) -> None:
         """G3 for an application that finishes in any order: what it is handed is in order."""
         if subscriber in self._amnesiac or not self._is_ordered(subscriber, publisher):
