@@ -1,0 +1,99 @@
+"""docs/model-and-code.md names only what exists, and all of the model's actions."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.mutants.catalogue import EDITS
+from chaos.simulator.actions import ACTIONS
+from chaos.simulator.model_configurations import (
+    AMENDED,
+    CONFIGURATIONS,
+    DIRECTED,
+    EXHAUSTIVE,
+    PAIRS_ATTACHED,
+    PAIRS_LATE_JOIN,
+)
+from chaos.simulator.model_traces import MEANING, read_trace
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "model-and-code.md").read_text(encoding="utf-8")
+TRACES = ROOT / "tests" / "chaos" / "model_schedules"
+
+INLINE_CODE = re.compile(r"`([^`\n]+)`")
+DOTTED = re.compile(r"[a-z_]+(?:\.\w+)*")
+LINKED_FILE = re.compile(r"\]\((\.\./[^)#]+)")
+
+
+def names(page: str) -> list[str]:
+    """Everything that stands in code quotes."""
+    return INLINE_CODE.findall(page)
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name leads to something: the longest module, then attributes."""
+    found: object
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        for package in ("delivery_records.", ""):
+            try:
+                found = importlib.import_module(package + ".".join(parts[:length]))
+            except ModuleNotFoundError:
+                continue
+            for part in parts[length:]:
+                found = getattr(found, part, None)
+                if found is None:
+                    return False
+            return True
+    return False
+
+
+def unknown(page: str) -> Iterator[str]:
+    """Names on a page that stand for nothing."""
+    known = {
+        *MEANING,
+        *ACTIONS,
+        *(edit.name for edit in EDITS),
+        *(path.stem for path in TRACES.glob("*.txt")),
+    }
+    for name in names(page):
+        if name not in known and not (DOTTED.fullmatch(name) and resolves(name)):
+            yield name
+
+
+def test_every_name_on_the_page_exists() -> None:
+    assert list(unknown(PAGE)) == []
+
+
+def test_every_file_the_page_leads_to_exists() -> None:
+    missing = [target for target in LINKED_FILE.findall(PAGE) if not (ROOT / "docs" / target).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "name", ["ingress.Ingress.on_nothing", "no_such_module.Thing", "p.jump", "P.jump", "C99-no-such-edit"]
+)
+def test_a_name_that_does_not_exist_is_noticed(name: str) -> None:
+    assert list(unknown(f"see `{name}` and `ingress.Ingress.on_flow`")) == [name]
+
+
+def test_the_page_has_every_action_of_the_model() -> None:
+    assert set(MEANING) - set(names(PAGE)) == set()
+
+
+def test_the_page_counts_the_configurations_and_the_traces_as_they_are() -> None:
+    assert f"| depth first, corrected rules | {len(EXHAUSTIVE)} |" in PAGE
+    assert f"| depth first, amendments, and their counterexamples | {len(AMENDED)} |" in PAGE
+    assert f"| directed at mutants | {len(DIRECTED)} |" in PAGE
+    assert f"| {len(PAIRS_ATTACHED)} + {len(PAIRS_LATE_JOIN)} |" in PAGE
+    assert f"{len(CONFIGURATIONS)} configurations" in PAGE
+    traces = [read_trace(path.read_text()) for path in sorted(TRACES.glob("*.txt"))]
+    broken = [trace for trace in traces if trace.edit]
+    alike = [trace for trace in broken if trace.broken == trace.violation]
+    assert f"{len(broken)} of {len(traces)}" in PAGE
+    assert f"{len(alike)} of them" in PAGE
