@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delivery_records import effects
-from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_S
+from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S
 from delivery_records.peer_messages import Applied, Barrier, Hello
 from delivery_records.timers import Timer
 from delivery_records.view import Router
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class AttachBarrier:
     """Who waits for which revision, and what the other routers have applied."""
 
-    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_vanished", "_waiting")
+    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_repeat_s", "_vanished", "_waiting")
 
     def __init__(self, core: Records) -> None:
         """Nobody waits."""
@@ -33,12 +33,15 @@ class AttachBarrier:
         """Revisions other routers wait for us to reach."""
         self._vanished: dict[int, float] = {}
         """Routers whose lease ended, until their grace is over (N-3)."""
+        self._repeat_s = BARRIER_REPEAT_S
+        """How long the next BARRIER waits for answers."""
         self._ask_at = 0.0
         """When the next BARRIER is due, while its timer is set."""
 
     def wait(self, egress: Egress) -> None:
         """Confirm this subscription as soon as every live router has applied its creation."""
         self._waiting[egress.key] = egress
+        self._repeat_s = BARRIER_REPEAT_S
         self.check()
         soon = self._core.now + BARRIER_PERIOD_S
         if egress.key in self._waiting and not (self._core.timers.is_set(Timer.BARRIER, 0) and self._ask_at <= soon):
@@ -104,7 +107,8 @@ class AttachBarrier:
         for rid, router in self._core.view.routers.items():
             if rid != self._core.rid and not self._has_applied(rid, router, revision):
                 self._core.out.append(effects.PeerSendDatagram(rid, Barrier(revision)))
-        self._ask(self._core.now + BARRIER_REPEAT_S)
+        self._ask(self._core.now + self._repeat_s)
+        self._repeat_s = min(2 * self._repeat_s, BARRIER_REPEAT_CAP_S)
 
     def check(self) -> None:
         """Confirm everybody whose barrier is complete."""

@@ -48,6 +48,8 @@ BARRIER_PERIOD_S = 0.01
 """BARRIERs of waiting joins are collected for this long (A-6a)."""
 BARRIER_REPEAT_S = 0.2
 """A BARRIER without an answer is repeated."""
+BARRIER_REPEAT_CAP_S = 5.0
+"""Longest pause between two BARRIERs to a router that does not answer; HELLO tells what it has applied, too (A-6a)."""
 REDUCTION_QUIET_S = 1.0
 """An incomplete map is reduced until nothing was resumed for this long; then the link is detached (C-4)."""
 REDUCTION_ROUNDS = 2

@@ -36,6 +36,8 @@ class SimEtcd:
         """Empty, at revision 0."""
         self.log: list[Change] = []
         self.keys: dict[tuple[Kind, str], Held] = {}
+        self.routers: dict[int, None] = {}
+        """Incarnations that have a key."""
         self.is_up = True
         self.compacted = 0
         """A watch cannot begin behind this revision: K-4."""
@@ -53,12 +55,16 @@ class SimEtcd:
         revision = self.revision + 1
         created = revision if held is None else held.create_revision
         self.keys[(kind, key)] = Held(record, created, revision)
+        if isinstance(record, RouterRecord):
+            self.routers[record.rid] = None
         self.log.append(Change(kind, key, record, created, revision))
         return revision
 
     def delete(self, kind: Kind, key: str) -> None:
         """Delete a key that exists."""
         held = self.keys.pop((kind, key))
+        if isinstance(held.record, RouterRecord):
+            self.routers.pop(held.record.rid, None)
         self.log.append(Change(kind, key, None, held.create_revision, self.revision + 1))
 
     def compare_and_swap(self, path: str, expect: int, record: Record | None) -> bool:
@@ -112,6 +118,8 @@ class SimEtcd:
             else:
                 held = Held(change.record, change.create_revision, change.mod_revision)
                 self.keys[(change.kind, change.key)] = held
+        held_records = (held.record for held in self.keys.values())
+        self.routers = {record.rid: None for record in held_records if isinstance(record, RouterRecord)}
         self.compacted = 0
 
     def start_router(self, record: RouterRecord) -> None:

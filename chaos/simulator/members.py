@@ -42,47 +42,41 @@ class Members:
         """What etcd has for routers; leases end, the dead start again, the isolated fence themselves or are healed."""
         found: list[Choice] = []
         world = self._world
-        for router in world.routers:
-            if router.records is not None and not router.is_stalled(world.now):
-                if not router.is_isolated and (router.seen < self._etcd.revision or router.must_reload):
-                    found.append(("r.watch", router.index))
-                if router.replies:
-                    found.append(("r.reply", router.index))
-        if self._etcd.is_up:
-            found += [("k.lease", rid) for rid in self._ended_leases()]
-        else:
-            found.append(("k.return", 0))
+        revision, now = self._etcd.revision, world.now
         for router in world.routers:
             if router.records is None:
                 if self._etcd.is_up:
                     found.append(("r.restart", router.index))
-            elif not router.is_stalled(world.now):
-                found += self._choices_of(router)
+            elif now >= router.stalled_until:
+                if not router.is_isolated and (router.seen < revision or router.must_reload):
+                    found.append(("r.watch", router.index))
+                if router.replies:
+                    found.append(("r.reply", router.index))
+                self._add_ends(found, router)
+        if self._etcd.is_up:
+            found += [("k.lease", rid) for rid in self._ended_leases()]
+        else:
+            found.append(("k.return", 0))
         return found
 
-    def _choices_of(self, router: Router) -> list[Choice]:
-        if not self._world.traits.leases:
-            return [("r.fence", router.index)] if router.is_isolated else []
-        found: list[Choice] = []
+    def _add_ends(self, found: list[Choice], router: Router) -> None:
+        """An isolated router fences itself, or is healed before."""
+        lease = router.lease
+        if lease is None:
+            if router.is_isolated:
+                found.append(("r.fence", router.index))
+            return
         if router.is_isolated and self._etcd.is_up:
             found.append(("r.rejoin", router.index))
-        assert router.lease is not None
-        if not router.lease.vet(router.clock(self._world.now)):
+        if not lease.vet(router.clock(self._world.now)):
             found.append(("r.fence", router.index))
-        return found
 
     def _ended_leases(self) -> list[int]:
         """With leases: those whose time is over. Else: any of a router that is dead or has fenced itself (N-3)."""
         world = self._world
         if world.traits.leases:
             return [rid for rid, end in self._etcd.leases.items() if world.now >= end]
-        found = []
-        for (kind, _), held in self._etcd.keys.items():
-            if kind is Kind.ROUTER:
-                assert isinstance(held.record, RouterRecord)
-                if world.router_of(held.record.rid) is None:
-                    found.append(held.record.rid)
-        return found
+        return [rid for rid in self._etcd.routers if world.router_of(rid) is None]
 
     def deadlines(self) -> list[float]:
         """When something here happens by itself: a stall is over, a fence falls due, a lease ends."""

@@ -71,6 +71,7 @@ class World:
         self.restores = 0
         """How often etcd came back from an old backup; each has a nonce of its own."""
         self.coverage: Counter[str] = Counter()
+        self._live: dict[int, Router] = {}
         self._links: dict[str, int] = {}
         self._not_before: dict[AnyPublisher | AnySubscriber, float] = {}
         """When a client that was refused tries again."""
@@ -141,6 +142,7 @@ class World:
         router.records = self.cores.records(
             rid=router.rid, node_id=f"r{index}", nonce=self.nonce, limits=self.limits
         )
+        self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()
         router.seen = revision
         self.feed(router, [inputs.StoreHealth(True), inputs.ViewSnapshot(revision, entries)])
@@ -154,6 +156,7 @@ class World:
             self.coverage[coverage.OVERLAP] += bool(down)
             self.coverage[coverage.ALL_DOWN] += down == len(self.routers) - 1
         router.records = None
+        self._live.pop(router.rid, None)
         router.lease = None
         router.replies.clear()
         for connection in [c for c in self.connections.values() if c.router == index]:
@@ -189,7 +192,7 @@ class World:
 
     def router_of(self, rid: int) -> Router | None:
         """The live router with this incarnation."""
-        return next((r for r in self.routers if r.rid == rid and r.records is not None), None)
+        return self._live.get(rid)
 
     def open(self, client: str, router: int) -> Connection:
         """A client's new link at a router, numbered per client, so that shortened stories stay readable."""
@@ -261,8 +264,9 @@ class World:
                 found += [("s.connect", subscriber.index, r.index) for r in usable]
             found += subscriber.choices()
         found += [("c.recv", link) for link, c in self.connections.items() if c.down]
+        awake = [router.records is not None and self.now >= router.stalled_until for router in self.routers]
         for link, connection in self.connections.items():
-            if self._is_awake(connection.router) and (connection.up or not connection.is_open):
+            if (connection.up or not connection.is_open) and awake[connection.router]:
                 found.append(("r.recv", link))
         for link, connection in self.dying.items():
             if connection.down:
@@ -272,10 +276,6 @@ class World:
         found += self.strangers.choices()
         found += self.store.choices()
         return found + self.members.choices()
-
-    def _is_awake(self, index: int) -> bool:
-        router = self.routers[index]
-        return router.records is not None and not router.is_stalled(self.now)
 
     def _may_try(self, client: AnyPublisher | AnySubscriber) -> bool:
         """Not right after it was refused; a late joiner not before half of the messages have been sent."""
@@ -287,17 +287,16 @@ class World:
 
     def _peer_choices(self) -> list[Choice]:
         found: list[Choice] = []
+        clogged = bool(self.paths.clogged)
         for (sender, receiver), under_way in self.frames.items():
             if under_way:
-                router = self.router_of(receiver)
-                if router is None or router.is_stalled(self.now) or self._is_clogged(sender, router):
+                router = self._live.get(receiver)
+                if router is None or self.now < router.stalled_until or (clogged and self._is_clogged(sender, router)):
                     continue
                 found.append(("r.frame", sender, receiver))
         return found + self.paths.choices()
 
     def _is_clogged(self, sender: int, receiver: Router) -> bool:
-        if not self.paths.clogged:
-            return False
         return any((r.index, receiver.index) in self.paths.clogged for r in self.routers if r.rid == sender)
 
     def do(self, choice: Choice) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records import effects, inputs
-from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_S, GRACE_S
+from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S, GRACE_S
 from delivery_records.peer_messages import Applied, Barrier
 from delivery_records.view import SubscriptionMode
 from tests.delivery_records.harness import Net, Node, SubscriberLink
@@ -103,8 +103,16 @@ def test_a_barrier_that_was_lost_is_repeated() -> None:
     net.advance(1.0)
     assert not subscriber.confirmed()
     net.lost = lambda frame: False
-    net.advance(BARRIER_REPEAT_S + 0.01)
+    net.advance(4 * BARRIER_REPEAT_S)
     assert subscriber.confirmed()
+
+
+def test_a_router_that_does_not_answer_is_asked_less_and_less() -> None:
+    net = Net(2)
+    net.held = {(1, 0), (0, 1)}
+    _join(net, net.nodes[0])
+    net.advance(60.0)
+    assert 60.0 / BARRIER_REPEAT_CAP_S <= len(_barriers(net.nodes[0])) <= 60.0 / BARRIER_REPEAT_CAP_S + 6
 
 
 def test_one_answer_serves_every_smaller_barrier() -> None:
