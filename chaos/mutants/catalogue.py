@@ -1,240 +1,107 @@
-"""The rules that can be edited out, each with the counterexample or finding that made it.
+"""All edits, and the rules that none can take out.
 
-Names C1 to C16, mutants and F1 to F24 are those of docs/protocol.md.
+An edit is named by the counterexample (C1 to C16), mutant or finding (F1 to F29) of docs/counterexamples.md that made
+its rule, or by what the edited code does.
 """
 
 from __future__ import annotations
 
-from chaos.mutants.edits import Edit
+from dataclasses import dataclass
 
-EDITS: tuple[Edit, ...] = (
-    Edit(
-        "C1-settled-is-forgotten", "I-4", "ingress",
-        "                self._drop(slot)\n\n    def _drop",
-        "                if slot.number + 1 < self.window.end:\n"
-        "                    self._drop(slot)\n"
-        "                else:\n"
-        "                    for cursor in self.fanout.cursors.values():\n"
-        "                        cursor.through = min(cursor.through, slot.number)\n"
-        "                    add_run(self.settled_runs, slot.number)\n"
-        "                    self.mark_dirty()\n\n    def _drop",
-        "an ingress that remembers settled deliveries sends them again to a subscriber that has moved",
-        aim=("drop-s",),
+from chaos.mutants.channel_edits import CHANNEL_EDITS
+from chaos.mutants.client_edits import CLIENT_EDITS
+from chaos.mutants.edits import Edit
+from chaos.mutants.egress_edits import EGRESS_EDITS
+from chaos.mutants.ingress_edits import INGRESS_EDITS
+from chaos.mutants.store_edits import DIRECTED, STORE_EDITS
+
+__all__ = ["DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name"]
+
+EDITS: tuple[Edit, ...] = (*STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS)
+"""Shown by seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Why seeds cannot show that a rule is missing, and the test that does."""
+
+    reason: str
+    test: str
+    """`path::function`, below tests."""
+
+
+WITHOUT: dict[str, Elsewhere] = {
+    "K-1": Elsewhere(
+        "the order in which a process starts: topology.membership carries it out, and the simulator for its routers",
+        "topology/test_membership.py::test_the_first_thing_told_is_a_snapshot_that_holds_the_routers_own_key",
     ),
-    Edit(
-        "C2-absence-means-settled", "E-2", "egress",
-        "        for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:\n",
-        "        for entry in []:\n",
-        "a subscriber's entry whose settlement was lost is held for ever",
+    "K-1a": Elsewhere(
+        "one number instead of two: topology.membership makes the lease and the incarnation from it",
+        "topology/test_membership.py::test_the_incarnation_is_the_id_of_the_lease_its_key_lives_under",
     ),
-    Edit(
-        "C3-activation-declares-U", "I-5", "ingress",
-        "        self.fanout.sync_all()\n", "        pass\n",
-        "the publisher settled and forgot, its router died with the settlement in its socket",
+    "K-8": Elsewhere(
+        "carried out by the process; without it a router that stops is one that fails, which is slower and as safe",
+        "delivery_records/test_barrier.py::test_a_router_that_left_in_order_needs_no_grace",
     ),
-    Edit(
-        "C4-attach-barrier", "A-6", "barrier",
-        "        core = self._core\n        if core.view.applied < created:\n            return False\n",
-        "        core = self._core\n        return True\n",
-        "an attach confirmed before every router knows it misses accepted messages",
-        aim=("drop-s",),
+    "A-1": Elsewhere(
+        "it only saves time: without it the read of A-2b fails and the connection is closed then (K-2a)",
+        "delivery_records/test_attaching.py::test_without_a_lease_an_attach_closes_the_connection_and_writes_nothing",
     ),
-    Edit(
-        "C5-obligations-of-subscriptions", "I-3", "records",
-        "        self.forget_egress(egress)\n        subscription = self.view.subscriptions.get(egress.key)\n",
-        "        self.forget_egress(egress)\n"
-        "        for ingress in self.ingresses.values():\n"
-        "            ingress.on_subscription_deleted(egress.key)\n"
-        "        subscription = self.view.subscriptions.get(egress.key)\n",
-        "acceptance that waits only for connected subscribers loses what the others owe",
+    "A-2a": Elsewhere(
+        "without it the older of two attaches may win and steal the link; it may do so over two routers anyway (N-1)",
+        "delivery_records/test_attaching.py::test_a_second_attach_of_one_identity_waits_for_the_first",
     ),
-    Edit(
-        "C6-latest-publisher-epoch", "E-1", "peering",
-        "        if not self._is_current(sync.publisher_epoch):\n            return\n"
-        "        key = self._core.view.publisher_epochs[sync.publisher_epoch]\n",
-        "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch) or "
-        "next(iter(self._core.view.publishers), '')\n        if not key:\n            return\n",
-        "frames of a zombie ingress are taken for current ones",
-        aim=("drop-p",),
+    "A-8": Elsewhere(
+        "frames of an AMQP link, which the router's shell writes; and a limit to how often a link is stolen",
+        "delivery_records/test_steals.py::test_the_third_steal_is_refused_and_names_both_clients",
     ),
-    Edit(
-        "C7-skip-what-precedes-the-start", "E-2", "egress",
-        "                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
-        "                continue\n                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
-        "a subscription that joined between two messages gets the older one behind the newer one",
-        aim=("drop-p", "drop-s"),
+    "I-1a": Elsewhere(
+        "the engine puts transfers together; simulated bodies are small, so none travels in parts",
+        "delivery_records/test_channels.py::test_a_large_message_travels_in_pieces_and_arrives_whole",
     ),
-    Edit(
-        "C8-expiry-in-one-place", "K-5", "reactions",
-        "        self._orphans(rid)\n",
-        "        self._orphans(rid)\n"
-        "        for key, subscription in core.view.subscriptions.items():\n"
-        "            if subscription.record.rid == rid:\n"
-        "                for ingress in core.ingresses.values():\n"
-        "                    ingress.on_subscription_deleted(key)\n",
-        "a router that times a subscription out on its own accepts what the subscriber still expects",
+    "I-1b": Elsewhere(
+        "sections of a message, which simulated bodies do not have",
+        "wire/test_message_annotations.py::test_header_and_bare_message_are_copied_byte_for_byte",
     ),
-    Edit(
-        "C9-sessions-end", "E-6", "egress",
-        "        for entry in self.sessions.pop(prefix[1:], {}).values():\n            self._settle(entry)\n",
-        "        self.sessions.get(prefix[1:])\n",
-        "deliveries of a publisher that never comes back stay unsettled for ever",
+    "I-1c": Elsewhere(
+        "at most once: whatever becomes of such a message breaks no guarantee",
+        "delivery_records/test_weaker_modes.py::test_a_presettled_delivery_takes_its_place_in_the_stream_and_no_place_in_the_window",
     ),
-    Edit(
-        "C10-sync-even-when-empty", "I-5", "fanout",
-        "        if not by_router:\n            return\n",
-        "        if not by_router or not len(self._ingress.window):\n            return\n",
-        "a subscriber that moved while its delivery was settled never learns it",
+    "I-4a": Elsewhere(
+        "without it the entry goes with the next attach, which T_settle brings about after 30 s",
+        "delivery_records/test_transfers.py::test_settling_early_means_giving_up_and_a_held_copy_is_dropped",
     ),
-    Edit(
-        "C11-sync-when-moved", "I-5", "ingress",
-        "            self.fanout.join(subscription)\n        self.fanout.sync([subscription])\n",
-        "            self.fanout.join(subscription)\n            self.fanout.sync([subscription])\n",
-        "nobody resends to a subscriber that attached at another router",
+    "I-8": Elsewhere(
+        "without it the key of a publisher that closed goes after T_pub, and E-6 with it: later, and as safe",
+        "delivery_records/test_closing.py::test_a_close_is_answered_only_when_the_watch_shows_the_deletion",
     ),
-    Edit(
-        "C12-next-number-only", "T-1", "channel",
-        "        if sequence != self.received + 1:\n", "        if False:\n",
-        "a stream with a lost frame in it has a hole",
-        aim=("reset",),
+    "T-2": Elsewhere(
+        "one copy instead of several, and what a full output drops: the router's shell does both; T-1 and T-9 see gaps",
+        "router/test_peer_output.py::test_bodies_that_are_too_many_or_too_old_are_dropped_and_control_is_not",
     ),
-    Edit(
-        "C14-old-ingress-ends", "I-7", "reactions",
-        "            self._forget_ingress(here)\n            if here.link is not None:\n"
-        "                self._steal_publisher(here, publisher)\n",
-        "            if here.link is not None:\n                self._steal_publisher(here, publisher)\n",
-        "the old ingress' records stay when the publisher has moved",
+    "T-5": Elsewhere(
+        "bounds the bodies under way; simulated ones are too small to use the credit up",
+        "delivery_records/test_channels.py::test_bodies_under_way_never_exceed_the_credit_and_all_of_it_comes_back",
     ),
-    Edit(
-        "C15-session-in-the-tag", "A-4", "ingress",
-        "record, session=SESSION_IS_THIS_PUT)", "record, session=1)",
-        "a publisher that restarts its tags meets its own stale entries",
+    "T-6": Elsewhere(
+        "matters while bodies wait for credit, which small ones never do",
+        "delivery_records/test_channels.py::test_a_settlement_waits_behind_the_bodies_of_its_own_publisher",
     ),
-    Edit(
-        "C16-unaccepted-counts-only", "C-3", "egress",
-        "        return self._is_locked_out(entry)\n\n    @property\n    def _is_full(self) -> bool:\n",
-        "        return False\n\n    @property\n    def _is_full(self) -> bool:\n        return self.mapped >= 1\n",
-        "credit that comes back on settlement deadlocks two publishers and two subscribers",
+    "C-2": Elsewhere(
+        "a consequence of I-3 and C-1, which have edits; the window's bound is a matter of memory",
+        "delivery_records/test_publisher_credit.py::test_a_window_that_nobody_accepts_ends_the_credit",
     ),
-    Edit(
-        "live", "A-4", "ingress",
-        "        if self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
-        "        if self.phase is Phase.PROVING and resumed:\n            self._activate()\n"
-        "        elif self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
-        "a stale attach read from a dead connection declares U from a stale map",
-        aim=("drop-p",),
+    "C-5": Elsewhere(
+        "simulated subscribers do not drain, for nothing they are promised depends on it",
+        "delivery_records/test_subscriber_credit.py::test_a_drain_is_answered_behind_what_is_held",
     ),
-    Edit(
-        "session1", "A-4", "attaching",
-        "        if not unsettled and not request.exactly_once:\n",
-        "        if not unsettled and (not request.exactly_once or not old_session):\n",
-        "a stale attach creates the session a later resume falls into",
-        aim=("drop-p", "expire-p"),
-    ),
-    Edit(
-        "session2", "A-4", "attaching",
-        "        if not unsettled and not request.exactly_once:\n",
-        "        if not unsettled:\n",
-        "a stale attach replaces the session that a later resume relies on",
-        aim=("drop-p",),
-    ),
-    Edit(
-        "expired", "A-5", "attaching",
-        "        if unsettled and (not old_session or moved_topic):\n", "        if False:\n",
-        "a resume of a session that ended looks legitimate",
-    ),
-    Edit(
-        "credit", "A-4", "ingress",
-        "        self.core.remember_reput(nonce, self)\n        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
-        "        self.core.remember_reput(nonce, self)\n        self._activate()\n"
-        "        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
-        "a delivery sent before its session is in etcd falls into the old session",
-    ),
-    Edit(
-        "causal", "T-3", "peering",
-        "        if place in self._parked or _revision(message) > self._core.view.applied:\n",
-        "        if False:\n",
-        "a SYNC that arrives before the egress knows its own attach is dropped for good",
-    ),
-    Edit(
-        "held-copy", "E-5", "egress",
-        '        state = entry.state\n        entry.state = GONE\n        entry.message = b""\n',
-        "        state = entry.state\n        if not entry.is_held:\n            entry.state = GONE\n",
-        "a settlement overtakes a copy that waits for credit",
-        aim=("drop-p", "crash-s"),
-    ),
-    Edit(
-        "F1-credit-for-resends", "C-1", "credit",
-        "        wanted = window.unreceived + max(", "        wanted = max(",
-        "a resumed map that fills the window may not be sent again",
-        aim=("drop-p",),
-    ),
-    Edit(
-        "F2-proof-of-life", "A-4", "ingress",
-        "        if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:\n",
-        "        if self.phase is Phase.PROVING:\n",
-        "a flow pipelined behind a stale attach counts as proof of life",
-        aim=("drop-p",),
-    ),
-    Edit(
-        "F3-no-ghosts", "A-10", "attaching",
-        "        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10\n",
-        "        provisional = False\n",
-        "a stale attach brings a closed subscription back for as long as its timeout",
-        aim=("drop-s", "close-s"),
-    ),
-    Edit(
-        "F8-abandoned-entries", "I-9", "ingress",
-        "        for slot in left:\n            self._drop(slot)\n", "        del left\n",
-        "an entry of the map that the publisher gave up blocks all later acceptances",
-        aim=("drop-p",),
-    ),
-    Edit(
-        "reset-repeats", "T-4", "channel",
-        "        self._core.sync_router(self.rid)\n", "",
-        "frames lost with a channel are never sent again",
-    ),
-    Edit(
-        "ack-epoch", "T-7", "peering",
-        "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch)  # T-7: numbers of this epoch only\n",
-        "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch) or "
-        "next(iter(self._core.ingresses.values()), None)\n",
-        "an acknowledgement of an older window is read with the numbers of the newer one",
-        aim=("drop-p",),
-    ),
-    Edit(
-        "probe", "T-9", "channel",
-        "        if self.state is ChannelState.OPENING or self._probed < self.sent:\n            self._hello_delay",
-        "        if self.state is ChannelState.OPENING:\n            self._hello_delay",
-        "the last frames of a quiet channel are lost and nobody asks",
-        aim=("reset",),
-    ),
-    Edit(
-        "new-epoch-ends-streams", "A-10", "egress",
-        "        for sync in list(self.syncs.values()):\n            self._drop_held(sync)\n        self.forget()\n",
-        "",
-        "a message to all synced subscriptions overtakes a named one that named the older epoch",
-        aim=("drop-p",),
-    ),
-    Edit(
-        "deleted-where-seen", "T-3", "fanout",
-        "        self._left_at = self._core.view.applied\n", "",
-        "a message for all synced subscriptions reaches one that the ingress knows to be deleted, behind a hole",
-        aim=("expire-s", "drop-s"),
-    ),
-    Edit(
-        "joiner-start", "I-6", "fanout",
-        "        start = self._ingress.window.end\n", "        start = 0\n",
-        "a new subscription counts for deliveries that do not wait for it",
-    ),
-    Edit(
-        "map-bound", "C-4", "egress",
-        "        return self._is_locked_out(entry)\n\n    @property\n", "        return False\n\n    @property\n",
-        "publishers whose windows do not fit a subscriber's map deadlock each other",
-    ),
-)  # fmt: skip
+}
+"""Rules that no edit takes out, or whose absence no guarantee shows."""
+
+LATER = frozenset({"SH-1", "SH-2", "SH-3", "SH-4", "SH-5", "D-3"})
+"""Rules that are not built."""
 
 
 def by_name(name: str) -> Edit:
     """The edit of that name."""
-    return next(edit for edit in EDITS if edit.name == name)
+    return next(edit for edit in (*EDITS, *DIRECTED) if edit.name == name)

@@ -1,0 +1,106 @@
+"""Edits of channels between routers, and of credit (rules T and C)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+CHANNEL_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "C12-next-number-only", "T-1", "channel",
+        "        if sequence != self.received + 1:\n", "        if False:\n",
+        "a stream with a lost frame in it has a hole",
+        aim=("reset",),
+    ),
+    Edit(
+        "doubled-frames", "T-1", "channel",
+        "        if sequence <= self.received:\n"
+        "            self._core.counts[Decision.FRAME_STALE] += 1\n"
+        "            return None\n"
+        "        if sequence != self.received + 1:\n",
+        "        if sequence > self.received + 1:\n",
+        "a frame that arrives twice is taken twice",
+        aim=("double", "shipped=0", "routers=2"),
+    ),
+    Edit(
+        "causal", "T-3", "peering",
+        "        if place in self._parked or _revision(message) > self._core.view.applied:\n",
+        "        if False:\n",
+        "a SYNC that arrives before the egress knows its own attach is dropped for good",
+        aim=("drop-s", "drop-p", "routers=2"),
+    ),
+    Edit(
+        "deleted-where-seen", "T-3", "fanout",
+        "        self._left_at = self._core.view.applied\n", "",
+        "a message for all synced subscriptions reaches one that the ingress knows to be deleted, behind a hole",
+        aim=("expire-s", "drop-s"),
+    ),
+    Edit(
+        "parked-are-overtaken", "T-3", "peering",
+        "        if place in self._parked or _revision",
+        "        if _revision",
+        "a message overtakes the SYNC that waits for the watch",
+        aim=("drop-p", "drop-s", "routers=2"),
+    ),
+    Edit(
+        "reset-repeats", "T-4", "channel",
+        "        self._core.sync_router(self.rid)\n", "",
+        "frames lost with a channel are never sent again",
+        aim=("reset", "routers=2"),
+    ),
+    Edit(
+        "ack-epoch", "T-7", "peering",
+        "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch)  # T-7: numbers of this epoch only\n",
+        "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch) or "
+        "next(iter(self._core.ingresses.values()), None)\n",
+        "an acknowledgement of an older window is read with the numbers of the newer one",
+        aim=("drop-p", "window=8", "messages=8"),
+    ),
+    Edit(
+        "largest-epoch", "T-8", "peering",
+        "        return max(message.publisher_epoch, *message.subscription_epochs)\n",
+        "        return message.publisher_epoch\n",
+        "a message that names an epoch not applied yet is handled",
+        aim=("drop-p", "drop-s", "routers=2"),
+    ),
+    Edit(
+        "probe", "T-9", "channel",
+        "        if self.state is ChannelState.OPENING or self._probed < self.sent:\n            self._hello_delay",
+        "        if self.state is ChannelState.OPENING:\n            self._hello_delay",
+        "the last frames of a quiet channel are lost and nobody asks",
+        aim=("reset", "routers=2"),
+    ),
+    Edit(
+        "probe-unheard", "T-9", "channel",
+        "        elif hello.sent > self.received:\n"
+        '            self.restart("frames were lost on the way")  # T-9\n',
+        "",
+        "a probe that shows lost frames restarts nothing",
+        aim=("reset", "routers=2"),
+    ),
+    Edit(
+        "F1-credit-for-resends", "C-1", "credit",
+        "        wanted = window.unreceived + max(", "        wanted = max(",
+        "a resumed map that fills the window may not be sent again",
+        aim=("drop-p",),
+    ),
+    Edit(
+        "C16-unaccepted-counts-only", "C-3", "egress",
+        "        return self._is_locked_out(entry)\n\n    @property\n    def _is_full(self) -> bool:\n",
+        "        return False\n\n    @property\n    def _is_full(self) -> bool:\n        return self.mapped >= 1\n",
+        "credit that comes back on settlement deadlocks two publishers and two subscribers",
+        aim=("drop-p", "publishers=2", "subscribers=2"),
+    ),
+    Edit(
+        "credit-of-repeats", "C-3", "oncewire.client.subscriber_core",
+        "        limit = self._received + self._prefetch - self._held + len",
+        "        limit = self._prefetch + len",
+        "what arrives settled or again gives its credit back to nobody",
+        aim=("drop-s", "shipped=1"),
+    ),
+    Edit(
+        "map-bound", "C-4", "egress",
+        "        return self._is_locked_out(entry)\n\n    @property\n", "        return False\n\n    @property\n",
+        "publishers whose windows do not fit a subscriber's map deadlock each other",
+        aim=("drop-s", "publishers=2", "map_bound=2", "window=8", "messages=8", "prefetch=50"),
+    ),
+)  # fmt: skip

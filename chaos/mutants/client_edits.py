@@ -1,0 +1,122 @@
+"""Edits of the client library's maps (rules P-a and S-a)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+CLIENT_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "settles-before-recording", "P-a", "oncewire.client.publisher_core",
+        "                self._decided.append(message)\n"
+        "        effects: list",
+        "                self._decided.append(message)\n"
+        "                if not settled:\n"
+        "                    again.append(delivery_id)\n"
+        "        effects: list",
+        "a publisher that settles before it has recorded the outcome presents, after a crash, what "
+        "nobody knows any more",
+        aim=("crash-p", "torn-p", "drop-s", "shipped=1"),
+    ),
+    Edit(
+        "resends-in-disorder", "P-a", "oncewire.client.publisher_core",
+        "                self._queue.append(message)\n"
+        "        if not self._exactly_once:",
+        "                self._queue.appendleft(message)\n"
+        "        if not self._exactly_once:",
+        "resends out of order are taken for abandoned",
+        aim=("drop-p", "shipped=1"),
+    ),
+    Edit(
+        "new-before-resends", "P-a", "oncewire.client.publisher_core",
+        "        self._queue.extend(self._committing_messages)\n",
+        "        self._queue.extendleft(reversed(self._committing_messages))\n",
+        "a new message before the resends means that they will not come",
+        aim=("drop-p", "shipped=1"),
+    ),
+    Edit(
+        "presents-what-was-not-sent", "P-a", "oncewire.client.publisher_core",
+        "                message.presented = message.handed\n"
+        "                self._presented += message.handed\n",
+        "                message.presented = True\n"
+        "                self._presented += 1\n",
+        "a message that was never sent counts as older than a subscription that was confirmed before it",
+        aim=("drop-p", "drop-s", "close-s", "shipped=1"),
+    ),
+    Edit(
+        "sent-before-stored", "P-a", "oncewire.client.publisher_core",
+        "            if message.number >= self._exposed_before and not (message.handed or message.presented):\n"
+        "                return\n",
+        "",
+        "after a crash the map does not hold what has reached a socket",
+        aim=("crash-p", "torn-p", "shipped=1", "durable=1"),
+    ),
+    Edit(
+        "recovered-counts-as-new", "P-a", "oncewire.client.publisher_core",
+        "        handed = stored.number < self._exposed_before\n",
+        "        handed = False\n",
+        "after a crash the map is not presented",
+        aim=("crash-p", "shipped=1", "durable=1"),
+    ),
+    Edit(
+        "done-is-done-again", "S-a", "oncewire.client.subscriber_core",
+        "        elif entry.recorded:\n"
+        "            assert entry.outcome is not None\n"
+        "            effects.append(DisposeDeliveries((delivery_id,), entry.outcome, self._settles_first))\n",
+        "        elif entry.recorded:\n"
+        "            self._take_body(entry, payload, effects)\n",
+        "a delivery that is done in the map goes to the application again",
+        aim=("drop-s", "drop-p", "shipped=1"),
+    ),
+    Edit(
+        "done-is-forgotten", "S-a", "oncewire.client.subscriber_core",
+        "                if self._settles_first:\n"
+        "                    self._forget(entry)\n",
+        "                self._forget(entry)\n",
+        "a subscriber that forgets before the settlement processes the repeat",
+        aim=("drop-s", "shipped=1"),
+    ),
+    Edit(
+        "done-without-what-came-before", "S-a", "oncewire.client.subscriber_core",
+        "            written += self._earlier_unfinished(written)\n",
+        "            pass\n",
+        "after a restart a delivery that is missing before a done one looks like one before the start",
+        aim=(
+            "crash-s", "torn-s", "drop-p", "shipped=1", "durable=1", "out_of_order=1",
+            "stock_subscriber=0", "messages=8", "window=8", "prefetch=5",
+        ),
+    ),
+    Edit(
+        "left-out-is-kept", "S-a", "oncewire.client.subscriber_core",
+        "                self._settle(entry, effects)  # A-6: a left-out entry is settled\n",
+        "                pass\n",
+        "an entry that the router left out of its reply is kept for ever",
+        aim=("drop-s", "drop-p", "shipped=1"),
+    ),
+    Edit(
+        "outcome-before-it-is-stored", "S-a", "oncewire.client.subscriber_core",
+        "            {entry.tag: entry.outcome if entry.recorded else None for entry in entries}, incomplete",
+        "            {entry.tag: entry.outcome for entry in entries}, incomplete",
+        "an outcome is told that a crash can still undo",
+        aim=("drop-s", "crash-s", "shipped=1", "durable=1"),
+    ),
+    Edit(
+        "arrived-is-delivered-again", "S-a", "oncewire.client.subscriber_core",
+        "        elif entry.lacks_body:\n"
+        "            self._take_body",
+        "        elif True:\n"
+        "            self._take_body",
+        "a delivery that has arrived and is not done goes to the application twice (F22)",
+        aim=("drop-s", "drop-p", "shipped=1", "stock_subscriber=0"),
+    ),
+    Edit(
+        "body-is-not-taken", "S-a", "oncewire.client.subscriber_core",
+        "        elif entry.lacks_body:\n"
+        "            self._take_body(entry, payload, effects)\n",
+        "",
+        "a delivery whose body went with the process waits for ever",
+        aim=(
+            "crash-s", "torn-s", "drop-p", "shipped=1", "durable=1", "out_of_order=1",
+            "stock_subscriber=0", "messages=8", "window=8", "prefetch=5",
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,165 @@
+"""Edits of the egress: what its subscriber has, gets, and is told (rules E)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+EGRESS_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "C6-latest-publisher-epoch", "E-1", "peering",
+        "        if not self._is_current(sync.publisher_epoch):\n            return\n"
+        "        key = self._core.view.publisher_epochs[sync.publisher_epoch]\n",
+        "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch) or "
+        "next(iter(self._core.view.publishers), '')\n        if not key:\n            return\n",
+        "frames of a zombie ingress are taken for current ones",
+        aim=("drop-p", "clog", "routers=2", "shipped=0"),
+    ),
+    Edit(
+        "C2-absence-means-settled", "E-2", "egress",
+        "        for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:\n",
+        "        for entry in []:\n",
+        "a subscriber's entry whose settlement was lost is held for ever",
+        aim=("drop-p", "drop-s"),
+    ),
+    Edit(
+        "C7-skip-what-precedes-the-start", "E-2", "egress",
+        "                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
+        "                continue\n                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
+        "a subscription that joined between two messages gets the older one behind the newer one",
+        aim=("drop-p", "drop-s"),
+    ),
+    Edit(
+        "held-in-disorder", "E-3", "egress",
+        "        (self._resumes if _has_place(entry) else self._held).append(entry)",
+        "        (self._resumes if _has_place(entry) else self._held).appendleft(entry)",
+        "deliveries that wait for credit overtake each other",
+        aim=("drop-s", "prefetch=1", "messages=8", "window=8"),
+    ),
+    Edit(
+        "known-needs-nothing", "E-3", "egress",
+        "        if entry.is_held or entry.state in (State.SENT, State.HELD):\n",
+        "        if entry.is_held or entry.state in (State.SENT, State.HELD, State.KNOWN):\n",
+        "a subscriber that knows a delivery without its body never gets the body again",
+        aim=("drop-s", "drop-p"),
+    ),
+    Edit(
+        "done-is-sent-again", "E-3", "egress",
+        "            self.core.counts[Decision.ALREADY_DONE] += 1\n"
+        "            sync.acknowledge(entry.number, entry.outcome)\n"
+        "            return False\n",
+        "            return True\n",
+        "what the subscriber has done is transferred to it once more",
+        aim=("drop-s", "drop-p"),
+    ),
+    Edit(
+        "outcome-is-not-passed-on", "E-4", "egress",
+        "                if entry.sync is not None:\n"
+        "                    entry.sync.acknowledge(entry.number, verdict)\n",
+        "",
+        "an outcome is not acknowledged to the ingress",
+        aim=("drop-p",),
+    ),
+    Edit(
+        "again-counts-as-done", "E-4a", "egress",
+        "        is_done = verdict.is_done\n",
+        "        is_done = True\n",
+        "a delivery that the subscriber wants again is acknowledged as done",
+        aim=("drop-s", "refuses=1", "shipped=0"),
+    ),
+    Edit(
+        "again-left-out-is-forgotten", "E-4a", "egress",
+        "                self.sessions.setdefault(tag[1:11], {})[tag] = Entry(tag, State.AGAIN)\n"
+        "                self.mapped += 1\n"
+        "                continue\n",
+        "                continue\n",
+        "an entry that was wanted again and is left out of the reply looks like one before the start (F29)",
+        aim=("drop-s", "refuses=1", "shipped=0", "routers=2", "window=8", "prefetch=5", "messages=8"),
+    ),
+    Edit(
+        "again-is-no-entry", "E-4a", "egress",
+        "        entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could "
+        "lock it out (C-4)\n",
+        "        entry.state = State.AGAIN\n"
+        "        if entry.sync is not None:\n"
+        "            entry.sync.entries.pop(entry.tag, None)\n"
+        "            entry.sync.numbers.pop(entry.number, None)\n"
+        "            self.mapped -= 1\n",
+        "a delivery that is wanted again is in no map for a while and looks like one before the start",
+        aim=("drop-p", "refuses=1", "shipped=0"),
+    ),
+    Edit(
+        "sync-drops-again", "E-4a", "egress",
+        "                if entry.state is State.HELD:\n"
+        "                    entry.state = State.GONE",
+        "                if entry.state in (State.HELD, State.AGAIN):\n"
+        "                    entry.state = State.GONE",
+        "a SYNC forgets what waits for credit to come again (F29)",
+        aim=("drop-s", "drop-p", "refuses=1", "shipped=0"),
+    ),
+    Edit(
+        "again-has-no-place", "E-4a", "egress",
+        "    return entry.in_reply or entry.state is AGAIN\n",
+        "    return entry.in_reply\n",
+        "newer deliveries take the place in the map of one that is wanted again and lock it out",
+        aim=(
+            "drop-s", "refuses=1", "shipped=0", "publishers=2", "map_bound=2",
+            "window=8", "prefetch=5", "messages=8",
+        ),
+    ),
+    Edit(
+        "held-copy", "E-5", "egress",
+        '        state = entry.state\n        entry.state = GONE\n        entry.message = b""\n',
+        "        state = entry.state\n        if not entry.is_held:\n            entry.state = GONE\n",
+        "a settlement overtakes a copy that waits for credit",
+        aim=("drop-p", "crash-s"),
+    ),
+    Edit(
+        "C9-sessions-end", "E-6", "egress",
+        "        for entry in self.sessions.pop(prefix[1:], {}).values():\n            self._settle(entry)\n",
+        "        self.sessions.get(prefix[1:])\n",
+        "deliveries of a publisher that never comes back stay unsettled for ever",
+        aim=("expire-p",),
+    ),
+    Edit(
+        "dead-sessions-kept", "E-6", "egress",
+        "            if not self.core.is_live_tag(tag):\n"
+        "                continue\n",
+        "",
+        "entries of a session that ended before the attach stay for ever",
+        aim=("expire-p", "drop-s"),
+    ),
+    Edit(
+        "newer-epoch-unnoticed", "E-7", "reactions",
+        "        if here is not None:\n"
+        "            self._steal_subscriber(here, subscription)\n",
+        "",
+        "a link whose subscription is attached elsewhere goes on",
+        aim=("drop-s",),
+    ),
+    Edit(
+        "deletion-unnoticed", "E-7", "reactions",
+        "            core.forget_egress(egress)\n"
+        "            if egress.is_closing:\n",
+        "            if egress.is_closing:\n"
+        "                core.forget_egress(egress)\n",
+        "a link whose subscription was deleted goes on",
+        aim=("expire-s",),
+    ),
+    Edit(
+        "unsubscribed-too-early", "E-8", "records",
+        "            endpoint.is_closing = True  # E-8\n",
+        "            endpoint.is_closing = True\n"
+        "            self.out.append(effects.Detach(detach.link, True))\n",
+        "a client that believes it has unsubscribed leaves a subscription behind (F3)",
+        aim=("close-s", "thief-s", "never=1", "stock_subscriber=0"),
+    ),
+    Edit(
+        "lost-close-looks-done", "E-8", "reactions",
+        "            core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))\n"
+        "            core.suspend_subscriber",
+        "            core.out.append(effects.Detach(endpoint.link, True))\n"
+        "            core.suspend_subscriber",
+        "a close that lost its compare is answered as if it had won (F3)",
+        aim=("close-s", "thief-s", "never=1", "stock_subscriber=0"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""Edits of the ingress: what is owed to whom, accepted, settled, given up (rules I)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+INGRESS_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "owed-by-links-here", "I-1", "ingress",
+        "            slot = window.append(transfer.tag)\n"
+        "            slot.pending = len(self.fanout.cursors)\n",
+        "            slot = window.append(transfer.tag)\n"
+        "            slot.pending = sum(key in core.egresses for key in self.fanout.cursors)\n",
+        "an entry is owed to subscriptions, wherever they are attached",
+        aim=("drop-s",),
+    ),
+    Edit(
+        "counted-twice", "I-2", "window",
+        "        first = max(first, self.through)\n",
+        "",
+        "an acknowledgement that comes again counts for another subscription",
+        aim=("drop-s",),
+    ),
+    Edit(
+        "C5-obligations-of-subscriptions", "I-3", "records",
+        "        self.forget_egress(egress)\n        subscription = self.view.subscriptions.get(egress.key)\n",
+        "        self.forget_egress(egress)\n"
+        "        for ingress in self.ingresses.values():\n"
+        "            ingress.on_subscription_deleted(egress.key)\n"
+        "        subscription = self.view.subscriptions.get(egress.key)\n",
+        "acceptance that waits only for connected subscribers loses what the others owe",
+        aim=("drop-s",),
+    ),
+    Edit(
+        "inorder", "I-3", "ingress",
+        "            if slot is not None and (slot.pending or not slot.received):\n"
+        "                return\n"
+        "            window.next_accept += 1  # first: telling may take the slot out and move it on\n"
+        "            if slot is not None:\n"
+        "                self._tell(slot)\n",
+        "            if slot is not None and (slot.pending or not slot.received):\n"
+        "                break\n"
+        "            window.next_accept += 1\n"
+        "            if slot is not None and not slot.accepted:\n"
+        "                self._tell(slot)\n"
+        "        for slot in list(window.slots()):\n"
+        "            if not slot.pending and slot.received and not slot.accepted:\n"
+        "                self._tell(slot)\n",
+        "a message is settled before an older one, and a subscription that joined between them gets the "
+        "older one later",
+        aim=(
+            "drop-p", "crash", "shipped=1", "out_of_order=1", "late_joiner=1", "subscribers=2",
+            "messages=8", "window=8", "prefetch=5", "stock_publisher=0", "stock_subscriber=0",
+        ),
+    ),
+    Edit(
+        "C1-settled-is-forgotten", "I-4", "ingress",
+        "                self._drop(slot)\n\n    def _drop",
+        "                if slot.number + 1 < self.window.end:\n"
+        "                    self._drop(slot)\n"
+        "                else:\n"
+        "                    for cursor in self.fanout.cursors.values():\n"
+        "                        cursor.through = min(cursor.through, slot.number)\n"
+        "                    add_run(self.settled_runs, slot.number)\n"
+        "                    self.mark_dirty()\n\n    def _drop",
+        "an ingress that remembers settled deliveries sends them again to a subscriber that has moved",
+        aim=("drop-s",),
+    ),
+    Edit(
+        "C3-activation-declares-U", "I-5", "ingress",
+        "        self.fanout.sync_all()\n", "        pass\n",
+        "the publisher settled and forgot, its router died with the settlement in its socket",
+    ),
+    Edit(
+        "C10-sync-even-when-empty", "I-5", "fanout",
+        "        if not by_router:\n            return\n",
+        "        if not by_router or not len(self._ingress.window):\n            return\n",
+        "a subscriber that moved while its delivery was settled never learns it",
+        aim=("drop-s",),
+    ),
+    Edit(
+        "C11-sync-when-moved", "I-5", "ingress",
+        "            self.fanout.join(subscription)\n        self.fanout.sync([subscription])\n",
+        "            self.fanout.join(subscription)\n            self.fanout.sync([subscription])\n",
+        "nobody resends to a subscriber that attached at another router",
+        aim=("drop-s",),
+    ),
+    Edit(
+        "joiner-start", "I-6", "fanout",
+        "        start = self._ingress.window.end\n", "        start = 0\n",
+        "a new subscription counts for deliveries that do not wait for it",
+        aim=("drop-s", "late_joiner=1"),
+    ),
+    Edit(
+        "C14-old-ingress-ends", "I-7", "reactions",
+        "            self._forget_ingress(here)\n            if here.link is not None:\n"
+        "                self._steal_publisher(here, publisher)\n",
+        "            if here.link is not None:\n                self._steal_publisher(here, publisher)\n",
+        "the old ingress' records stay when the publisher has moved",
+        aim=("drop-p",),
+    ),
+    Edit(
+        "F8-abandoned-entries", "I-9", "ingress",
+        "        for slot in left:\n            self._drop(slot)\n", "        del left\n",
+        "an entry of the map that the publisher gave up blocks all later acceptances",
+        aim=("drop-p", "abandons=1", "shipped=0"),
+    ),
+    Edit(
+        "passed-over-stays", "I-9", "ingress",
+        "            self._abandon_unreceived(slot.number)  # P-1: in order, so what it passed over will "
+        "not come\n",
+        "            pass\n",
+        "an entry that the resends have passed over waits for T_resend again and again",
+        aim=("drop-p", "abandons=1", "shipped=0"),
+    ),
+)  # fmt: skip

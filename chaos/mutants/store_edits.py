@@ -1,0 +1,257 @@
+"""Edits of what is written to etcd, read from it, and done when a link is attached (rules K and A)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+STORE_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "acts-before-the-watch", "K-2", "attaching",
+        "        self._core.put(attempt.nonce, attempt.path, expect, record)\n",
+        "        self._core.put(attempt.nonce, attempt.path, expect, record)\n"
+        "        from dataclasses import replace\n"
+        "        from delivery_records.view import Change, Kind\n"
+        "        held, revision = self._core.attachment(attempt.path), self._core.view.applied + 1\n"
+        "        kind = Kind.PUBLISHER if isinstance(record, PublisherRecord) else Kind.SUBSCRIPTION\n"
+        "        created = revision if held is None else held.created\n"
+        "        written = replace(record, nonce=attempt.nonce)\n"
+        "        self._core.reactions._apply(Change(kind, attempt.path[5:], written, created, revision))\n",
+        "a router that acts on what it has proposed is in a state that may never come to be",
+    ),
+    Edit(
+        "nonces-of-one-router", "K-2a", "records",
+        '        return f"{self.rid:x}.{self._nonces}"\n',
+        '        return f"{self._nonces}"\n',
+        "a router takes another router's put for its own",
+        aim=("drop-p", "drop-s", "routers=2"),
+    ),
+    Edit(
+        "snapshot-without-deletions", "K-4", "reactions",
+        "        for change in core.view.difference(list(snapshot.entries)):\n"
+        "            self._apply(change)\n",
+        "        for change in core.view.difference(list(snapshot.entries)):\n"
+        "            if change.record is not None:\n"
+        "                self._apply(change)\n",
+        "what was deleted behind a compaction stays in the view",
+        aim=("compact", "relist", "expire-s", "expire-p"),
+    ),
+    Edit(
+        "C8-expiry-in-one-place", "K-5", "reactions",
+        "        self._orphans(rid)\n",
+        "        self._orphans(rid)\n"
+        "        for key, subscription in core.view.subscriptions.items():\n"
+        "            if subscription.record.rid == rid:\n"
+        "                for ingress in core.ingresses.values():\n"
+        "                    ingress.on_subscription_deleted(key)\n",
+        "a router that times a subscription out on its own accepts what the subscriber still expects",
+        aim=("crash",),
+    ),
+    Edit(
+        "expiry-outlives-attach", "K-5", "expiry",
+        "        self._core.timers.cancel(Timer.EXPIRY, path)\n",
+        "",
+        "the time of a link that was lost goes on although its client is back",
+        aim=("drop-p", "drop-s"),
+    ),
+    Edit(
+        "outage-counts", "K-6", "expiry",
+        "        delay = self.timeout_of(attachment) + self._rank(path) * ORPHAN_RANK_STEP_S\n",
+        "        delay = self._rank(path) * ORPHAN_RANK_STEP_S\n",
+        "a router that has just come takes every key of its dead predecessors for an expired one",
+        aim=("crash",),
+    ),
+    Edit(
+        "applied-too-early", "K-7", "reactions",
+        "            core.view.applied = max(core.view.applied, change.mod_revision)\n"
+        "            self._apply(change)\n",
+        "            self._advance(changes.revision)\n"
+        "            self._apply(change)\n",
+        "messages are handled at a revision whose changes are not in the view yet",
+        aim=("drop-p", "drop-s"),
+    ),
+    Edit(
+        "session-ends-with-the-link", "A-2", "attaching",
+        "        session = old_session\n",
+        "        session = SESSION_NONE\n",
+        "an attach that does not copy the old session ends it, and the map it presents belongs to none",
+        aim=("drop-p",),
+    ),
+    Edit(
+        "compare-with-the-view", "A-2", "attaching",
+        "        attempt.expect = expect\n"
+        "        self._name(attempt)\n"
+        "        self._core.put(attempt.nonce, attempt.path, expect, record)\n",
+        "        held = self._core.attachment(attempt.path)\n"
+        "        attempt.expect = expect\n"
+        "        self._name(attempt)\n"
+        "        self._core.put(attempt.nonce, attempt.path, held.epoch if held else 0, record)\n",
+        "a put over what the view shows instead of what was read undoes a write in between",
+        aim=("thief-p", "half-p", "drop-p"),
+    ),
+    Edit(
+        "view-instead-of-read", "A-2b", "attaching",
+        "        self._core.out.append(effects.Read(attempt.nonce, attempt.path))\n",
+        "        held = self._core.attachment(attempt.path)\n"
+        "        if held is None:\n"
+        "            self.on_read(ReadDone(attempt.nonce, None))\n"
+        "        else:\n"
+        "            self.on_read(ReadDone(attempt.nonce, held.record, held.created, held.epoch))\n",
+        "a router with a late watch takes a live session for an expired one",
+        aim=("drop-p", "clog", "routers=2"),
+    ),
+    Edit(
+        "judged-before-the-watch", "A-3", "attaching",
+        "        attempt = Attempt(request, path)\n",
+        "        if isinstance(request, SubscriberAttach) and request.unsettled:\n"
+        "            from dataclasses import replace\n"
+        "            live = {tag: found for tag, found in request.unsettled.items() if core.is_live_tag(tag)}\n"
+        "            request = replace(request, unsettled=live)\n"
+        "        attempt = Attempt(request, path)\n",
+        "a router with a late watch leaves entries of a session that it does not know yet out of the reply",
+        aim=("drop-s", "blackout"),
+    ),
+    Edit(
+        "resume-is-not-said", "A-3a", "ingress",
+        "        resumed = len(self.window) > 0\n",
+        "        resumed = False\n",
+        "a publisher must refuse a router that does not say it resumed what was presented",
+        aim=("drop-p", "shipped=1"),
+    ),
+    Edit(
+        "C15-session-in-the-tag", "A-4", "ingress",
+        "record, session=SESSION_IS_THIS_PUT)", "record, session=1)",
+        "a publisher that restarts its tags meets its own stale entries",
+        aim=("crash-p", "drop-p"),
+    ),
+    Edit(
+        "live", "A-4", "ingress",
+        "        if self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
+        "        if self.phase is Phase.PROVING and resumed:\n            self._activate()\n"
+        "        elif self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
+        "a stale attach read from a dead connection declares U from a stale map",
+        aim=("drop-p",),
+    ),
+    Edit(
+        "session1", "A-4", "attaching",
+        "        if not unsettled and not request.exactly_once:\n",
+        "        if not unsettled and (not request.exactly_once or not old_session):\n",
+        "a stale attach creates the session a later resume falls into",
+        aim=("drop-p", "expire-p", "shipped=0"),
+    ),
+    Edit(
+        "session2", "A-4", "attaching",
+        "        if not unsettled and not request.exactly_once:\n",
+        "        if not unsettled:\n",
+        "a stale attach replaces the session that a later resume relies on",
+        aim=("drop-p",),
+    ),
+    Edit(
+        "credit", "A-4", "ingress",
+        "        self.core.remember_reput(nonce, self)\n        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
+        "        self.core.remember_reput(nonce, self)\n        self._activate()\n"
+        "        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
+        "a delivery sent before its session is in etcd falls into the old session",
+    ),
+    Edit(
+        "F2-proof-of-life", "A-4", "ingress",
+        "        if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:\n",
+        "        if self.phase is Phase.PROVING:\n",
+        "a flow pipelined behind a stale attach counts as proof of life",
+        aim=("drop-p", "pipelines=1", "shipped=0"),
+    ),
+    Edit(
+        "expired", "A-5", "attaching",
+        "        if unsettled and (not old_session or moved_topic):\n", "        if False:\n",
+        "a resume of a session that ended looks legitimate",
+    ),
+    Edit(
+        "C4-attach-barrier", "A-6", "barrier",
+        "        core = self._core\n        if core.view.applied < created:\n            return False\n",
+        "        core = self._core\n        return True\n",
+        "an attach confirmed before every router knows it misses accepted messages",
+        aim=("drop-s", "late_joiner=1", "routers=2"),
+    ),
+    Edit(
+        "reply-map-of-done-only", "A-6", "egress",
+        "for tag, entry in entries.items() if entry.in_reply]",
+        "for tag, entry in entries.items() if entry.state is DONE]",
+        "an entry that is left out of the reply map is settled, so leaving one out has it processed twice",
+        aim=("drop-s", "drop-p"),
+    ),
+    Edit(
+        "barrier-answered-early", "A-6a", "barrier",
+        "            if self._core.view.applied >= message.revision:\n"
+        "                self._core.out.append(effects.PeerSendDatagram(rid, "
+        "Applied(self._core.view.applied)))\n",
+        "            if True:\n"
+        "                self._core.out.append(effects.PeerSendDatagram(rid, Applied(message.revision)))\n",
+        "a router that says it has applied what it has not makes a subscription count too early",
+        aim=("stall", "late_joiner=1", "routers=2", "messages=20"),
+    ),
+    Edit(
+        "reply-confirms", "A-6b", "egress",
+        "        self._is_replied = True\n",
+        "        self._is_replied = True\n"
+        "        if self.exactly_once:\n"
+        "            self.core.out.append(effects.Confirm(self.link, self.created))\n",
+        "the reply to the attach is taken for the confirmation",
+        aim=("drop-s", "late_joiner=1", "routers=2"),
+    ),
+    Edit(
+        "no-settled-resume", "A-7", "egress",
+        "                    self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held "
+        "deliveries\n",
+        "                    pass\n",
+        "an entry of the reply map is never settled at the subscriber",
+        aim=("drop-s", "shipped=1"),
+    ),
+    Edit(
+        "suspended-for-ever", "A-9", "records",
+        '            self.expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause)\n',
+        "            pass\n",
+        "a link that is gone starts no time-out, so its subscription stays for ever",
+        aim=("close-s", "drop-s"),
+    ),
+    Edit(
+        "loss-ends-the-session", "A-9", "records",
+        '            self.expiry.on_attachment_lost(f"pubs/{ingress.key}", publisher)\n',
+        '            self.propose_deletion(f"pubs/{ingress.key}", publisher.epoch)\n',
+        "a lost transport is taken for the end of the session",
+        aim=("drop-p",),
+    ),
+    Edit(
+        "F3-no-ghosts", "A-10", "attaching",
+        "        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10\n",
+        "        provisional = False\n",
+        "a stale attach brings a closed subscription back for as long as its timeout",
+        aim=("drop-s", "close-s", "never=1", "stock_subscriber=0"),
+    ),
+    Edit(
+        "new-epoch-ends-streams", "A-10", "egress",
+        "        for sync in list(self.syncs.values()):\n            self._drop_held(sync)\n        self.forget()\n",
+        "",
+        "a message to all synced subscriptions overtakes a named one that named the older epoch",
+        aim=("drop-p",),
+    ),
+)  # fmt: skip
+
+DIRECTED: tuple[Edit, ...] = (
+    Edit(
+        "fence-late", "K-3", "topology.lease_clock",
+        "FENCE_FRACTION = 2 / 3\n",
+        "FENCE_FRACTION = 6\n",
+        "a router goes on confirming after its lease has ended and others no longer wait for it",
+    ),
+    Edit(
+        "unvetted-reads", "K-3a", "topology.lease_clock",
+        "        if self._lost or now >= self.deadline:\n"
+        "            self._fenced = True\n"
+        "        return not self._fenced\n",
+        "        return True\n",
+        "what was sent while the process stood still is accepted after its lease has ended (F14)",
+    ),
+)  # fmt: skip
+"""Shown by a schedule written by hand (`tests/delivery_records/scenarios`): no seed aims so well.
+
+A lease must end, a subscription be confirmed, and only then the publisher send, all at the right routers.
+"""

@@ -1,0 +1,91 @@
+"""Every rule of the protocol can be edited out of the code, and then a seed shows it; or the catalogue says why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chaos.mutants.catalogue import DIRECTED, EDITS, LATER, WITHOUT, Elsewhere, by_name
+from chaos.mutants.edits import Edit, EditError, load
+from chaos.mutants.search import first_failing_seed
+from chaos.simulator.cores import SHIPPED
+from chaos.simulator.schedule import run_seed
+
+TESTS = Path(__file__).resolve().parents[1]
+PROTOCOL = TESTS.parent / "docs" / "protocol.md"
+RULE = re.compile(r"^### ((?:[A-Z]+-\d+[a-z]?)|P-a|S-a)$", re.MULTILINE)
+ALL = (*EDITS, *DIRECTED)
+
+QUICK = (
+    "snapshot-without-deletions", "C5-obligations-of-subscriptions", "C3-activation-declares-U", "held-in-disorder",
+    "doubled-frames", "settles-before-recording", "done-is-done-again",
+)  # fmt: skip
+"""Mutants of each core that a few seeds kill."""
+QUICK_SEEDS = 400
+MANY = 60
+"""The catalogue holds at least so many."""
+
+
+@pytest.mark.parametrize("edit", ALL, ids=lambda edit: edit.name)
+def test_the_old_text_is_found_once_and_the_edited_cores_can_be_made(edit: Edit) -> None:
+    cores = load((edit,))
+    assert cores != SHIPPED
+    assert edit.why
+
+
+def test_edited_cores_leave_the_shipped_ones_as_they_are() -> None:
+    before = run_seed(3)
+    for edit in EDITS[:3]:
+        load((edit,))
+    assert run_seed(3).story == before.story
+
+
+def test_every_name_stands_for_one_edit() -> None:
+    names = [edit.name for edit in ALL]
+    assert len(set(names)) == len(names)
+    assert len(names) >= MANY
+    assert all(by_name(name).name == name for name in names)
+
+
+def test_every_rule_of_the_protocol_has_an_edit_or_a_reason_why_none_can_show_it() -> None:
+    rules = set(RULE.findall(PROTOCOL.read_text(encoding="utf-8")))
+    edited = {edit.rule for edit in ALL}
+    assert edited | set(WITHOUT) | LATER == rules
+    assert not edited & set(WITHOUT)
+    assert not LATER & (edited | set(WITHOUT))
+
+
+@pytest.mark.parametrize("elsewhere", WITHOUT.values(), ids=list(WITHOUT))
+def test_a_rule_without_an_edit_names_a_test_that_exists(elsewhere: Elsewhere) -> None:
+    path, _, function = elsewhere.test.partition("::")
+    assert re.search(rf"^(async )?def {function}\(", (TESTS / path).read_text(encoding="utf-8"), re.MULTILINE)
+    assert elsewhere.reason
+
+
+def test_an_aim_that_is_neither_fault_nor_field_is_refused() -> None:
+    with pytest.raises(ValueError, match="drop-x is neither a fault nor a field"):
+        run_seed(0, aim=("drop-x",))
+    with pytest.raises(ValueError, match="nobody=1 is neither"):
+        run_seed(0, aim=("nobody=1",))
+
+
+def test_an_aim_says_what_the_world_is_like() -> None:
+    setting = run_seed(5, aim=("drop-p", "publishers=2", "never=1", "shipped=0", "map_bound=2")).setting
+    assert (setting.publishers, setting.traits.never, setting.traits.shipped, setting.traits.map_bound) == (
+        2, True, False, 2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_seed_kills_the_mutant_and_not_the_shipped_cores(name: str) -> None:
+    edit = by_name(name)
+    found = first_failing_seed(edit, range(QUICK_SEEDS), lambda: True)
+    assert found is not None
+    assert run_seed(found.seed, aim=edit.aim).violation is None
+
+
+def test_an_edit_of_a_module_that_only_holds_data_is_refused() -> None:
+    with pytest.raises(EditError, match="not a module that can be edited"):
+        load((Edit("data", "I-4", "view", "class View", "class Other", ""),))
