@@ -37,14 +37,12 @@ SOMETIMES = (
 
 NEVER: Mapping[Decision, str] = {
     Decision.PUBLISHER_NEVER_SETTLES: "every simulated publisher settles",
-    Decision.TRANSFER_PRESETTLED: "simulated publishers send unsettled",
     Decision.TRANSFER_NOT_ACTIVE: "simulated publishers send on credit only",
     Decision.TRANSFER_ABORTED: "transfers are whole in the simulator",
     Decision.TRANSFER_RESUME_IGNORED: "simulated publishers resend with resume=false",
     Decision.TRANSFER_MALFORMED: "messages are not read in the simulator",
     Decision.TRANSFER_TAG_IN_USE: "simulated publishers keep to P-2",
     Decision.DELIVERY_POISONED: "simulated subscribers want a delivery again four times at most",
-    Decision.DROPPED_AT_MOST_ONCE: "simulated publishers send unsettled",
 }
 """Decisions that wait for clients of another kind, with the reason."""
 

@@ -70,6 +70,8 @@ class Judge:
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
         """The subscriber was told that its subscription counts."""
+        if self._world.is_at_most_once(subscriber):
+            return
         self._confirmed[subscriber] = incarnation
         self._histories.on_confirmed(subscriber, incarnation)
 
@@ -215,6 +217,8 @@ class Judge:
         return self._world.traits.shipped and self._world.traits.out_of_order
 
     def _check_holes(self, subscriber: int, publisher: int, first: int, stop: int) -> None:
+        if self._world.is_at_most_once(subscriber):
+            return
         given_up = self._world.publishers[publisher].given_up
         done = self.processed.get(subscriber, set())
         done = done | self._excused.get(subscriber, set()) if subscriber in self._excused else done
@@ -258,6 +262,7 @@ class Judge:
             and subscriber.index not in self._amnesiac
             and subscriber.index not in self._excused
             and not world.is_stock_subscriber(subscriber.index)
+            and not world.is_at_most_once(subscriber.index)
         ]
         for found in self._histories.verdict(judged).subscribers:
             # A process may have died with a message that its publisher then gave up: nothing is left of it (G6).

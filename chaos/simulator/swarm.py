@@ -9,8 +9,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
-from chaos.simulator.clients import Publisher
+from chaos.simulator.clients import Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
+from chaos.simulator.shipped_publisher import ShippedPublisher
+from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.steps import Choice
 from chaos.simulator.traits import Traits
 from chaos.simulator.world import World
@@ -81,8 +83,10 @@ def draw_weaker(rng: random.Random, traits: Traits) -> Traits:
         traits: what the other clients do.
     """
     return replace(
-        traits, refuses=rng.random() < 0.2, stock_publisher=rng.random() < 0.15, stock_subscriber=rng.random() < 0.15
-    )
+        traits, refuses=rng.random() < 0.2, stock_publisher=rng.random() < 0.15,
+        stock_subscriber=rng.random() < 0.15, presettled_publisher=rng.random() < 0.1,
+        settled_subscriber=rng.random() < 0.1,
+    )  # fmt: skip
 
 
 def draw_budget(rng: random.Random) -> dict[str, int]:
@@ -196,12 +200,12 @@ def _away(world: World, rng: random.Random, verb: str) -> Choice | None:
 
 def _stolen(world: World, rng: random.Random, verb: str) -> Choice | None:
     clients = world.publishers if verb.endswith("-p") else world.subscribers
-    weaker = world.is_stock_publisher if verb.endswith("-p") else world.is_stock_subscriber
-    known = [client.index for client in clients if not weaker(client.index)]
+    known = [client.index for client in clients if type(client) in _WITH_MAPS]
     usable = world.members.usable()
     return (verb, rng.choice(known), rng.choice(usable).index) if known and usable else None
 
 
+_WITH_MAPS = (Publisher, Subscriber, ShippedPublisher, ShippedSubscriber)
 _Place = Callable[[World, random.Random, str], "Choice | None"]
 _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_at_router, ("crash", "leave", "isolate", "relist")),

@@ -24,6 +24,10 @@ class Traits:
     """The last publisher keeps no map over a reconnect (c.5)."""
     stock_subscriber: bool = False
     """The last subscriber keeps no map over a reconnect and settles as it answers (c.3, c.5)."""
+    presettled_publisher: bool = False
+    """The last publisher sends pre-settled (c.3, at-most-once)."""
+    settled_subscriber: bool = False
+    """The last subscriber asks for settled deliveries (c.3, at-most-once)."""
     reports: bool = False
     """Topics report rejections to the publisher (on-reject=report)."""
     shipped: bool = False

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from chaos.simulator import coverage
 from chaos.simulator.actions import ACTIONS
+from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
 from chaos.simulator.clients import TIMEOUT_S, Connection, Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.etcd import SimEtcd
@@ -99,11 +100,15 @@ class World:
         return (1 - percent / 100, 1.0, 1 + percent / 100)[index % 3]
 
     def _make_publisher(self, index: int, count: int, messages: int) -> AnyPublisher:
+        if self.traits.presettled_publisher and index == count - 1:
+            return PresettledPublisher(self, index, messages)
         if self.traits.stock_publisher and index == count - 1:
             return StockPublisher(self, index, messages)
         return (ShippedPublisher if self.traits.shipped else Publisher)(self, index, messages)
 
     def _make_subscriber(self, index: int, count: int, prefetch: int) -> AnySubscriber:
+        if self.traits.settled_subscriber and index == count - 1:
+            return SettledSubscriber(self, index, prefetch)
         if self.traits.stock_subscriber and index == count - 1:
             return StockSubscriber(self, index, prefetch)
         return (ShippedSubscriber if self.traits.shipped else Subscriber)(self, index, prefetch)
@@ -115,6 +120,10 @@ class World:
     def is_stock_subscriber(self, index: int) -> bool:
         """True for a subscriber without a map."""
         return isinstance(self.subscribers[index], StockSubscriber)
+
+    def is_at_most_once(self, index: int) -> bool:
+        """True for a subscriber that is owed nothing."""
+        return isinstance(self.subscribers[index], SettledSubscriber)
 
     def clients(self) -> list[AnyPublisher | AnySubscriber]:
         """All publishers and subscribers."""

@@ -1,0 +1,67 @@
+"""Simulated links of the weakest mode: pre-settled transfers, settled deliveries (protocol c.3).
+
+Nothing is owed to them and nothing is repeated; still nothing may come twice or out of order, and nothing may be left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.simulator.clients import TIMEOUT_S, TOPIC, Publisher, Subscriber
+from delivery_records import effects, inputs
+from delivery_records.view import SubscriptionMode
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+
+class PresettledPublisher(Publisher):
+    """Sends each message once and hears nothing of it (I-1c)."""
+
+    def __init__(self, world: World, index: int, messages: int) -> None:
+        """Send `messages` messages in all."""
+        super().__init__(world, index, messages)
+        self._transfers = 0
+
+    def connect(self, router: int) -> None:
+        """Attach without a map."""
+        self.connection = self.world.open(f"p{self.index}", router)
+        self.limit, self.sent, self.is_replied = 0, 0, False
+        self._up(
+            inputs.PublisherAttach(self.connection.link, f"p{self.index}", "link", TOPIC, None, peer=f"p{self.index}")
+        )
+
+    def send(self) -> None:
+        """The next message; whatever becomes of it."""
+        assert self.connection is not None
+        number = self.next
+        self.next += 1
+        self.sent += 1
+        self.given_up.add(number)
+        self.world.judge.on_first_send(self.index, number)
+        self._transfers += 1
+        tag = self._transfers.to_bytes(4, "big")
+        body = bytes([self.index]) + number.to_bytes(4, "big")
+        self._up(inputs.Transfer(self.connection.link, self.sent, tag, body, settled=True))
+
+
+class SettledSubscriber(Subscriber):
+    """Takes what comes, settled, and answers nothing."""
+
+    def connect(self, router: int) -> None:
+        """Attach without a map."""
+        self.connection = self.world.open(f"s{self.index}", router)
+        self.is_replied = False
+        self._up(
+            inputs.SubscriberAttach(
+                self.connection.link, f"s{self.index}", "link", TOPIC, None, False, SubscriptionMode.AT_MOST_ONCE,
+                "link-detach", TIMEOUT_S, peer=f"s{self.index}",
+            )
+        )  # fmt: skip
+
+    def _on_delivery(self, delivery: effects.Deliver) -> None:
+        """Processed as it is read."""
+        publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
+        self.world.judge.on_received(self.index, publisher, number, self.incarnation)
+        self.world.judge.on_processed(self.index, publisher, number, self.incarnation, delivery.redelivered)
+        self._replenish()
