@@ -11,7 +11,7 @@ from rich.table import Table
 
 from chaos.campaign.seeds import Outcome, Seeds
 from chaos.campaign.tally import FINDINGS, Failing, Tally
-from chaos.simulator.schedule import FAULTS
+from chaos.simulator.swarm import FAULTS
 
 MAX_SHOWN = 20
 """Failing seeds printed in full; the JSON line has more."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from chaos.campaign.tally import knobs
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.scenario import Scenario, replay, shorten
-from chaos.simulator.schedule import Result, Setting, heal
+from chaos.simulator.schedule import Result, heal
+from chaos.simulator.swarm import Setting
 
 SHORTEN_S = 60.0
 """Wall-clock seconds a story may be shortened: most of the gain comes in the first few."""

@@ -8,8 +8,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from chaos.simulator.steps import Choice
-from chaos.simulator.traits import PLAIN as PLAIN  # noqa: PLC0414
-from chaos.simulator.traits import Traits as Traits  # noqa: PLC0414
 from delivery_records import effects, inputs
 from delivery_records.outcomes import Outcome
 from delivery_records.view import SubscriptionMode

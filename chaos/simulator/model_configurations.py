@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import TypeAlias
 
-from chaos.simulator.schedule import Setting
+from chaos.simulator.swarm import Setting
 from chaos.simulator.traits import Traits
 
 FAULTS = (

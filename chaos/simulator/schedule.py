@@ -11,7 +11,6 @@ from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.judge import FOUND_AS, Violation
 from chaos.simulator.steps import Choice
 from chaos.simulator.swarm import (
-    FAULTS,
     Setting,
     aimed_budget,
     aimed_setting,
@@ -22,8 +21,6 @@ from chaos.simulator.swarm import (
     draw_weaker,
 )
 from chaos.simulator.world import World
-
-__all__ = ["FAULTS", "Result", "Setting", "heal", "run_seed"]
 
 STEPS_WITH_FAULTS = 600
 STEPS_PER_MESSAGE = 5

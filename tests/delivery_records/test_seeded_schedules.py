@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from chaos.simulator.scenario import Scenario, read, write
-from chaos.simulator.schedule import FAULTS, Result, run_seed
+from chaos.simulator.schedule import Result, run_seed
+from chaos.simulator.swarm import FAULTS
 
 SEEDS = 300
 ROOT = Path(__file__).parents[2]

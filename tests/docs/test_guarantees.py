@@ -11,7 +11,7 @@ import click
 import pytest
 
 from chaos.cli import chaos, demo
-from chaos.simulator.schedule import FAULTS
+from chaos.simulator.swarm import FAULTS
 from chaos.simulator.traits import Traits
 from tests.docs.guarantee_tables import (
     HEAD,
