@@ -41,7 +41,7 @@ class PresettledPublisher(Publisher):
         self.world.judge.on_first_send(self.index, number)
         self._transfers += 1
         tag = self._transfers.to_bytes(4, "big")
-        body = bytes([self.index]) + number.to_bytes(4, "big")
+        body = self.world.body(self.index, number)
         self._up(inputs.Transfer(self.connection.link, self.sent, tag, body, settled=True))
 
 

@@ -171,7 +171,7 @@ class Publisher:
         assert self.connection is not None
         self.sent += 1
         self._ids[self.sent] = number
-        body = bytes([self.index]) + number.to_bytes(4, "big")
+        body = self.world.body(self.index, number)
         self._up(inputs.Transfer(self.connection.link, self.sent, self.tag(number), body))
 
     def receive(self, effect: effects.Effect) -> None:

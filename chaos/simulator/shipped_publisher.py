@@ -122,7 +122,7 @@ class ShippedPublisher:
         self._without_disk()
 
     def _body(self, number: int) -> bytes:
-        return bytes([self.index]) + number.to_bytes(4, "big")
+        return self.world.body(self.index, number)
 
     def store(self) -> None:
         """The journal begins a transaction."""

@@ -70,7 +70,7 @@ def draw_traits(rng: random.Random, traits: Traits) -> Traits:
     return replace(
         traits, shipped=shipped, durable=shipped and rng.random() < 0.7, out_of_order=rng.random() < 0.3,
         in_doubt=rng.random() < 0.2, late_joiner=rng.random() < 0.2, late_loss=rng.random() < 0.4,
-        slow_store=rng.random() < 0.4, reports=rng.random() < 0.2, leases=rng.random() < 0.5,
+        slow_store=rng.random() < 0.4, reports=rng.random() < 0.2, large=rng.random() < 0.05, leases=rng.random() < 0.5,
         slow_percent=rng.choice([0, 10, 33]),
     )  # fmt: skip
 

@@ -28,6 +28,8 @@ class Traits:
     """The last publisher sends pre-settled (c.3, at-most-once)."""
     settled_subscriber: bool = False
     """The last subscriber asks for settled deliveries (c.3, at-most-once)."""
+    large: bool = False
+    """Bodies travel in parts and wait for credit between routers (I-1a, T-5, T-6)."""
     reports: bool = False
     """Topics report rejections to the publisher (on-reject=report)."""
     shipped: bool = False

@@ -34,6 +34,8 @@ from delivery_records.tags import link_key
 from delivery_records.view import Kind, RouterRecord, router_key
 
 NONCE = b"test"
+PADDING = bytes(100_000)
+"""Four parts of a body (I-1a), and a few dozen such messages use the credit between two routers up (T-5)."""
 BACK_OFF_S = 5.0
 """A client that was refused for a steal (A-8) does not try again at once."""
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
@@ -120,6 +122,11 @@ class World:
     def is_stock_subscriber(self, index: int) -> bool:
         """True for a subscriber without a map."""
         return isinstance(self.subscribers[index], StockSubscriber)
+
+    def body(self, publisher: int, number: int) -> bytes:
+        """A message that names its publisher and its number."""
+        name = bytes([publisher]) + number.to_bytes(4, "big")
+        return name + PADDING if self.traits.large else name
 
     def is_at_most_once(self, index: int) -> bool:
         """True for a subscriber that is owed nothing."""
