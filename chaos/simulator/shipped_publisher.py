@@ -75,6 +75,8 @@ class ShippedPublisher:
         self.given_up: set[int] = set()
         self.told: set[int] = set()
         """Messages it was told accepted."""
+        self._presented: list[int] = []
+        """Messages in the map of this attach."""
         self._base = 0
         """The application's number of the message with the core's number 0."""
         self._first_unsent = 0
@@ -150,6 +152,7 @@ class ShippedPublisher:
         self._ids = {}
         bound = self.world.traits.map_bound
         presented = self._core.begin_attach(bound)
+        self._presented = [self._base + int.from_bytes(tag, "big") for tag in presented or ()]
         connection.up.append(
             inputs.PublisherAttach(
                 connection.link, f"p{self.index}", "link", TOPIC, dict.fromkeys(presented or {}), exactly_once=True,
@@ -201,6 +204,7 @@ class ShippedPublisher:
             self.disconnect()
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
                 self.world.judge.on_session_expired(self.index)
+                self.given_up.update(self._presented)  # G4: also what it had been told and had not recorded
                 self._carry_out(core.expire())
 
     def _on_outcome(self, effect: effects.Dispose) -> None:

@@ -164,8 +164,11 @@ class ShippedSubscriber:
         self.connection = connection
         self.is_replied = False
         self._tags = []
+        everything = self._core.begin_attach(EVERYTHING)
         presented = self._core.begin_attach(traits.map_bound)
+        assert everything is not None
         assert presented is not None
+        self.world.judge.on_map(self.index, len(everything.unsettled))
         outcomes = {
             tag: None if outcome is None else RouterOutcome(outcome.kind.value)
             for tag, outcome in presented.unsettled.items()
@@ -295,7 +298,6 @@ class ShippedSubscriber:
         publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
         if not delivery.again:
             self.world.judge.on_handed(self.index, publisher, number)
-            self.world.judge.on_map(self.index, self._core.unfinished)
             self.world.judge.on_received(self.index, publisher, number, self._core.incarnation)
             self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
         handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
