@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from chaos.mutants.channel_edits import CHANNEL_EDITS
 from chaos.mutants.client_edits import CLIENT_EDITS
+from chaos.mutants.directed_edits import DIRECTED
 from chaos.mutants.edits import Edit
 from chaos.mutants.egress_edits import EGRESS_EDITS
 from chaos.mutants.ingress_edits import INGRESS_EDITS
-from chaos.mutants.store_edits import DIRECTED, STORE_EDITS
+from chaos.mutants.store_edits import STORE_EDITS
 
 __all__ = ["DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name"]
 
@@ -56,7 +57,7 @@ WITHOUT: dict[str, Elsewhere] = {
         "delivery_records/test_steals.py::test_the_third_steal_is_refused_and_names_both_clients",
     ),
     "I-1a": Elsewhere(
-        "the engine puts transfers together; simulated bodies are small, so none travels in parts",
+        "the engine puts transfers together; of a body in parts the simulator judges only that its message arrives",
         "delivery_records/test_channels.py::test_a_large_message_travels_in_pieces_and_arrives_whole",
     ),
     "I-1b": Elsewhere(
@@ -78,14 +79,6 @@ WITHOUT: dict[str, Elsewhere] = {
     "T-2": Elsewhere(
         "one copy instead of several, and what a full output drops: the router's shell does both; T-1 and T-9 see gaps",
         "router/test_peer_output.py::test_bodies_that_are_too_many_or_too_old_are_dropped_and_control_is_not",
-    ),
-    "T-5": Elsewhere(
-        "bounds the bodies under way; simulated ones are too small to use the credit up",
-        "delivery_records/test_channels.py::test_bodies_under_way_never_exceed_the_credit_and_all_of_it_comes_back",
-    ),
-    "T-6": Elsewhere(
-        "matters while bodies wait for credit, which small ones never do",
-        "delivery_records/test_channels.py::test_a_settlement_waits_behind_the_bodies_of_its_own_publisher",
     ),
     "C-2": Elsewhere(
         "a consequence of I-3 and C-1, which have edits; the window's bound is a matter of memory",

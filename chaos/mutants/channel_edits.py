@@ -29,12 +29,6 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "drop-p", "routers=2"),
     ),
     Edit(
-        "deleted-where-seen", "T-3", "fanout",
-        "        self._left_at = self._core.view.applied\n", "",
-        "a message for all synced subscriptions reaches one that the ingress knows to be deleted, behind a hole",
-        aim=("expire-s", "drop-s"),
-    ),
-    Edit(
         "parked-are-overtaken", "T-3", "peering",
         "        if place in self._parked or _revision",
         "        if _revision",
@@ -46,6 +40,18 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         "        self._core.sync_router(self.rid)\n", "",
         "frames lost with a channel are never sent again",
         aim=("reset", "routers=2"),
+    ),
+    Edit(
+        "bodies-without-credit", "T-5", "channel",
+        "            self.send_control(Credit(self._credit_given))\n", "            pass\n",
+        "an egress that gives no more credit stops its publishers after 4 MiB",
+        aim=("drop-s", "large=1", "routers=2", "messages=60", "window=30", "prefetch=50"),
+    ),
+    Edit(
+        "overtakes-what-waits", "T-6", "channel",
+        "        if publisher_epoch in self._streams:\n            return False\n", "",
+        "a message or a settlement overtakes the bodies of its publisher that wait for credit",
+        aim=("reset", "large=1", "routers=2", "messages=60", "window=30", "prefetch=50"),
     ),
     Edit(
         "ack-epoch", "T-7", "peering",

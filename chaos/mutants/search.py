@@ -10,13 +10,13 @@ from chaos.simulator.schedule import Result, run_seed
 
 
 def first_failing_seed(edit: Edit, seeds: range, still_worth: Callable[[], bool]) -> Result | None:
-    """The first seed whose run breaks a guarantee while the rule is edited out; None when none does."""
+    """The first seed whose run breaks a guarantee while the rule is edited out, and only then; None when none does."""
     mutated = load((edit,))
     for seed in seeds:
         if not still_worth():
             return None
         result = run_seed(seed, mutated, edit.aim)
-        if result.violation is not None:
+        if result.violation is not None and run_seed(seed, aim=edit.aim).violation is None:
             return result
     return None
 

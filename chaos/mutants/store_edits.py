@@ -108,7 +108,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "            request = replace(request, unsettled=live)\n"
         "        attempt = Attempt(request, path)\n",
         "a router with a late watch leaves entries of a session that it does not know yet out of the reply",
-        aim=("drop-s", "blackout"),
+        aim=("drop-s", "crash", "clog", "routers=3", "slow_store=0"),
     ),
     Edit(
         "resume-is-not-said", "A-3a", "ingress",
@@ -224,7 +224,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10\n",
         "        provisional = False\n",
         "a stale attach brings a closed subscription back for as long as its timeout",
-        aim=("drop-s", "close-s", "never=1", "stock_subscriber=0"),
+        aim=("drop-s", "close-s", "never=1", "subscribers=3", "stock_subscriber=0", "slow_store=0", "timeout_s=90"),
     ),
     Edit(
         "new-epoch-ends-streams", "A-10", "egress",
@@ -234,24 +234,3 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
 )  # fmt: skip
-
-DIRECTED: tuple[Edit, ...] = (
-    Edit(
-        "fence-late", "K-3", "topology.lease_clock",
-        "FENCE_FRACTION = 2 / 3\n",
-        "FENCE_FRACTION = 6\n",
-        "a router goes on confirming after its lease has ended and others no longer wait for it",
-    ),
-    Edit(
-        "unvetted-reads", "K-3a", "topology.lease_clock",
-        "        if self._lost or now >= self.deadline:\n"
-        "            self._fenced = True\n"
-        "        return not self._fenced\n",
-        "        return True\n",
-        "what was sent while the process stood still is accepted after its lease has ended (F14)",
-    ),
-)  # fmt: skip
-"""Shown by a schedule written by hand (`tests/delivery_records/scenarios`): no seed aims so well.
-
-A lease must end, a subscription be confirmed, and only then the publisher send, all at the right routers.
-"""

@@ -1,0 +1,31 @@
+"""Edits that a schedule shows which no seed finds: it is written down in `tests/delivery_records/scenarios`.
+
+A lease must end, a subscription be confirmed, and only then the publisher send, each at the right router; or a deletion
+must be seen by one router and not by the other while a copy waits for credit.
+"""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+DIRECTED: tuple[Edit, ...] = (
+    Edit(
+        "fence-late", "K-3", "topology.lease_clock",
+        "FENCE_FRACTION = 2 / 3\n",
+        "FENCE_FRACTION = 6\n",
+        "a router goes on confirming after its lease has ended and others no longer wait for it",
+    ),
+    Edit(
+        "unvetted-reads", "K-3a", "topology.lease_clock",
+        "        if self._lost or now >= self.deadline:\n"
+        "            self._fenced = True\n"
+        "        return not self._fenced\n",
+        "        return True\n",
+        "what was sent while the process stood still is accepted after its lease has ended (F14)",
+    ),
+    Edit(
+        "deleted-where-seen", "T-3", "fanout",
+        "        self._left_at = self._core.view.applied\n", "",
+        "a message for all synced subscriptions reaches one that the ingress knows to be deleted, behind a hole",
+    ),
+)  # fmt: skip
