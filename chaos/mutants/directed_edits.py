@@ -1,7 +1,8 @@
 """Edits that a schedule shows which no seed finds: it is written down in `tests/delivery_records/scenarios`.
 
 A lease must end, a subscription be confirmed, and only then the publisher send, each at the right router; or a deletion
-must be seen by one router and not by the other while a copy waits for credit.
+must be seen by one router and not by the other while a copy waits for credit; or a stale attach must reach etcd between
+the write that shows life and the close.
 """
 
 from __future__ import annotations
@@ -27,5 +28,20 @@ DIRECTED: tuple[Edit, ...] = (
         "deleted-where-seen", "T-3", "fanout",
         "        self._left_at = self._core.view.applied\n", "",
         "a message for all synced subscriptions reaches one that the ingress knows to be deleted, behind a hole",
+    ),
+    Edit(
+        "unsubscribed-too-early", "E-8", "records",
+        "            endpoint.is_closing = True  # E-8\n",
+        "            endpoint.is_closing = True\n"
+        "            self.out.append(effects.Detach(detach.link, True))\n",
+        "a client that believes it has unsubscribed leaves a subscription behind (F3)",
+    ),
+    Edit(
+        "lost-close-looks-done", "E-8", "reactions",
+        "            core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))\n"
+        "            core.suspend_subscriber",
+        "            core.out.append(effects.Detach(endpoint.link, True))\n"
+        "            core.suspend_subscriber",
+        "a close that lost its compare is answered as if it had won (F3)",
     ),
 )  # fmt: skip

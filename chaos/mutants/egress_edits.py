@@ -145,21 +145,4 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         "a link whose subscription was deleted goes on",
         aim=("expire-s",),
     ),
-    Edit(
-        "unsubscribed-too-early", "E-8", "records",
-        "            endpoint.is_closing = True  # E-8\n",
-        "            endpoint.is_closing = True\n"
-        "            self.out.append(effects.Detach(detach.link, True))\n",
-        "a client that believes it has unsubscribed leaves a subscription behind (F3)",
-        aim=("close-s", "thief-s", "never=1", "stock_subscriber=0"),
-    ),
-    Edit(
-        "lost-close-looks-done", "E-8", "reactions",
-        "            core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))\n"
-        "            core.suspend_subscriber",
-        "            core.out.append(effects.Detach(endpoint.link, True))\n"
-        "            core.suspend_subscriber",
-        "a close that lost its compare is answered as if it had won (F3)",
-        aim=("close-s", "thief-s", "never=1", "stock_subscriber=0"),
-    ),
 )  # fmt: skip
