@@ -8,14 +8,21 @@ CLIENT_EDITS: tuple[Edit, ...] = (
     Edit(
         "settles-before-recording", "P-a", "oncewire.client.publisher_core",
         "                self._decided.append(message)\n"
-        "        effects: list",
+        "        effects: list[PublisherEffect] = []\n",
         "                self._decided.append(message)\n"
-        "                if not settled:\n"
-        "                    again.append(delivery_id)\n"
-        "        effects: list",
+        "        effects: list[PublisherEffect] = [SettleDeliveries([delivery_id for delivery_id, _ in deliveries])]\n",
         "a publisher that settles before it has recorded the outcome presents, after a crash, what "
         "nobody knows any more",
         aim=("crash-p", "torn-p", "drop-s", "shipped=1"),
+    ),
+    Edit(
+        "F30-recorded-before-attach", "P-a", "oncewire.client.publisher_core",
+        "        return not (self._expiring or self._decided or self._committing_decided)\n",
+        "        return not self._expiring\n",
+        "an outcome told on the old connection and recorded on the new one takes a delivery from under those "
+        "who are owed it there",
+        aim=("drop-p", "late_joiner=1", "subscribers=2", "shipped=1", "durable=1", "messages=12", "window=8",
+             "prefetch=1", "out_of_order=0"),
     ),
     Edit(
         "resends-in-disorder", "P-a", "oncewire.client.publisher_core",

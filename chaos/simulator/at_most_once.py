@@ -59,6 +59,10 @@ class SettledSubscriber(Subscriber):
             )
         )  # fmt: skip
 
+    def crash(self, *, is_durable: bool = False) -> None:
+        """It has no map to lose."""
+        self.disconnect()
+
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         """Processed as it is read."""
         publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")

@@ -51,6 +51,8 @@ class Connection:
     up: deque[inputs.Input]
     down: deque[effects.Effect]
     is_open: bool = True
+    read_at: float = 0.0
+    """When its router last read something of it."""
     is_dead: bool = False
     """Its router died; the client has not seen that yet (N-1)."""
 

@@ -34,6 +34,8 @@ from delivery_records.tags import link_key
 from delivery_records.view import Kind, RouterRecord, router_key
 
 NONCE = b"test"
+IDLE_TIMEOUT_S = 30.0
+"""What routers ask of their clients' connections."""
 PADDING = bytes(100_000)
 """Four parts of a body (I-1a), and a few dozen such messages use the credit between two routers up (T-5)."""
 BACK_OFF_S = 5.0
@@ -343,6 +345,7 @@ class World:
             self.run_timers(router)
         self.now = target
         self.members.keep_leases_alive()
+        self._end_idle_connections()
 
     def next_deadline(self) -> float | None:
         """The earliest moment at which something happens by itself."""
@@ -392,10 +395,20 @@ class World:
             self.stop_router(router.index)  # K-3a: what was read is thrown away
         elif connection.up:
             self.coverage[coverage.LATE_READ] += not connection.is_open
+            connection.read_at = self.now
             self.feed(router, [connection.up.popleft()])
         else:
             del self.connections[link]
             self.feed(router, [inputs.LinkLost(link)])
+
+    def _end_idle_connections(self) -> None:
+        """A router does not keep a dead connection of which it read something beyond its idle time-out (A-9, A-10)."""
+        silent = self.now - IDLE_TIMEOUT_S
+        for connection in [c for c in self.connections.values() if not c.is_open and 0.0 < c.read_at < silent]:
+            router = self.routers[connection.router]
+            if router.records is not None and not router.is_stalled(self.now):
+                del self.connections[connection.link]
+                self.feed(router, [inputs.LinkLost(connection.link)])
 
     def router_frame(self, sender: int, receiver: int) -> None:
         """A router reads one frame of another router."""

@@ -51,7 +51,6 @@ class _Message:
         "outcome",
         "payload",
         "presented",
-        "recorded",
         "settled_by_peer",
         "tag",
     )
@@ -67,7 +66,6 @@ class _Message:
         self.delivery_id = 0
         self.settled_by_peer = False
         self.outcome: Outcome | None = None
-        self.recorded = False
 
 
 class PublisherCore:
@@ -200,12 +198,15 @@ class PublisherCore:
 
     @property
     def may_attach(self) -> bool:
-        """False while an expired session is being recorded (A-5).
+        """False while something is being recorded that decides what is in the map.
 
-        With a fresh attach before that, a crash in between would present the old entries in the new session, where
-        they would be taken for unsettled ones and processed a second time.
+        An expired session (A-5): with a fresh attach before that, a crash in between would present the old entries in
+        the new session, where they would be taken for unsettled ones and processed a second time.
+
+        Outcomes that were told (P-a): presented as unsettled they are owed again, to subscriptions that came later,
+        too, and recorded afterwards they would be gone from under these.
         """
-        return not self._expiring
+        return not (self._expiring or self._decided or self._committing_decided)
 
     def fits(self, map_bound: int) -> bool:
         """Whether the map fits a frame that holds `map_bound` entries (C-4)."""
@@ -214,8 +215,8 @@ class PublisherCore:
     def begin_attach(self, map_bound: int = NO_BOUND) -> dict[bytes, None] | None:
         """Start a new attach; returns the unsettled map to present, None = present null.
 
-        The map holds what may have reached a socket and has no recorded outcome (P-1): a recorded one that could not
-        be settled on the old connection is left out, and absence means settled.
+        The map holds what may have reached a socket and has no outcome (P-1): what was told one and could not be
+        settled on the old connection is recorded by now and left out, and absence means settled.
         """
         assert self.may_attach
         assert self.fits(map_bound)
@@ -224,10 +225,8 @@ class PublisherCore:
         self._queue.clear()
         unstored = {message.number for message in self._unstored}
         unstored.update(message.number for message in self._committing_messages)
-        for message in list(self._messages.values()):
-            if message.recorded:
-                self._remove(message)
-            elif message.number not in unstored:
+        for message in self._messages.values():
+            if message.number not in unstored:
                 message.presented = message.handed
                 self._presented += message.handed
                 self._queue.append(message)
@@ -299,7 +298,6 @@ class PublisherCore:
             if not settled:
                 return []
             outcome = replace(UNKNOWN, condition="", description="the router settled it without an outcome")
-        again: list[int] = []
         for delivery_id, tag in deliveries:
             message = self._messages.get(int.from_bytes(tag, "big"))
             if message is None or message.answered:
@@ -307,14 +305,10 @@ class PublisherCore:
             message.answered = True
             message.delivery_id = delivery_id
             message.settled_by_peer = settled
-            if message.recorded:  # told on an earlier attach, recorded since: only the settle is missing
-                if not settled:
-                    again.append(delivery_id)
-                self._remove(message)
-            elif message.outcome is None:
+            if message.outcome is None:
                 message.outcome = replace(outcome, in_doubt=True) if message.in_doubt else outcome
                 self._decided.append(message)
-        effects: list[PublisherEffect] = [SettleDeliveries(again)] if again else []
+        effects: list[PublisherEffect] = []
         self._send(effects)
         return effects
 
@@ -438,20 +432,11 @@ class PublisherCore:
         settle: list[int] = []
         reports: list[PublisherEffect] = []
         for message in self._committing_decided:
-            message.recorded = True
             assert message.outcome is not None
             if message.answered and not message.settled_by_peer:
                 settle.append(message.delivery_id)
             reports.append(ReportOutcome(message.number, message.outcome))
-            if message.handed:
-                message.handed = False
-                self._handed -= 1
-            if message.answered:
-                message.presented = False
-            # An entry presented on this attach but not answered there stays until it is: without a delivery-id it
-            # cannot be settled, and an entry that is never sent again would hold the router's window (I-9).
-            if not message.presented:
-                self._remove(message)
+            self._remove(message)
         self._committing_decided = []
         if settle:
             effects.append(SettleDeliveries(settle))
@@ -470,7 +455,7 @@ class PublisherCore:
             message = self._queue[0]
             if message.number >= self._exposed_before and not (message.handed or message.presented):
                 return
-            if not message.handed and not message.recorded:
+            if not message.handed:
                 if self._handed >= self._map_bound:
                     return
                 message.handed = True
