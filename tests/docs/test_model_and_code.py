@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.mutants.catalogue import EDITS
+from chaos.mutants.catalogue import DIRECTED, EDITS
 from chaos.simulator.actions import ACTIONS
 from chaos.simulator.model_configurations import (
     AMENDED,
@@ -58,7 +58,7 @@ def unknown(page: str) -> Iterator[str]:
     known = {
         *MEANING,
         *ACTIONS,
-        *(edit.name for edit in EDITS),
+        *(edit.name for edit in (*EDITS, *DIRECTED)),
         *(path.stem for path in TRACES.glob("*.txt")),
     }
     for name in names(page):
