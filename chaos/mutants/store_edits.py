@@ -108,7 +108,10 @@ STORE_EDITS: tuple[Edit, ...] = (
         "            request = replace(request, unsettled=live)\n"
         "        attempt = Attempt(request, path)\n",
         "a router with a late watch leaves entries of a session that it does not know yet out of the reply",
-        aim=("drop-s", "crash", "clog", "routers=3", "slow_store=0"),
+        aim=(
+            "drop-s", "stall", "routers=2", "subscribers=1", "messages=2", "prefetch=50", "window=8", "slow_store=0",
+            "stock_publisher=0", "stock_subscriber=0",
+        ),
     ),
     Edit(
         "resume-is-not-said", "A-3a", "ingress",
