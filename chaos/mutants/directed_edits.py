@@ -44,4 +44,10 @@ DIRECTED: tuple[Edit, ...] = (
         "            core.suspend_subscriber",
         "a close that lost its compare is answered as if it had won (F3)",
     ),
+    Edit(
+        "F3-no-ghosts", "A-10", "attaching",
+        "        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10\n",
+        "        provisional = False\n",
+        "a stale attach brings a closed subscription back for as long as its timeout",
+    ),
 )  # fmt: skip

@@ -223,13 +223,6 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
     Edit(
-        "F3-no-ghosts", "A-10", "attaching",
-        "        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10\n",
-        "        provisional = False\n",
-        "a stale attach brings a closed subscription back for as long as its timeout",
-        aim=("drop-s", "close-s", "never=1", "subscribers=3", "stock_subscriber=0", "slow_store=0", "timeout_s=90"),
-    ),
-    Edit(
         "new-epoch-ends-streams", "A-10", "egress",
         "        for sync in list(self.syncs.values()):\n            self._drop_held(sync)\n        self.forget()\n",
         "",
