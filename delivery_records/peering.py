@@ -107,17 +107,11 @@ class Peering:
         elif isinstance(message, Nack):
             self._on_nack(message)
 
-    def _is_current(self, publisher_epoch: int) -> bool:
-        """E-1: only the publisher's latest epoch speaks for it."""
-        if publisher_epoch in self._core.view.publisher_epochs:
-            return True
-        self._core.counts[Decision.FRAME_STALE] += 1
-        return False
-
     def _on_sync(self, origin: int, sync: Sync) -> None:
-        if not self._is_current(sync.publisher_epoch):
+        key = self._core.view.publisher_epochs.get(sync.publisher_epoch)
+        if key is None:  # E-1: only the publisher's latest epoch speaks for it
+            self._core.counts[Decision.FRAME_STALE] += 1
             return
-        key = self._core.view.publisher_epochs[sync.publisher_epoch]
         session = self._core.view.publishers[key].session
         for epoch in sync.subscription_epochs:
             egress = self._core.egresses.get(self._core.view.subscription_epochs.get(epoch, ""))
@@ -129,8 +123,6 @@ class Peering:
                 self._core.counts[Decision.FRAME_STALE] += 1
 
     def _on_msg(self, message: Msg) -> None:
-        if not self._is_current(message.publisher_epoch):
-            return
         synced = self._core.synced.get(message.publisher_epoch)
         if synced is None:
             self._core.counts[Decision.FRAME_NOT_SYNCED] += 1
@@ -152,9 +144,8 @@ class Peering:
                 )  # fmt: skip
 
     def _on_settle(self, settle: Settle) -> None:
-        if self._is_current(settle.publisher_epoch):
-            for egress in list(self._core.synced.get(settle.publisher_epoch, {}).values()):
-                egress.on_settle(settle.publisher_epoch, settle.runs)
+        for egress in list(self._core.synced.get(settle.publisher_epoch, {}).values()):
+            egress.on_settle(settle.publisher_epoch, settle.runs)
 
     def _on_ack(self, ack: Ack) -> None:
         subscription = self._subscription(ack.subscription_epoch)
@@ -172,11 +163,10 @@ class Peering:
             ingress.retries.on_again(subscription, nack.number, nack.failed)
 
     def _subscription(self, epoch: int) -> Subscription | None:
-        """I-2: any epoch of the subscription's present incarnation counts."""
+        """I-2: any epoch counts; what a former life of the subscription was sent lies before the start of this one."""
         view = self._core.view
         key = view.subscription_epochs.get(epoch) or self._past_epochs.get(epoch)
-        subscription = None if key is None else view.subscriptions.get(key)
-        return subscription if subscription is not None and subscription.created <= epoch else None
+        return None if key is None else view.subscriptions.get(key)
 
 
 def _revision(message: PeerMessage) -> int:

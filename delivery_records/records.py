@@ -171,7 +171,7 @@ class Records:
             if sync.ingress_rid == self.rid:
                 ingress = self.ingress_by_epoch.get(sync.epoch)
                 subscription = self.view.subscriptions.get(egress.key)
-                if ingress is not None and subscription is not None and subscription.created == egress.created:
+                if ingress is not None and subscription is not None:
                     for first, count in runs:
                         ingress.on_acknowledged(subscription, first, count, outcome)
             else:

@@ -135,7 +135,7 @@ def test_frames_of_a_former_publisher_epoch_are_dropped() -> None:
     net.held = set()
     net.run()
     assert subscriber.deliveries == [b"2"]
-    assert net.nodes[1].count(Decision.FRAME_STALE) >= 1
+    assert net.nodes[1].count(Decision.FRAME_NOT_SYNCED) >= 1
 
 
 def test_an_answer_in_a_former_epoch_of_the_same_life_still_counts() -> None:

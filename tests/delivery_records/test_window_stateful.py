@@ -155,8 +155,8 @@ class WindowMachine(RuleBasedStateMachine):
         self.model = Model()
         self.bodies: dict[bytes, bytes] = {}
         """What the publisher sends under a tag, the first time and again (P-1)."""
-        self.former: list[tuple[str, int]] = []
-        """Epochs of earlier lives of subscriptions: their ACKs count for nothing (I-2)."""
+        self.former: list[tuple[int, int]] = []
+        """Epochs of earlier lives of subscriptions, and where the window ended when they did."""
         self.link: PublisherLink = self.net.publisher(self.net.nodes[0])
         self.read_outcomes = 0
         self.is_sound = True
@@ -236,9 +236,9 @@ class WindowMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.former)
     @rule(data=st.data())
     def acknowledge_in_a_former_life(self, data: st.DataObject) -> None:
-        """I-2: created(sub) in view is larger than the epoch."""
-        _, epoch = data.draw(st.sampled_from(self.former))
-        self.egress.acknowledge(self.epoch, epoch, Outcome.ACCEPTED, (0, 100))
+        """I-2, I-6: it was sent nothing behind the window's end of that time, where the next life begins."""
+        epoch, end = data.draw(st.sampled_from(self.former))
+        self.egress.acknowledge(self.epoch, epoch, Outcome.ACCEPTED, (0, end))
 
     @precondition(lambda self: self.model.subscriptions)
     @rule(epochs_ago=st.integers(1, 5))
@@ -261,7 +261,7 @@ class WindowMachine(RuleBasedStateMachine):
         if epochs is None:
             return
         self.net.delete_subscription(name)
-        self.former += [(name, epoch) for epoch in epochs]
+        self.former += [(epoch, self.model.end) for epoch in epochs]
         for delivery in self.model.window:
             delivery.owed.discard(name)
         self.model.turn_ends()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.mutants.catalogue import DIRECTED, EDITS
+from chaos.mutants.catalogue import DIRECTED as DIRECTED_EDITS
+from chaos.mutants.catalogue import EDITS
 from chaos.simulator.actions import ACTIONS
 from chaos.simulator.model_configurations import (
     AMENDED,
@@ -58,7 +59,7 @@ def unknown(page: str) -> Iterator[str]:
     known = {
         *MEANING,
         *ACTIONS,
-        *(edit.name for edit in (*EDITS, *DIRECTED)),
+        *(edit.name for edit in (*EDITS, *DIRECTED_EDITS)),
         *(path.stem for path in TRACES.glob("*.txt")),
     }
     for name in names(page):
