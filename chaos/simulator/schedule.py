@@ -125,7 +125,7 @@ def heal(world: World, rng: random.Random) -> None:
         Violation: it does not.
     """
     patience = world.now + 3 * HEALING_S
-    under_way = sum(len(frames) for frames in world.frames.values())
+    under_way = world.under_way()
     for _ in range(REST_STEPS + REST_STEPS_PER_MESSAGE * world.publishers[0].messages + 4 * under_way):
         if world.now > patience:
             raise Violation("BLOCKED: the world does not come to rest")

@@ -34,6 +34,10 @@ class StoreAccess:
         self._requests: dict[int, Request] = {}
         self._serial = 0
 
+    def __len__(self) -> int:
+        """Requests that have not arrived."""
+        return len(self._requests)
+
     def ask(self, router: Router, effect: effects.Read | effects.Propose) -> None:
         """A router sends a request."""
         if self._world.traits.slow_store:

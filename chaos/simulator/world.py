@@ -347,6 +347,11 @@ class World:
         self.members.keep_leases_alive()
         self._end_idle_connections()
 
+    def under_way(self) -> int:
+        """Frames, requests and answers that wait to be read: a long pause leaves many."""
+        frames = sum(len(frames) for frames in self.frames.values())
+        return frames + len(self.store) + sum(len(router.replies) for router in self.routers)
+
     def next_deadline(self) -> float | None:
         """The earliest moment at which something happens by itself."""
         deadlines = [
