@@ -346,6 +346,7 @@ class Subscriber:
         elif entry is None:
             publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
             self.again.discard((publisher, number))
+            self.world.judge.on_body(publisher, number, delivery.message)
             self.world.judge.on_received(self.index, publisher, number, self.incarnation)
             self.map[delivery.tag] = Arrived(
                 publisher, number, Mark.NONE, self.incarnation, delivery.redelivered

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Violation(AssertionError):
-    """A guarantee is broken; the first word says which: LOST, DUP, ORDER, HOLE, BLOCKED, LEAK, EXPIRED."""
+    """A guarantee is broken; the first word says which: LOST, DUP, ORDER, HOLE, ALTERED, BLOCKED, LEAK, EXPIRED, ..."""
 
 
 FOUND_AS = {
@@ -58,6 +58,8 @@ class Judge:
         self._amnesiac: set[int] = set()
         self.may_expire = False
         """A fault has ended a session."""
+        self._replied: dict[int, float] = {}
+        self._held_up: set[int] = set()
         self._left: dict[int, float] = {}
         """When each publisher last lost a link that was attached."""
         self.attempted = 0
@@ -102,13 +104,27 @@ class Judge:
         self._left.setdefault(publisher, self._world.now)
 
     def on_joined(self, publisher: int) -> None:
-        """It is attached."""
+        """A router has attached it."""
         self._left.pop(publisher, None)
+
+    def on_replied(self, publisher: int) -> None:
+        """It knows that it is attached."""
+        self._replied[publisher] = self._world.now
+
+    def on_held_up(self, publisher: int) -> None:
+        """A router detached it by force while the world paused: it could not answer, and I-9 counts that against it."""
+        self._held_up.add(publisher)
+
+    def on_body(self, publisher: int, number: int, body: bytes) -> None:
+        """A message arrives whole and as it was sent."""
+        if body != self._world.body(publisher, number):
+            raise Violation(f"ALTERED: p{publisher}/{number} arrives as {len(body)} bytes, another message")
 
     def on_session_expired(self, publisher: int) -> None:
         """A publisher that keeps to P-1 loses its session only by T_pub or by an operator (A-5)."""
-        away_s = self._world.now - self._left.get(publisher, self._world.now)
-        if not self.may_expire and away_s < SHORTEST_TIMEOUT_S:
+        now = self._world.now
+        gone_s = now - min(self._left.get(publisher, now), self._replied.get(publisher, 0.0))
+        if not self.may_expire and publisher not in self._held_up and gone_s < SHORTEST_TIMEOUT_S:
             raise Violation(f"EXPIRED: p{publisher} lost its session without a cause")
 
     def on_retry_lost(self, subscriber: int, messages: set[tuple[int, int]]) -> None:

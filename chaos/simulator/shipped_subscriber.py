@@ -298,6 +298,7 @@ class ShippedSubscriber:
         publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
         if not delivery.again:
             self.world.judge.on_handed(self.index, publisher, number)
+            self.world.judge.on_body(publisher, number, delivery.payload)
             self.world.judge.on_received(self.index, publisher, number, self._core.incarnation)
             self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
         handed = Handed(publisher, number, self._core.incarnation, self._redelivered)

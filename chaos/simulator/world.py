@@ -34,6 +34,8 @@ from delivery_records.tags import link_key
 from delivery_records.view import Kind, RouterRecord, router_key
 
 NONCE = b"test"
+PAUSE_S = 2.0
+"""So long nobody is held up but in a pause of the schedule."""
 IDLE_TIMEOUT_S = 30.0
 """What routers ask of their clients' connections."""
 PADDING = bytes(100_000)
@@ -76,6 +78,8 @@ class World:
         self.restores = 0
         """How often etcd came back from an old backup; each has a nonce of its own."""
         self.coverage: Counter[str] = Counter()
+        self._is_pausing = False
+        """Time passes although somebody could do something."""
         self._live: dict[int, Router] = {}
         self._links: dict[str, int] = {}
         self._not_before: dict[AnyPublisher | AnySubscriber, float] = {}
@@ -261,8 +265,11 @@ class World:
             if publisher.connection is connection:
                 if isinstance(effect, effects.PublisherReply):
                     self.judge.on_joined(publisher.index)
-                else:
-                    self.judge.on_left(publisher.index)
+                    continue
+                self.judge.on_left(publisher.index)
+                is_forced = isinstance(effect, effects.Detach) and effect.condition == "amqp:link:detach-forced"
+                if is_forced and self._is_pausing:
+                    self.judge.on_held_up(publisher.index)
 
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
@@ -327,6 +334,7 @@ class World:
     def advance(self, seconds: float) -> None:
         """Let time pass, and everything that falls due meanwhile happen at its own moment."""
         target = self.now + seconds
+        self._is_pausing = seconds >= PAUSE_S and bool(self.choices())
         while True:
             due = [
                 (deadline, router.index)
@@ -344,6 +352,7 @@ class World:
             router.wake(reading)
             self.run_timers(router)
         self.now = target
+        self._is_pausing = False
         self.members.keep_leases_alive()
         self._end_idle_connections()
 
@@ -378,6 +387,8 @@ class World:
             self.strangers.receive(connection, effect)
 
     def _cover(self, client: AnyPublisher | AnySubscriber, effect: effects.Effect) -> None:
+        if isinstance(effect, effects.PublisherReply):
+            self.judge.on_replied(client.index)
         if isinstance(effect, (effects.PublisherReply, effects.SubscriberReply)) and effect.resumed:
             kind = "p" if isinstance(effect, effects.PublisherReply) else "s"
             is_third = len(self._visited[f"{kind}{client.index}"]) > 2
