@@ -12,8 +12,8 @@ from types import FrameType
 from chaos.campaign.tally import Tally, sum_up
 from chaos.campaign.workers import Workers
 from chaos.simulator.cores import SHIPPED, Cores
-from chaos.simulator.judge import Violation
 from chaos.simulator.schedule import run_seed
+from chaos.simulator.violation import Violation
 
 CHUNK = 10
 """Seeds a worker runs before it reports: a fraction of a second. Fixed, so that sums do not depend on the processes."""

@@ -66,7 +66,6 @@ class SettledSubscriber(Subscriber):
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         """Processed as it is read."""
         publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
-        self.world.judge.on_body(publisher, number, delivery.message)
-        self.world.judge.on_received(self.index, publisher, number, self.incarnation)
+        self.world.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
         self.world.judge.on_processed(self.index, publisher, number, self.incarnation, delivery.redelivered)
         self._replenish()

@@ -77,7 +77,6 @@ class Publisher:
         self.is_wanted = True
         self.given_up: set[int] = set()
         self.done: set[int] = set()
-        self.outcome_unknown = 0
         self._ids: dict[int, int] = {}
 
     def tag(self, number: int) -> bytes:
@@ -107,7 +106,7 @@ class Publisher:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        self.world.judge.on_left(self.index)
+        self.world.judge.sessions.on_left(self.index)
         if self.connection is not None:
             self.connection.is_open = False
             self.connection.down.clear()
@@ -200,7 +199,7 @@ class Publisher:
             self._on_told([self._ids[delivery_id] for delivery_id in effect.delivery_ids], effect.outcome)
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
-                self.world.judge.on_session_expired(self.index)
+                self.world.judge.sessions.on_session_expired(self.index)
                 self._forget_map()
             if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not effect.condition:
                 self.is_wanted = False
@@ -213,7 +212,8 @@ class Publisher:
                 if outcome is Outcome.ACCEPTED:
                     self.world.judge.on_accepted(self.index, number)
                 else:
-                    self.given_up.add(number)  # nobody had subscribed (I-3): it does not try again
+                    self.world.judge.on_refused(self.index, number, outcome)
+                    self.given_up.add(number)  # it does not try again
                 self.map[number] = Mark.ACCEPTED
                 settled.append(self.tag(number))
                 self._settled(number)
@@ -250,7 +250,6 @@ class Subscriber:
         self.is_wanted = True
         self.incarnation = 0
         self.limit = 0
-        self.confirmed = 0
         self.is_closing = False
         self.again: set[tuple[int, int]] = set()
         """Messages it wanted again and that have not come again."""
@@ -310,6 +309,7 @@ class Subscriber:
         if isinstance(effect, effects.SubscriberReply):
             self.is_replied = True
             self.incarnation = effect.incarnation
+            self.world.judge.on_incarnation(self.index, effect.incarnation)
             kept = set(effect.kept or ())
             for tag in [tag for tag in self.map if tag not in kept]:
                 self._settle(tag)
@@ -321,7 +321,7 @@ class Subscriber:
         elif self.is_closing and not isinstance(effect, (effects.Detach, effects.CloseConnection)):
             return  # what still comes is not ours any more
         elif isinstance(effect, effects.Confirm):
-            self.confirmed = effect.incarnation
+            self.world.judge.on_incarnation(self.index, effect.incarnation)
             self.world.judge.on_confirmed(self.index, effect.incarnation)
         elif isinstance(effect, effects.Deliver):
             self._on_delivery(effect)
@@ -346,8 +346,7 @@ class Subscriber:
         elif entry is None:
             publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
             self.again.discard((publisher, number))
-            self.world.judge.on_body(publisher, number, delivery.message)
-            self.world.judge.on_received(self.index, publisher, number, self.incarnation)
+            self.world.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
             self.map[delivery.tag] = Arrived(
                 publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from delivery_records.inputs import ReadDone
@@ -36,6 +37,10 @@ class SimEtcd:
         """Empty, at revision 0."""
         self.log: list[Change] = []
         self.keys: dict[tuple[Kind, str], Held] = {}
+        self.created: dict[tuple[Kind, str], set[int]] = {}
+        """Every create revision a key has had."""
+        self.on_deleted: Callable[[Kind, str], None] = lambda _kind, _key: None
+        """Hears of every deletion."""
         self.routers: dict[int, None] = {}
         """Incarnations that have a key."""
         self.is_up = True
@@ -54,6 +59,8 @@ class SimEtcd:
         held = self.keys.get((kind, key))
         revision = self.revision + 1
         created = revision if held is None else held.create_revision
+        if held is None:
+            self.created.setdefault((kind, key), set()).add(revision)
         self.keys[(kind, key)] = Held(record, created, revision)
         if isinstance(record, RouterRecord):
             self.routers[record.rid] = None
@@ -66,6 +73,7 @@ class SimEtcd:
         if isinstance(held.record, RouterRecord):
             self.routers.pop(held.record.rid, None)
         self.log.append(Change(kind, key, None, held.create_revision, self.revision + 1))
+        self.on_deleted(kind, key)
 
     def compare_and_swap(self, path: str, expect: int, record: Record | None) -> bool:
         """Put or delete if the key's mod revision is `expect` (0: absent)."""

@@ -35,8 +35,8 @@ class Members:
             self._etcd.leases[router.rid] = now + LEASE_TTL_S
 
     def usable(self) -> list[Router]:
-        """Routers that clients can connect to; a process that stands still still has a listening socket."""
-        return [r for r in self._world.routers if r.records is not None and not r.is_isolated]
+        """Routers that clients can connect to: also one that stands still, or is cut off from etcd (A-1)."""
+        return [r for r in self._world.routers if r.records is not None]
 
     def choices(self) -> list[Choice]:
         """What etcd has for routers; leases end, the dead start again, the isolated fence themselves or are healed."""
@@ -119,7 +119,7 @@ class Members:
         for publisher in self._world.publishers:
             # For the others its link is gone now, whatever the publisher and its router still believe (K-5).
             if holder is not None and publisher.connection is not None and publisher.connection.router == holder.index:
-                self._world.judge.on_left(publisher.index)
+                self._world.judge.sessions.on_left(publisher.index)
         self._world.coverage[coverage.LEASE_FIRST] += holder is not None and holder.is_stalled(self._world.now)
         for (kind, key), held in list(self._etcd.keys.items()):
             if kind is Kind.ROUTER and isinstance(held.record, RouterRecord) and held.record.rid == rid:

@@ -33,11 +33,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from chaos.simulator.cores import SHIPPED, Cores
-from chaos.simulator.judge import Violation
 from chaos.simulator.model_configurations import Configuration
 from chaos.simulator.scenario import Scenario
 from chaos.simulator.schedule import heal
 from chaos.simulator.steps import Choice
+from chaos.simulator.violation import Violation
 from chaos.simulator.world import World
 from delivery_records.view import Kind
 

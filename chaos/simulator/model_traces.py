@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 from chaos.simulator.clients import Connection
 from chaos.simulator.cores import SHIPPED, Cores
-from chaos.simulator.judge import Violation
 from chaos.simulator.model_configurations import NO_LIMIT, Configuration, Link
 from chaos.simulator.model_runs import attach, wait_for_deadline
 from chaos.simulator.schedule import heal
 from chaos.simulator.steps import Choice
 from chaos.simulator.traits import Traits
+from chaos.simulator.violation import Violation
 from chaos.simulator.world import AnyPublisher, AnySubscriber
 from delivery_records import effects, inputs
 from delivery_records.peer_messages import Ack, Msg, Nack, Settle, Sync

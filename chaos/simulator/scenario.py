@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from chaos.simulator.cores import SHIPPED, Cores
-from chaos.simulator.judge import Violation
 from chaos.simulator.routers import Router
 from chaos.simulator.schedule import heal
 from chaos.simulator.steps import Choice
 from chaos.simulator.swarm import Setting
 from chaos.simulator.traits import PLAIN, Traits
+from chaos.simulator.violation import Violation
 from chaos.simulator.world import World
 from delivery_records import effects
 

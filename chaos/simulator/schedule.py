@@ -6,9 +6,9 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from chaos.simulator.cores import SHIPPED, Cores
-from chaos.simulator.judge import FOUND_AS, Violation
 from chaos.simulator.steps import Choice
 from chaos.simulator.swarm import (
     Setting,
@@ -20,6 +20,7 @@ from chaos.simulator.swarm import (
     draw_traits,
     draw_weaker,
 )
+from chaos.simulator.violation import FOUND_AS, Violation
 from chaos.simulator.world import World
 
 STEPS_WITH_FAULTS = 600
@@ -96,7 +97,7 @@ def _where(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
 def _run(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
 from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection
-from chaos.simulator.judge import Violation
 from chaos.simulator.steps import Choice
+from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
 from delivery_records.outcomes import Outcome as RouterOutcome
 from oncewire.client import core_effects as wanted
@@ -72,6 +72,9 @@ class ShippedPublisher:
         self.messages = messages
         self.connection: Connection | None = None
         self.is_replied = False
+        self.is_wanted = True
+        self.is_closing = False
+        """It never closes its link."""
         self.given_up: set[int] = set()
         self.told: set[int] = set()
         """Messages it was told accepted."""
@@ -162,7 +165,7 @@ class ShippedPublisher:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        self.world.judge.on_left(self.index)
+        self.world.judge.sessions.on_left(self.index)
         if self.connection is not None:
             self.connection.is_open = False
             self.connection.down.clear()
@@ -203,15 +206,17 @@ class ShippedPublisher:
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
             self.disconnect()
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
-                self.world.judge.on_session_expired(self.index)
+                self.world.judge.sessions.on_session_expired(self.index)
                 self.given_up.update(self._presented)  # G4: also what it had been told and had not recorded
                 self._carry_out(core.expire())
 
     def _on_outcome(self, effect: effects.Dispose) -> None:
         numbers = [self._ids[delivery_id] for delivery_id in effect.delivery_ids]
-        if effect.outcome is RouterOutcome.ACCEPTED:
-            for number in numbers:
-                self._on_accepted(self._base + number)
+        for message in (self._base + number for number in numbers):
+            if effect.outcome is RouterOutcome.ACCEPTED:
+                self._on_accepted(message)
+            else:
+                self.world.judge.on_refused(self.index, message, effect.outcome)
         pairs = [(i, n.to_bytes(8, "big")) for i, n in zip(effect.delivery_ids, numbers, strict=True)]
         outcome = ClientOutcome(OUTCOMES[effect.outcome], effect.condition, effect.description)
         self._carry_out(self._core.disposition(pairs, outcome, effect.settled))
@@ -239,7 +244,7 @@ class ShippedPublisher:
                 self._report(effect.number, effect.outcome)
             elif isinstance(effect, wanted.ReportExpired) and effect.sent_again:
                 self.world.coverage[coverage.IN_DOUBT] += bool(effect.numbers)
-                self.world.judge.may_repeat.update((self.index, self._base + number) for number in effect.numbers)
+                self.world.judge.may_come_again((self.index, self._base + number) for number in effect.numbers)
             elif isinstance(effect, wanted.RefuseLink):
                 raise Violation(f"REFUSED: p{self.index}: {effect.reason}")
         self._without_disk()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
 from chaos.simulator.clients import TOPIC, Connection
-from chaos.simulator.judge import Violation
 from chaos.simulator.steps import Choice
+from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
 from delivery_records.outcomes import Outcome as RouterOutcome
 from delivery_records.view import SubscriptionMode
@@ -226,6 +226,7 @@ class ShippedSubscriber:
             self._on_detached(effect)
         elif isinstance(effect, effects.SubscriberReply):
             self.is_replied = True
+            self.world.judge.on_incarnation(self.index, effect.incarnation)
             first_settles = effect.mode is not SubscriptionMode.EXACTLY_ONCE
             kept = frozenset(effect.kept or ())
             self._carry_out(
@@ -236,6 +237,7 @@ class ShippedSubscriber:
             if self.is_closing:
                 self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
         elif isinstance(effect, effects.Confirm):
+            self.world.judge.on_incarnation(self.index, effect.incarnation)
             self._carry_out(core.flow(confirmed=effect.incarnation))
         elif isinstance(effect, effects.Deliver):
             self._on_delivery(effect)
@@ -298,8 +300,7 @@ class ShippedSubscriber:
         publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
         if not delivery.again:
             self.world.judge.on_handed(self.index, publisher, number)
-            self.world.judge.on_body(publisher, number, delivery.payload)
-            self.world.judge.on_received(self.index, publisher, number, self._core.incarnation)
+            self.world.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
             self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
         handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
         self._handed[delivery.serial] = self._messages[delivery.tag] = handed

@@ -45,7 +45,7 @@ class StockPublisher(Publisher):
         if isinstance(effect, effects.PublisherReply) and not self.is_closing:
             self.is_replied = True
             self.resend = list(self.map)
-            self.world.judge.may_repeat.update((self.index, number) for number in self.resend)
+            self.world.judge.may_come_again((self.index, number) for number in self.resend)
         else:
             super().receive(effect)
 
@@ -63,6 +63,12 @@ class StockSubscriber(Subscriber):
                 "link-detach", TIMEOUT_S, peer=f"s{self.index}",
             )
         )  # fmt: skip
+
+    def receive(self, effect: effects.Effect) -> None:
+        """One frame of the router; the reply is the confirmation (A-6b)."""
+        super().receive(effect)
+        if isinstance(effect, effects.SubscriberReply):
+            self.world.judge.on_reply_to_stock(self.index, effect.incarnation)
 
     def disconnect(self) -> None:
         """Whatever was not answered will come again."""

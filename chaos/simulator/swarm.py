@@ -71,7 +71,7 @@ def draw_traits(rng: random.Random, traits: Traits) -> Traits:
         traits, shipped=shipped, durable=shipped and rng.random() < 0.7, out_of_order=rng.random() < 0.3,
         in_doubt=rng.random() < 0.2, late_joiner=rng.random() < 0.2, late_loss=rng.random() < 0.4,
         slow_store=rng.random() < 0.4, reports=rng.random() < 0.2, large=rng.random() < 0.05, leases=rng.random() < 0.5,
-        slow_percent=rng.choice([0, 10, 33]),
+        slow_percent=rng.choice([0, 10, 33]), batches=rng.random() < 0.3,
     )  # fmt: skip
 
 
@@ -157,8 +157,11 @@ def _everywhere(world: World, rng: random.Random, verb: str) -> Choice | None:
 
 
 def _from_backup(world: World, rng: random.Random, verb: str) -> Choice | None:
-    """Seldom: less is promised in such a world. What the maps hold of before stays there: it must not fill them."""
-    if world.traits.map_bound < world.limits.window * 8:
+    """Seldom: less is promised in such a world. What the maps hold of before stays there: it must not fill them.
+
+    A subscription that was closed since the backup is back, for T_sub: a day where it asked for *never*.
+    """
+    if world.traits.never or world.traits.map_bound < world.limits.window * 8:
         return None
     return (verb, rng.choice([0, 1, 3, 8, 20])) if rng.random() < 0.1 else None
 

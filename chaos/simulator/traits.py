@@ -24,6 +24,8 @@ class Traits:
     """The last publisher keeps no map over a reconnect (c.5)."""
     stock_subscriber: bool = False
     """The last subscriber keeps no map over a reconnect and settles as it answers (c.3, c.5)."""
+    batches: bool = False
+    """A router's turn takes all that one read brings, and its watch several changes at once."""
     presettled_publisher: bool = False
     """The last publisher sends pre-settled (c.3, at-most-once)."""
     settled_subscriber: bool = False

@@ -40,6 +40,8 @@ IDLE_TIMEOUT_S = 30.0
 """What routers ask of their clients' connections."""
 PADDING = bytes(100_000)
 """Four parts of a body (I-1a), and a few dozen such messages use the credit between two routers up (T-5)."""
+BATCH = 8
+"""Inputs of one turn, or changes of one answer of the watch, where they come in batches."""
 BACK_OFF_S = 5.0
 """A client that was refused for a steal (A-8) does not try again at once."""
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
@@ -66,6 +68,7 @@ class World:
         self.paths = PeerPaths(self)
         self.strangers = Strangers(self)
         self.judge = Judge(self)
+        self.etcd.on_deleted = self._on_deleted
         self.connections: dict[int, Connection] = {}
         """Links that a router has not seen the end of."""
         self.dying: dict[int, Connection] = {}
@@ -134,6 +137,10 @@ class World:
         name = bytes([publisher]) + number.to_bytes(4, "big")
         return name + PADDING if self.traits.large else name
 
+    def has_no_session(self, index: int) -> bool:
+        """True for a publisher whose session ends with its link."""
+        return isinstance(self.publishers[index], (StockPublisher, PresettledPublisher))
+
     def is_at_most_once(self, index: int) -> bool:
         """True for a subscriber that is owed nothing."""
         return isinstance(self.subscribers[index], SettledSubscriber)
@@ -200,6 +207,8 @@ class World:
             if client is not None:
                 client.disconnect()
             return
+        if client in self.publishers:
+            self.judge.sessions.on_left(client.index)
         connection.is_dead = True
         del self.connections[connection.link]
         self.dying[connection.link] = connection
@@ -264,12 +273,12 @@ class World:
         for publisher in self.publishers:
             if publisher.connection is connection:
                 if isinstance(effect, effects.PublisherReply):
-                    self.judge.on_joined(publisher.index)
+                    self.judge.sessions.on_joined(publisher.index)
                     continue
-                self.judge.on_left(publisher.index)
+                self.judge.sessions.on_left(publisher.index)
                 is_forced = isinstance(effect, effects.Detach) and effect.condition == "amqp:link:detach-forced"
                 if is_forced and self._is_pausing:
-                    self.judge.on_held_up(publisher.index)
+                    self.judge.sessions.on_held_up(publisher.index)
 
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
@@ -303,12 +312,14 @@ class World:
         return found + self.members.choices()
 
     def _may_try(self, client: AnyPublisher | AnySubscriber) -> bool:
-        """Not right after it was refused; a late joiner not before half of the messages have been sent."""
-        if self.now < self._not_before.get(client, 0.0):
-            return False
+        """Not right after it was refused."""
+        return self.now >= self._not_before.get(client, 0.0) and not self.comes_later(client)
+
+    def comes_later(self, client: AnyPublisher | AnySubscriber) -> bool:
+        """A late joiner does not come before half of the messages have been sent."""
         if not self.traits.late_joiner or client is not self.subscribers[-1]:
-            return True
-        return all(2 * publisher.next >= publisher.messages for publisher in self.publishers)
+            return False
+        return any(2 * publisher.next < publisher.messages for publisher in self.publishers)
 
     def _peer_choices(self) -> list[Choice]:
         found: list[Choice] = []
@@ -327,8 +338,6 @@ class World:
     def do(self, choice: Choice) -> None:
         """Make one thing happen."""
         self.story.append(choice)
-        if choice[0] == "!expire-p":
-            self.judge.may_expire = True
         ACTIONS[choice[0]](self, *choice[1:])
 
     def advance(self, seconds: float) -> None:
@@ -387,8 +396,6 @@ class World:
             self.strangers.receive(connection, effect)
 
     def _cover(self, client: AnyPublisher | AnySubscriber, effect: effects.Effect) -> None:
-        if isinstance(effect, effects.PublisherReply):
-            self.judge.on_replied(client.index)
         if isinstance(effect, (effects.PublisherReply, effects.SubscriberReply)) and effect.resumed:
             kind = "p" if isinstance(effect, effects.PublisherReply) else "s"
             is_third = len(self._visited[f"{kind}{client.index}"]) > 2
@@ -412,7 +419,7 @@ class World:
         elif connection.up:
             self.coverage[coverage.LATE_READ] += not connection.is_open
             connection.read_at = self.now
-            self.feed(router, [connection.up.popleft()])
+            self.feed(router, self._read(connection.up))
         else:
             del self.connections[link]
             self.feed(router, [inputs.LinkLost(link)])
@@ -426,11 +433,16 @@ class World:
                 del self.connections[connection.link]
                 self.feed(router, [inputs.LinkLost(connection.link)])
 
+    def _read(self, under_way: deque[inputs.Input]) -> list[inputs.Input]:
+        """One frame, or all that one read brings."""
+        count = min(len(under_way), BATCH) if self.traits.batches else 1
+        return [under_way.popleft() for _ in range(count)]
+
     def router_frame(self, sender: int, receiver: int) -> None:
         """A router reads one frame of another router."""
         router = self.router_of(receiver)
         assert router is not None
-        self.feed(router, [self.frames[(sender, receiver)].popleft()])
+        self.feed(router, self._read(self.frames[(sender, receiver)]))
 
     def watch(self, index: int) -> None:
         """The watch delivers one more revision, or a snapshot when it was compacted or cancelled (K-4)."""
@@ -440,12 +452,12 @@ class World:
         elif router.must_reload or router.seen < self.etcd.compacted:
             self._reload(router)
         else:
-            change = self.etcd.log[router.seen]
-            router.seen += 1
-            if change.kind is Kind.ROUTER and change.record is None and change.key == _key_of(router):
+            changes = self.etcd.log[router.seen : router.seen + (BATCH if self.traits.batches else 1)]
+            router.seen += len(changes)
+            if any(c.kind is Kind.ROUTER and c.record is None and c.key == _key_of(router) for c in changes):
                 self.stop_router(index)  # K-3: its own key is gone
             else:
-                self.feed(router, [inputs.ViewChanges(change.mod_revision, [change])])
+                self.feed(router, [inputs.ViewChanges(changes[-1].mod_revision, changes)])
 
     def _reload(self, router: Router) -> None:
         router.must_reload = False
@@ -465,7 +477,16 @@ class World:
     def delete_key(self, kind: Kind, key: str) -> None:
         """K-5 decides: the attachment has expired."""
         if (kind, key) in self.etcd.keys:
+            for publisher in self.publishers:
+                if kind is Kind.PUBLISHER and key == self.publisher_key(publisher.index):
+                    self.judge.sessions.condemn(publisher.index)
             self.etcd.delete(kind, key)
+
+    def _on_deleted(self, kind: Kind, key: str) -> None:
+        if kind is Kind.PUBLISHER:
+            for publisher in self.publishers:
+                if key == self.publisher_key(publisher.index):
+                    self.judge.sessions.on_key_deleted(publisher.index)
 
     def reset_channel(self, one: int, other: int) -> None:
         """Everything under way between two routers is lost."""

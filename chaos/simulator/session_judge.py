@@ -1,0 +1,62 @@
+"""How publishers' sessions may end: by T_pub, by a close, by an operator, or by I-9 (A-5, K-5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+SHORTEST_TIMEOUT_S = 60.0
+"""T_pub is 90 s in these worlds, by a router's clock that may run a third fast."""
+
+
+class SessionJudge:
+    """Knows since when each publisher is away, and what has happened to its key."""
+
+    def __init__(self, world: World) -> None:
+        """Nobody is attached."""
+        self._world = world
+        self._left: dict[int, float] = {}
+        """When each publisher last lost a link that was attached."""
+        self._held_up: set[int] = set()
+        self._condemned: set[int] = set()
+        """Publishers whose key a fault deletes."""
+        self._ended: set[int] = set()
+        """Publishers whose key has been deleted."""
+
+    def on_left(self, publisher: int) -> None:
+        """A publisher's link is gone: T_pub begins, or began before (K-5)."""
+        self._left.setdefault(publisher, self._world.now)
+
+    def on_joined(self, publisher: int) -> None:
+        """A router has attached it."""
+        self._left.pop(publisher, None)
+
+    def on_held_up(self, publisher: int) -> None:
+        """A router detached it by force while the world paused: it could not answer, and I-9 counts that against it."""
+        self._held_up.add(publisher)
+
+    def condemn(self, publisher: int) -> None:
+        """A fault will delete its key."""
+        self._condemned.add(publisher)
+
+    def on_key_deleted(self, publisher: int) -> None:
+        """Its key is deleted: because a fault did it, it closes, it was held up, or it was away for long enough."""
+        self._ended.add(publisher)
+        if publisher in self._condemned:
+            self._condemned.discard(publisher)
+            return
+        world = self._world
+        if world.has_no_session(publisher) or world.publishers[publisher].is_closing or publisher in self._held_up:
+            return
+        away_s = world.now - self._left.get(publisher, world.now)
+        if away_s < SHORTEST_TIMEOUT_S:
+            raise Violation(f"EXPIRED: the session of p{publisher} ends without a cause, {away_s:.0f} s after it left")
+
+    def on_session_expired(self, publisher: int) -> None:
+        """It is told that its session is over: the key must have been deleted (A-5)."""
+        if publisher not in self._ended and not self._world.restores:
+            raise Violation(f"EXPIRED: p{publisher} is refused although its key was never deleted")
