@@ -326,6 +326,8 @@ class Records:
 
     def _close_unstarted(self, ingress: Ingress) -> None:
         """A-4: the put that starts the session failed or its fate is unknown."""
+        if self.ingresses.get(ingress.key) is not ingress:
+            return  # K-2a: a newer attach has taken the link over, and its timers are not ours
         if ingress.link is not None and ingress.phase is Phase.STARTING:
             text = "the session could not be started in etcd; connect again"
             self.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))

@@ -57,7 +57,3 @@ class Router:
             return None
         deadline = self.records.next_deadline()
         return None if deadline is None else max(self.when(deadline), self.stalled_until)
-
-    def may_be_unleased(self, now: float) -> bool:
-        """K-3: its fence deadline has passed on its own clock."""
-        return self.lease is not None and self.clock(now) >= self.lease.deadline

@@ -354,7 +354,10 @@ class World:
                 break
             deadline, index = min(due)
             self.now = max(self.now, deadline)
+            self._end_idle_connections()
             router = self.routers[index]
+            if router.records is None or router.next_deadline() != deadline:
+                continue
             assert router.records is not None
             reading = router.records.next_deadline()
             assert reading is not None

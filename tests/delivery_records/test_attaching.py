@@ -390,6 +390,22 @@ def test_a_session_of_unknown_fate_closes_the_connection_and_may_show_later() ->
     assert net.publisher(node).credit > 0
 
 
+def test_a_put_of_unknown_fate_does_not_touch_the_link_that_replaced_its_own() -> None:
+    """F31: its end would start T_pub for a publisher that is attached, and take its session away."""
+    net = Net()
+    node = net.nodes[0]
+    first = PublisherLink(net, node)
+    first.attach(unsettled={})
+    node.faults.append(StoreFault(Failure.UNKNOWN))
+    first.echo()
+    second = net.publisher(node)
+    second.send(b"1")
+    net.advance(UNKNOWN_PUT_S + net.limits.publisher_timeout_s + 1.0)
+    assert not first.connection_closed()
+    assert net.has_publisher()
+    assert not second.connection_closed()
+
+
 def test_a_session_whose_epoch_was_overtaken_is_not_started() -> None:
     net = Net(2)
     publisher = PublisherLink(net, net.nodes[0])
