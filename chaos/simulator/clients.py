@@ -76,7 +76,6 @@ class Publisher:
         self.is_closing = False
         self.is_wanted = True
         self.given_up: set[int] = set()
-        self.done: set[int] = set()
         self._ids: dict[int, int] = {}
 
     def tag(self, number: int) -> bytes:
@@ -120,7 +119,6 @@ class Publisher:
 
     def _forget_map(self) -> None:
         self.given_up.update(number for number, mark in self.map.items() if mark is Mark.NONE)
-        self.done.update(self.map)
         self.map = {}
         self.base = self.next
 
@@ -190,7 +188,6 @@ class Publisher:
                 given_up = self.resend.pop(0)  # legal for entries only the source knows (section 2.6.13)
                 del self.map[given_up]
                 self.given_up.add(given_up)
-                self.done.add(given_up)
         elif isinstance(effect, effects.AskEcho):
             self._up(inputs.LinkFlow(self.connection.link, echoed_epoch=effect.epoch))
         elif isinstance(effect, effects.GrantCredit):
@@ -222,7 +219,6 @@ class Publisher:
 
     def _settled(self, number: int) -> None:
         del self.map[number]
-        self.done.add(number)
 
 
 @dataclass(slots=True)
