@@ -12,7 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos.campaign.corpus import read_corpus
-from chaos.campaign.kills import SEEDS_EACH, Kill, run_mutants
+from chaos.campaign.goals import goals
+from chaos.campaign.kills import SCENARIOS, SEEDS_EACH, Kill, run_mutants, without_schedule
 from chaos.campaign.ledger import Block, Ledger, LedgerError, missing, read_ledger, total_of
 from chaos.campaign.mutants_table import MutantsTable, read_table, replace_file
 from chaos.campaign.page import write_page
@@ -68,9 +69,14 @@ class Summary:
 
     @property
     def is_clean(self) -> bool:
-        """True when no seed failed, every mutant tried was killed, and all seeds together met what they must meet."""
-        is_all_met = self.seeds_left > 0 or not self.tally.never_met
-        return self.tally.is_clean and self.table.killed == len(self.table.rows) and is_all_met
+        """True when neither a seed nor a mutant on the way found a fault, and every mutant tried was killed.
+
+        With no seed left, every mutant must have been tried too, and the seeds have met what they must meet.
+        """
+        is_as_it_should = not self.table.shipped_failures and self.table.killed == len(self.table.rows)
+        if self.seeds_left == 0:
+            is_as_it_should = self.table.is_done and not self.tally.never_met
+        return self.tally.is_clean and is_as_it_should
 
     def as_json(self) -> dict[str, object]:
         """Return the content of the JSON line."""
@@ -80,7 +86,8 @@ class Summary:
             **{word: self.tally.found[word] for word in FINDINGS},
             "failing": [each.as_json() for each in self.tally.failing],
             "never_met": self.tally.never_met,
-            "mutants": len(self.table.names), "killed": self.table.killed, "interrupted": self.is_interrupted,
+            "mutants": len(self.table.names), "killed": self.table.killed,
+            "shipped_failures": self.table.shipped_failures, "interrupted": self.is_interrupted,
         }  # fmt: skip
 
 
@@ -145,10 +152,15 @@ def _run_missing_mutants(plan: Plan, code: str, console: Console) -> bool:
     left = [edit for edit in plan.edits if edit.name not in table.rows]
     if not left:
         return False
+    if absent := without_schedule(left):
+        what = f"the mutant {absent[0]} cannot be tried"
+        raise LedgerError(
+            what, f"its written schedule is not in {SCENARIOS}", "run this in the project's folder"
+        )
     tried = len(table.rows)
 
     def keep(kill: Kill) -> None:
-        if kill.found_as is None and kill.tried < plan.seeds_each:
+        if kill.found_as is None and not kill.is_directed and kill.tried < plan.seeds_each:
             return  # time was up
         table.rows[kill.name] = kill
         table.write(plan.table)
@@ -166,8 +178,9 @@ def _run_missing_mutants(plan: Plan, code: str, console: Console) -> bool:
 
 
 def print_summary(console: Console, summary: Summary, plan: Plan) -> None:
-    """Print where the campaign stands, in two sentences."""
+    """Print whether the goals are reached, and where the campaign stands."""
     tally, table = summary.tally, summary.table
+    say(console, goals(tally, table), style="bold")
     words = ", ".join(f"{tally.found[word]} {word}" for word in FINDINGS)
     numbers = f"{tally.seeds:,} seeds, {tally.simulated_hours:,.0f} simulated hours, {tally.deliveries:,} deliveries"
     say(console, f"code {summary.code}: {numbers}: {words}", style="green" if tally.is_clean else "bold red")
@@ -175,12 +188,13 @@ def print_summary(console: Console, summary: Summary, plan: Plan) -> None:
         say(console, f"  seed {each.seed}: {each.violation}; replay: {each.replay}", style="red")
     if tally.never_met:
         say(console, f"situations not met yet: {'; '.join(tally.never_met)}", style="yellow")
-    is_good = table.killed == len(table.names)
     say(
         console,
         f"{table.killed} of {len(table.names)} mutants killed",
-        style="green" if is_good else "bold red",
+        style="green" if table.is_done else "bold red",
     )
+    for failure in table.shipped_failures:
+        say(console, f"FAILED: {failure}", style="bold red")
     say(console, f"{summary.seeds_left:,} seeds left to run; the page is {plan.page}")
 
 

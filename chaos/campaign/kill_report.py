@@ -13,15 +13,17 @@ def print_kills(console: Console, kills: Kills) -> None:
     """Print the table, then the survivors, then the verdict in one sentence."""
     rows = [
         [escape(row.name), row.rule, "[bold red]nothing[/bold red]" if row.found_as is None else row.found_as,
-         f"{row.tried:,}", escape(row.why)]
+         escape(row.first_word), f"{row.tried:,}" if row.tried or not row.is_directed else "schedule", escape(row.why)]
         for row in kills.rows
     ]  # fmt: skip
-    table = table_of(["mutant", "rule", "found", "seeds", "what the rule is for"], rows, left=3)
-    table.columns[4].justify = "left"
+    table = table_of(["mutant", "rule", "found", "judge", "seeds", "what the rule is for"], rows, left=4)
+    table.columns[5].justify = "left"
     console.print(table)
     for row in kills.rows:
         if not row.is_killed:
             say(console, why_it_lives(row), style="red")
+    for failure in kills.shipped_failures:
+        say(console, f"FAILED: {failure}", style="bold red")
     if kills.is_interrupted:
         say(
             console,
@@ -38,6 +40,9 @@ def print_kills(console: Console, kills: Kills) -> None:
 
 def why_it_lives(row: Kill) -> str:
     """A survivor in one sentence."""
-    if row.found_as is None:
-        return f"{row.name} survives: no guarantee was broken in {row.tried:,} seeds"
-    return f"{row.name} is not shown: at seed {row.tried - 1} the shipped cores fail too: {row.shipped_violation}"
+    where = f"in {row.tried:,} seeds" if not row.is_directed else "in its written schedule"
+    if row.crash is not None:
+        return f"{row.name} survives: the edited code crashes, which shows nothing of the rule: {row.crash}"
+    if row.shipped_violation is not None:
+        return f"{row.name} survives {where}: only where the shipped cores fail too"
+    return f"{row.name} survives: no guarantee was broken {where}"

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from chaos.campaign.report import tally_as_json
 from chaos.campaign.seeds import Seeds
-from chaos.campaign.tally import FINDINGS, Failing, Tally, sum_up
+from chaos.campaign.tally import FINDINGS, Failing, Tally, sum_up, without_folders
 
 MAX_FAILING_IN_LINE = 50
 """Failing seeds written down for one block: whoever has more has no use for the others yet."""
@@ -54,7 +54,7 @@ class Block:
             {
                 "seed": each.seed,
                 "found_as": each.found_as,
-                "violation": each.violation,
+                "violation": without_folders(each.violation),
                 "setting": each.setting,
             }
             for each in self.tally.failing[:MAX_FAILING_IN_LINE]

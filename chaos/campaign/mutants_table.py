@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos.campaign.kills import Kill
+from chaos.campaign.kills import Kill, shipped_failures
 from chaos.campaign.ledger import LedgerError
 
 
@@ -30,6 +30,16 @@ class MutantsTable:
     def killed(self) -> int:
         """How many were killed."""
         return sum(row.is_killed for row in self.rows.values())
+
+    @property
+    def is_done(self) -> bool:
+        """True when every mutant of the catalogue was tried and killed, and the shipped cores broke nothing there."""
+        return 0 < len(self.names) == self.killed and not self.shipped_failures
+
+    @property
+    def shipped_failures(self) -> list[str]:
+        """Where the shipped cores broke a guarantee on the way, in a sentence each."""
+        return shipped_failures(self.ordered())
 
     def ordered(self) -> list[Kill]:
         """The rows in the order of the catalogue."""
@@ -73,7 +83,7 @@ def read_table(path: Path) -> MutantsTable:
 def _kill(row: Mapping[str, Any]) -> Kill:
     return Kill(
         row["name"], row["rule"], row["why"], tuple(row["aim"]), row["seeds"], row["found_as"], row["violation"],
-        row["shipped_violation"], row["cpu_s"],
+        row["crash"], row["shipped_seed"], row["shipped_violation"], row["cpu_s"], row["directed"],
     )  # fmt: skip
 
 

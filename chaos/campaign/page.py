@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from chaos.campaign.corpus import Found
+from chaos.campaign.goals import goals
+from chaos.campaign.kills import SCENARIOS, Kill
 from chaos.campaign.ledger import Block, total_of
 from chaos.campaign.mutants_table import MutantsTable
 from chaos.campaign.report import WORDS
 from chaos.campaign.tally import FINDINGS, Tally
+from chaos.mutants.catalogue import DIRECTED, LATER, WITHOUT
 from chaos.simulator.coverage import expected
 from chaos.simulator.schedule import HEALING_S
 
@@ -16,6 +19,8 @@ MAX_FAILING_SHOWN = 50
 
 _HEAD = """\
 # The simulator's campaign
+
+{goals}
 
 `oncewire chaos campaign` writes this page from its ledger (`simulation.jsonl`) and the table of mutants
 (`mutants.json`), both beside it, and from the corpus (`chaos/simulator/corpus.toml`). A test fails when it says
@@ -38,13 +43,17 @@ oncewire chaos mutants                                   # every rule taken out,
 
 def write_page(blocks: Sequence[Block], table: MutantsTable, corpus: Sequence[Found]) -> str:
     """The page as text. The last block's code is today's; other code's numbers are never added to it."""
-    parts = [_HEAD.format(rest=f"{3 * HEALING_S:.0f}")]
+    code = blocks[-1].code if blocks else ""
+    tally = total_of(blocks, code)
+    tried = table if table.code == code else MutantsTable(code, names=table.names)
+    parts = [_HEAD.format(goals=goals(tally, tried), rest=f"{3 * HEALING_S:.0f}")]
     if blocks:
-        code = blocks[-1].code
-        parts += _totals([block for block in blocks if block.code == code], total_of(blocks, code), code)
+        parts += _totals([block for block in blocks if block.code == code], tally, code)
     else:
         parts.append("No seed has been run yet.\n")
-    parts += _mutants(table, blocks[-1].code if blocks else "")
+    parts += _mutants(table, code)
+    parts += _directed(table)
+    parts += _without()
     parts += _corpus(corpus)
     parts += _earlier(blocks)
     return "\n".join(parts)
@@ -68,6 +77,8 @@ def _totals(blocks: Sequence[Block], tally: Tally, code: str) -> list[str]:
     parts = [
         "## Totals\n",
         f"Code version `{code}`, a hash of the {_SOURCES}: only seeds run with exactly this code are in these sums.",
+        "Code that was changed later has another hash, and these numbers do not speak of it;",
+        "`oncewire chaos simulate --json` names the hash of the code as it is.",
         f"{machines}.\n",
         _table(("", "number"), rows),
         "## Faults by kind\n",
@@ -100,19 +111,47 @@ def _mutants(table: MutantsTable, code: str) -> list[str]:
         return [*parts, "None has been tried yet.\n"]
     parts.append(
         f"**{table.killed} of {len(table.names)} killed.** Each takes one rule out of the cores; *seeds* is how many "
-        f"worlds it took to find out, of at most {table.seeds_each:,}; the shipped cores keep every guarantee there."
+        f"worlds it took to find out, of at most {table.seeds_each:,}; the shipped cores keep every guarantee there. "
+        "*Judge* is the first word of what was broken; an edit whose code just crashes counts as a survivor."
     )
+    parts += [f"**{failure}**\n" for failure in table.shipped_failures]
     parts.append(_of_version(table.code, code))
     if untried := [name for name in table.names if name not in table.rows]:
         parts.append(f"Not tried to the end yet: {', '.join(f'`{name}`' for name in untried)}.\n")
     rows = [
         (
-            f"`{row.name}`", row.rule, (row.found_as or "nothing") if row.is_killed else "**survives**",
-            f"{row.tried:,}", _cell(row.why),
+            f"`{row.name}`", row.rule, row.found_as or "**survives**", row.first_word, f"{row.tried:,}", _cell(row.why),
         )
         for row in table.ordered()
+        if not row.is_directed
     ]  # fmt: skip
-    return [*parts, _table(("mutant", "rule", "found as", "seeds", "what the rule is for"), rows)]
+    return [*parts, _table(("mutant", "rule", "found as", "judge", "seeds", "what the rule is for"), rows)]
+
+
+def _directed(table: MutantsTable) -> list[str]:
+    rows = []
+    for edit in DIRECTED:
+        row: Kill | None = table.rows.get(edit.name)
+        found = "not tried yet" if row is None else row.found_as or "**survives**"
+        scenario = f"[schedule](../../{SCENARIOS}/{edit.name}.txt)"
+        judge = "" if row is None else row.first_word
+        rows.append((f"`{edit.name}`", edit.rule, found, judge, scenario, _cell(edit.why)))
+    return [
+        "### Shown by a written schedule\n",
+        "These need several things in one order that no seed hits; the schedule is replayed, with and without rule.\n",
+        _table(("mutant", "rule", "found as", "judge", "schedule", "what the rule is for"), rows),
+    ]
+
+
+def _without() -> list[str]:
+    rows = [
+        (rule, _cell(elsewhere.reason), f"`tests/{elsewhere.test}`") for rule, elsewhere in sorted(WITHOUT.items())
+    ]
+    return [
+        "### Rules without a mutant\n",
+        f"No edit takes these out, or no guarantee shows their absence. {', '.join(sorted(LATER))} are not built.\n",
+        _table(("rule", "why", "test"), rows),
+    ]
 
 
 def _of_version(code: str, todays: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -11,6 +12,7 @@ from chaos.simulator.schedule import Result
 
 FINDINGS = ("lost", "duplicated", "reordered", "unexpected", "stuck")
 """The checker's words. A run ends at its first violation, so each counts runs."""
+_FOLDERS = re.compile(r"(?<!\w)/(?:[^\s/:]+/)+(?=[^\s/:]+\.py\b)")
 MAX_FAILING = 1000
 """Failing seeds that are kept one by one: with more of them the first thousand are enough to start from."""
 
@@ -133,3 +135,8 @@ def knobs(setting: object) -> str:
             shown = ("yes" if value else "no") if isinstance(value, bool) else value
             parts.append(f"{each.name}={shown}")
     return " ".join(parts)
+
+
+def without_folders(violation: str) -> str:
+    """A violation as it is written down for others: files by their names, not where they lie on this machine."""
+    return _FOLDERS.sub("", violation)

@@ -1,6 +1,6 @@
 """All edits, and the rules that none can take out.
 
-An edit is named by the counterexample (C1 to C16), mutant or finding (F1 to F29) of docs/counterexamples.md that made
+An edit is named by the counterexample (C1 to C16), mutant or finding (F1 to F31) of docs/counterexamples.md that made
 its rule, or by what the edited code does.
 """
 
@@ -16,10 +16,11 @@ from chaos.mutants.egress_edits import EGRESS_EDITS
 from chaos.mutants.ingress_edits import INGRESS_EDITS
 from chaos.mutants.store_edits import STORE_EDITS
 
-__all__ = ["DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name"]
+__all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name"]
 
 EDITS: tuple[Edit, ...] = (*STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS)
 """Shown by seeds."""
+ALL = (*EDITS, *DIRECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +98,4 @@ LATER = frozenset({"SH-1", "SH-2", "SH-3", "SH-4", "SH-5", "D-3"})
 
 def by_name(name: str) -> Edit:
     """The edit of that name."""
-    return next(edit for edit in (*EDITS, *DIRECTED) if edit.name == name)
+    return next(edit for edit in ALL if edit.name == name)

@@ -15,6 +15,7 @@ DIRECTED: tuple[Edit, ...] = (
         "FENCE_FRACTION = 2 / 3\n",
         "FENCE_FRACTION = 6\n",
         "a router goes on confirming after its lease has ended and others no longer wait for it",
+        is_directed=True,
     ),
     Edit(
         "unvetted-reads", "K-3a", "topology.lease_clock",
@@ -23,11 +24,13 @@ DIRECTED: tuple[Edit, ...] = (
         "        return not self._fenced\n",
         "        return True\n",
         "what was sent while the process stood still is accepted after its lease has ended (F14)",
+        is_directed=True,
     ),
     Edit(
         "deleted-where-seen", "T-3", "fanout",
         "        self._left_at = self._core.view.applied\n", "",
         "a message for all synced subscriptions reaches one that the ingress knows to be deleted, behind a hole",
+        is_directed=True,
     ),
     Edit(
         "unsubscribed-too-early", "E-8", "records",
@@ -35,6 +38,7 @@ DIRECTED: tuple[Edit, ...] = (
         "            endpoint.is_closing = True\n"
         "            self.out.append(effects.Detach(detach.link, True))\n",
         "a client that believes it has unsubscribed leaves a subscription behind (F3)",
+        is_directed=True,
     ),
     Edit(
         "lost-close-looks-done", "E-8", "reactions",
@@ -43,11 +47,13 @@ DIRECTED: tuple[Edit, ...] = (
         "            core.out.append(effects.Detach(endpoint.link, True))\n"
         "            core.suspend_subscriber",
         "a close that lost its compare is answered as if it had won (F3)",
+        is_directed=True,
     ),
     Edit(
         "F3-no-ghosts", "A-10", "attaching",
         "        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10\n",
         "        provisional = False\n",
         "a stale attach brings a closed subscription back for as long as its timeout",
+        is_directed=True,
     ),
 )  # fmt: skip

@@ -42,6 +42,8 @@ class Edit:
     """What the rule is for: the counterexample or finding it answers."""
     aim: tuple[str, ...] = ()
     """Faults that show its absence, when random ones rarely do."""
+    is_directed: bool = False
+    """A written schedule of that name shows it, and no seed does."""
 
 
 class EditError(Exception):

@@ -137,11 +137,9 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "deletion-unnoticed", "E-7", "reactions",
-        "            core.forget_egress(egress)\n"
-        "            if egress.is_closing:\n",
-        "            if egress.is_closing:\n"
-        "                core.forget_egress(egress)\n",
-        "a link whose subscription was deleted goes on",
+        '                core.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))\n',
+        "                pass\n",
+        "a subscriber whose subscription was deleted is not told, and waits at a link that nobody serves",
         aim=("expire-s",),
     ),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chaos.mutants.catalogue import EDITS
 from chaos.mutants.edits import Edit
-from chaos.mutants.search import first_failing_seed, shortest_scenario
+from chaos.mutants.search import search, shortest_scenario
 from chaos.simulator.scenario import replay, write
 
 SEARCH_S = 90.0
@@ -23,7 +23,7 @@ SEEDS = 200_000
 def regenerate(edit: Edit, folder: Path) -> str:
     """Find, shorten and write one scenario; says what came of it."""
     found_by = time.monotonic() + SEARCH_S
-    result = first_failing_seed(edit, range(SEEDS), lambda: time.monotonic() < found_by)
+    result = search(edit, range(SEEDS), lambda: time.monotonic() < found_by).found
     if result is None:
         return f"{edit.name}: no seed shows it within {SEARCH_S:.0f} s"
     shortened_by = time.monotonic() + SHORTEN_S

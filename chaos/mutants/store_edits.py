@@ -7,16 +7,17 @@ from chaos.mutants.edits import Edit
 STORE_EDITS: tuple[Edit, ...] = (
     Edit(
         "acts-before-the-watch", "K-2", "attaching",
-        "        self._core.put(attempt.nonce, attempt.path, expect, record)\n",
-        "        self._core.put(attempt.nonce, attempt.path, expect, record)\n"
-        "        from dataclasses import replace\n"
-        "        from delivery_records.view import Change, Kind\n"
-        "        held, revision = self._core.attachment(attempt.path), self._core.view.applied + 1\n"
-        "        kind = Kind.PUBLISHER if isinstance(record, PublisherRecord) else Kind.SUBSCRIPTION\n"
-        "        created = revision if held is None else held.created\n"
-        "        written = replace(record, nonce=attempt.nonce)\n"
-        "        self._core.reactions._apply(Change(kind, attempt.path[5:], written, created, revision))\n",
-        "a router that acts on what it has proposed is in a state that may never come to be",
+        "        if attempt is None or attempt.step is not Step.READING:\n            return\n",
+        "        if attempt is None or attempt.step is not Step.READING:\n            return\n"
+        "        if done.record is not None and done.mod_revision > self._core.view.applied:\n"
+        "            from delivery_records.inputs import ViewChanges\n"
+        "            from delivery_records.view import Change, Kind\n"
+        "            kind, key = Kind(attempt.path[:4]), attempt.path[5:]\n"
+        "            change = Change(kind, key, done.record, done.create_revision, done.mod_revision)\n"
+        "            self._core.reactions.on_changes(ViewChanges(done.mod_revision, (change,)))\n",
+        "a router that takes what etcd answers into its view before the watch delivers it says that it has "
+        "applied what it has not (the core is not told of a put's success, so the answer is that of a read)",
+        aim=("drop-s", "drop-p", "stall", "routers=2", "subscribers=2", "window=8", "messages=8"),
     ),
     Edit(
         "nonces-of-one-router", "K-2a", "records",

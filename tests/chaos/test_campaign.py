@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,7 @@ from chaos.campaign.mutants_table import MutantsTable, read_table
 from chaos.campaign.page import write_page
 from chaos.campaign.seeds import Seeds, run_seeds
 from chaos.campaign.tally import Tally
-from chaos.mutants.catalogue import EDITS
+from chaos.mutants.catalogue import ALL, EDITS
 from chaos.mutants.edits import load
 from chaos.simulator.coverage import expected
 
@@ -166,6 +167,16 @@ def test_a_campaign_is_not_clean_before_every_situation_was_met(done: tuple[Plan
     assert all(f"| {name} | " in page for name in expected())
 
 
+def test_a_campaign_without_seeds_left_is_not_clean_before_every_mutant_was_tried(
+    done: tuple[Plan, Summary],
+) -> None:
+    summary = replace(done[1], tally=replace(done[1].tally, coverage=Counter(expected())))
+    assert summary.is_clean
+    untried = MutantsTable(names=[PLANTED.name, "other"], rows=dict(summary.table.rows))
+    assert not replace(summary, table=untried).is_clean
+    assert replace(summary, table=untried, seeds_left=1).is_clean
+
+
 def test_a_ledger_is_written_by_one_campaign_at_a_time(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
     with Ledger(plan.ledger), pytest.raises(LedgerError, match="another campaign"):
@@ -238,7 +249,7 @@ def test_ctrl_c_keeps_the_mutants_that_were_tried_and_writes_the_page(tmp_path: 
     assert "Traceback" not in err
     assert json.loads(out.splitlines()[-1])["interrupted"] is True
     table = read_table(plan.table)
-    assert 1 <= len(table.rows) < len(table.names) == len(EDITS)
+    assert 1 <= len(table.rows) < len(table.names) == len(ALL)
     assert "Not tried to the end yet" in plan.page.read_text()
 
 
@@ -287,5 +298,6 @@ def test_the_committed_page_says_what_its_ledger_says() -> None:
 
 def test_a_page_without_any_run_says_so() -> None:
     page = write_page([], MutantsTable(), [])
+    assert "The goals are not reached yet: 0 of 100,000 seeds" in page
     assert "No seed has been run yet." in page
     assert "None has been tried yet." in page

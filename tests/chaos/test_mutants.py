@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chaos.mutants.catalogue import DIRECTED, EDITS, LATER, WITHOUT, Elsewhere, by_name
+from chaos.mutants.catalogue import ALL, EDITS, LATER, WITHOUT, Elsewhere, by_name
 from chaos.mutants.edits import Edit, EditError, load
-from chaos.mutants.search import first_failing_seed
-from chaos.simulator.cores import SHIPPED
-from chaos.simulator.schedule import run_seed
+from chaos.mutants.search import search
+from chaos.simulator.cores import SHIPPED, Cores
+from chaos.simulator.schedule import Result, run_seed
 
 TESTS = Path(__file__).resolve().parents[1]
 PROTOCOL = TESTS.parent / "docs" / "protocol.md"
 RULE = re.compile(r"^### ((?:[A-Z]+-\d+[a-z]?)|P-a|S-a)$", re.MULTILINE)
-ALL = (*EDITS, *DIRECTED)
 
 QUICK = (
     "snapshot-without-deletions", "C5-obligations-of-subscriptions", "C3-activation-declares-U", "held-in-disorder",
-    "doubled-frames", "settles-before-recording", "done-is-done-again",
+    "doubled-frames", "recovered-counts-as-new", "done-is-done-again",
 )  # fmt: skip
 """Mutants of each core that a few seeds kill."""
 QUICK_SEEDS = 400
@@ -81,9 +81,34 @@ def test_an_aim_says_what_the_world_is_like() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_a_seed_kills_the_mutant_and_not_the_shipped_cores(name: str) -> None:
     edit = by_name(name)
-    found = first_failing_seed(edit, range(QUICK_SEEDS), lambda: True)
-    assert found is not None
-    assert run_seed(found.seed, aim=edit.aim).violation is None
+    done = search(edit, range(QUICK_SEEDS), lambda: True)
+    assert done.found is not None
+    assert done.shipped is None
+
+
+def test_a_seed_at_which_the_shipped_cores_fail_is_kept_and_is_no_kill() -> None:
+    edit = by_name(QUICK[0])
+    shipped_fails_at = []
+
+    def run(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Result:
+        result = run_seed(seed, load((edit,)), aim)  # as if the shipped cores had the fault too
+        if cores is SHIPPED:
+            shipped_fails_at.append(seed)
+        return result
+
+    done = search(edit, range(QUICK_SEEDS), lambda: len(shipped_fails_at) < 2, run)
+    assert done.found is None
+    assert done.shipped is not None
+    assert (done.shipped.seed, len(shipped_fails_at)) == (shipped_fails_at[0], 2)
+
+
+def test_an_edit_that_only_crashes_is_no_kill() -> None:
+    edit = by_name("credit")
+    crashing = replace(edit, new="        raise KeyError\n" + edit.old)
+    done = search(crashing, range(10), lambda: True)
+    assert done.found is None
+    assert done.crashed is not None
+    assert str(done.crashed.violation).startswith("BROKEN: KeyError")
 
 
 def test_an_edit_of_a_module_that_only_holds_data_is_refused() -> None:

@@ -19,7 +19,7 @@ import click
 import pytest
 from rich.console import Console
 
-from chaos.campaign.kills import run_mutants
+from chaos.campaign.kills import Kill, Kills, run_mutants
 from chaos.campaign.report import Report, print_report
 from chaos.campaign.seeds import Seeds, run_seeds
 from chaos.campaign.story import _PHRASES, tell_shortened
@@ -170,6 +170,28 @@ def test_a_mutant_is_killed_and_the_last_line_says_by_what(capfd: pytest.Capture
     assert "1 of 1 mutants killed" in err
 
 
+def test_a_directed_mutant_is_killed_by_its_written_schedule(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    assert run_chaos("mutants", "fence-late", "--json") == 0
+    out, _ = capfd.readouterr()
+    result = last_line(out)
+    assert (result["total"], result["killed"]) == (1, 1)
+    assert isinstance(result["rows"], list)
+    assert result["rows"][0]["directed"] is True
+
+
+def test_a_fault_of_the_shipped_cores_fails_the_run_and_names_seed_and_aim() -> None:
+    kill = Kill("m", "I-1", "w", ("drop-p",), 9, "lost", "LOST: x", None, 7, "DUP: y at /a/b/c.py:3", 0.0)
+    kills = Kills(1, (kill,))
+    assert kill.is_killed
+    assert not kills.is_good
+    said = "the shipped cores break a guarantee at seed 7 aimed at drop-p (mutant m): DUP: y at c.py:3"
+    assert kills.shipped_failures == [said]
+    assert kill.as_json()["shipped_violation"] == "DUP: y at c.py:3"
+
+
 def test_a_mutant_that_survives_fails_the_run(capfd: pytest.CaptureFixture[str]) -> None:
     name = planted().name
     assert run_chaos("mutants", name, "--seconds", "0.000001", "--json") == 1
@@ -189,7 +211,7 @@ def test_an_edit_whose_old_text_is_gone_is_refused_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost = Edit("lost", "I-5", planted().module, "text that is not there", "", "nothing")
-    monkeypatch.setattr(catalogue, "EDITS", (*catalogue.EDITS, lost))
+    monkeypatch.setattr(catalogue, "ALL", (*catalogue.ALL, lost))
     assert run_chaos("mutants", "lost") == 2
     assert_golden(GOLDEN / "mutants-old-text-gone.txt", capsys.readouterr().err)
 
@@ -355,5 +377,5 @@ def test_the_same_seed_tells_the_same_story_under_every_python_and_without_other
     for version, path in others.items():
         assert stories(path, "3") == told, f"Python {version} tells another story"
     with capsys.disabled():
-        names = ", ".join(others) or "no other Python on this machine"
+        names = ", ".join(others) or "no other Python of 3.11 to 3.15 is here, so none was compared"
         sys.stdout.write(f"[same stories: this Python, {names}] ")
