@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.mutants.catalogue import DIRECTED, EDITS, by_name
+from chaos.mutants.catalogue import ALL, DIRECTED, by_name
 from chaos.mutants.edits import Edit, EditError, load
 from chaos.simulator.scenario import read, replay
 
@@ -31,7 +31,7 @@ def test_the_scenario_fails_when_its_rule_is_edited_out(path: Path) -> None:
 
 def test_scenarios_are_of_edits_and_show_all_that_no_seed_shows() -> None:
     names = {path.stem for path in FILES}
-    assert names <= {edit.name for edit in (*EDITS, *DIRECTED)}
+    assert names <= {edit.name for edit in ALL}
     assert names >= {edit.name for edit in DIRECTED}
 
 
