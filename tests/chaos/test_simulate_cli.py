@@ -133,7 +133,7 @@ def test_a_story_has_a_line_for_each_event_and_the_answers_below_it(
     out, _ = capfd.readouterr()
     events = re.findall(r"^ +\d+\.\d{3} s  \S+", out, re.MULTILINE)
     assert len(events) == run_seed(seed).steps
-    assert re.search(r"^ +\d\.\d{3} s  s\.connect 0 \d +s0 attaches at r\d\n", out, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d{3} s  s\.connect 0 \d +s0 attaches at r\d\n", out, re.MULTILINE)
     assert re.search(r"^ {12} +r\d: SubscriberReply\(", out, re.MULTILINE)
     assert "ends with: everything at rest" in out
 
@@ -144,7 +144,9 @@ def test_every_step_of_the_simulator_can_be_told_in_words() -> None:
 
 def test_a_shortened_story_breaks_the_same_guarantee_with_fewer_steps() -> None:
     cores = broken_cores()()
-    result = next(r for seed in range(100) if (r := run_seed(seed, cores)).violation is not None)
+    # One that needs no schedule at all would be told undisturbed, from the start to rest.
+    result = next(r for seed in range(100) if (r := run_seed(seed, cores)).violation and len(r.story) > 200
+                  and str(r.violation).startswith("LEAK"))  # fmt: skip
     assert result.violation is not None
     story = tell_shortened(result, cores, seconds=3.0)
     assert (story.violation or "").partition(":")[0] == result.violation.partition(":")[0]

@@ -155,8 +155,8 @@ class WindowMachine(RuleBasedStateMachine):
         self.model = Model()
         self.bodies: dict[bytes, bytes] = {}
         """What the publisher sends under a tag, the first time and again (P-1)."""
-        self.former: list[tuple[int, int]] = []
-        """Epochs of earlier lives of subscriptions, and where the window ended when they did."""
+        self.former: list[tuple[int, int, int]] = []
+        """The publisher's epoch when a subscription ended, an epoch of the subscription, and where the window ended."""
         self.link: PublisherLink = self.net.publisher(self.net.nodes[0])
         self.read_outcomes = 0
         self.is_sound = True
@@ -237,8 +237,8 @@ class WindowMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def acknowledge_in_a_former_life(self, data: st.DataObject) -> None:
         """I-2, I-6: it was sent nothing behind the window's end of that time, where the next life begins."""
-        epoch, end = data.draw(st.sampled_from(self.former))
-        self.egress.acknowledge(self.epoch, epoch, Outcome.ACCEPTED, (0, end))
+        publisher_epoch, epoch, end = data.draw(st.sampled_from(self.former))
+        self.egress.acknowledge(publisher_epoch, epoch, Outcome.ACCEPTED, (0, end))
 
     @precondition(lambda self: self.model.subscriptions)
     @rule(epochs_ago=st.integers(1, 5))
@@ -261,7 +261,7 @@ class WindowMachine(RuleBasedStateMachine):
         if epochs is None:
             return
         self.net.delete_subscription(name)
-        self.former += [(epoch, self.model.end) for epoch in epochs]
+        self.former += [(self.epoch, epoch, self.model.end) for epoch in epochs]
         for delivery in self.model.window:
             delivery.owed.discard(name)
         self.model.turn_ends()
