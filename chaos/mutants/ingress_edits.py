@@ -113,4 +113,9 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         "an entry that the resends have passed over waits for T_resend again and again",
         aim=("drop-p", "abandons=1", "shipped=0"),
     ),
+    Edit(
+        "tells-released", "I-3", "ingress",
+        "_ACCEPTED = _Told(Outcome.ACCEPTED)\n", "_ACCEPTED = _Told(Outcome.RELEASED)\n",
+        "a publisher is told that nobody had subscribed, and everybody has processed the message",
+    ),
 )  # fmt: skip

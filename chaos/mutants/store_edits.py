@@ -230,4 +230,27 @@ STORE_EDITS: tuple[Edit, ...] = (
         "a message to all synced subscriptions overtakes a named one that named the older epoch",
         aim=("drop-p",),
     ),
+    Edit(
+        "F31-replaced-link", "K-2a", "records",
+        "        if self.ingresses.get(ingress.key) is not ingress:\n"
+        "            return  # K-2a: a newer attach has taken the link over, and its timers are not ours\n",
+        "",
+        "a put that is given up starts T_pub for a publisher that is attached again",
+        aim=("half-p", "drop-p", "isolate", "outage", "slow_store=1", "leases=1"),
+    ),
+    Edit(
+        "never-confirms", "A-6b", "egress",
+        "        if self.exactly_once:\n"
+        "            self.core.out.append(effects.Confirm(self.link, self.created))\n",
+        "",
+        "a subscriber never learns that its subscription counts",
+        aim=("drop-s",),
+    ),
+    Edit(
+        "tells-another-incarnation", "A-6", "egress",
+        "                self.mode, self.created, self.core.view",
+        "                self.mode, self.epoch, self.core.view",
+        "a subscriber cannot tell a new life of its subscription from a new attach",
+        aim=("drop-s",),
+    ),
 )  # fmt: skip

@@ -56,6 +56,11 @@ class Connection:
     is_dead: bool = False
     """Its router died; the client has not seen that yet (N-1)."""
 
+    def drop(self) -> None:
+        """The client is gone: what was under way to it is lost, what it sent may still be read."""
+        self.is_open = False
+        self.down.clear()
+
 
 class Publisher:
     """A publisher with an unsettled map; message i carries `bytes` that name publisher and number."""
@@ -107,8 +112,7 @@ class Publisher:
         """The connection drops; what was under way to us is lost."""
         self.world.judge.sessions.on_left(self.index)
         if self.connection is not None:
-            self.connection.is_open = False
-            self.connection.down.clear()
+            self.connection.drop()
         self.connection = None
         self.is_replied = False
 
@@ -277,8 +281,7 @@ class Subscriber:
     def disconnect(self) -> None:
         """The connection drops, and with it what the router knew of deliveries that are in no map (E-4a)."""
         if self.connection is not None:
-            self.connection.is_open = False
-            self.connection.down.clear()
+            self.connection.drop()
         self.connection = None
         self.is_replied = False
         presented = {(entry.publisher, entry.number) for entry in self.map.values() if entry.mark in _AGAIN}

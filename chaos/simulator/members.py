@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
 from chaos.simulator.etcd import LEASE_TTL_S, SimEtcd
-from chaos.simulator.routers import Router
+from chaos.simulator.routers import Router, record_of
 from chaos.simulator.steps import Choice
 from delivery_records import inputs
 from delivery_records.view import Kind, RouterRecord, router_key
@@ -171,8 +171,6 @@ class Members:
 
     def leave(self, index: int) -> None:
         """K-8: an orderly stop. Clients are disconnected, the key says so, the lease is revoked."""
-        from chaos.simulator.world import record_of
-
         router = self._world.routers[index]
         self._world.stop_router(index)
         leaving = record_of(router, leaving=True)

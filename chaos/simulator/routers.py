@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from delivery_records import inputs
 from delivery_records.records import Records
+from delivery_records.view import RouterRecord, router_key
 from topology.lease_clock import LeaseClock
 
 
@@ -57,3 +58,13 @@ class Router:
             return None
         deadline = self.records.next_deadline()
         return None if deadline is None else max(self.when(deadline), self.stalled_until)
+
+
+def record_of(router: Router, *, leaving: bool = False) -> RouterRecord:
+    """What the router's key says."""
+    return RouterRecord(f"r{router.index}", router.rid, leaving=leaving)
+
+
+def key_of(router: Router) -> str:
+    """The last part of the router's key."""
+    return router_key(record_of(router))

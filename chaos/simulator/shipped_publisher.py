@@ -167,8 +167,7 @@ class ShippedPublisher:
         """The connection drops; what was under way to us is lost."""
         self.world.judge.sessions.on_left(self.index)
         if self.connection is not None:
-            self.connection.is_open = False
-            self.connection.down.clear()
+            self.connection.drop()
         self.connection = None
         self.is_replied = False
         self._core.lost()

@@ -184,8 +184,7 @@ class ShippedSubscriber:
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
         if self.connection is not None:
-            self.connection.is_open = False
-            self.connection.down.clear()
+            self.connection.drop()
         self.connection = None
         self.is_replied = False
         self._core.lost()

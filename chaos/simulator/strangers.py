@@ -58,8 +58,7 @@ class Strangers:
     def end(self, link: int) -> None:
         """The idle time-out."""
         connection = self._links.pop(link)
-        connection.is_open = False
-        connection.down.clear()
+        connection.drop()
 
     def receive(self, connection: Connection, effect: effects.Effect) -> None:
         """A frame that nobody answers; when the router ends the link, the connection goes, too."""

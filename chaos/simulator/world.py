@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from chaos.simulator import coverage
@@ -20,7 +19,7 @@ from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
 from chaos.simulator.peer_paths import PeerPaths
-from chaos.simulator.routers import Router
+from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.steps import Choice
@@ -31,7 +30,7 @@ from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.limits import Limits
 from delivery_records.tags import link_key
-from delivery_records.view import Kind, RouterRecord, router_key
+from delivery_records.view import Kind
 
 NONCE = b"test"
 PAUSE_S = 2.0
@@ -457,7 +456,7 @@ class World:
         else:
             changes = self.etcd.log[router.seen : router.seen + (BATCH if self.traits.batches else 1)]
             router.seen += len(changes)
-            if any(c.kind is Kind.ROUTER and c.record is None and c.key == _key_of(router) for c in changes):
+            if any(c.kind is Kind.ROUTER and c.record is None and c.key == key_of(router) for c in changes):
                 self.stop_router(index)  # K-3: its own key is gone
             else:
                 self.feed(router, [inputs.ViewChanges(changes[-1].mod_revision, changes)])
@@ -467,7 +466,7 @@ class World:
         revision, entries = self.etcd.snapshot()
         self.coverage[coverage.RELOADED] += router.seen < revision
         router.seen = revision
-        if any(entry.kind is Kind.ROUTER and entry.key == _key_of(router) for entry in entries):
+        if any(entry.kind is Kind.ROUTER and entry.key == key_of(router) for entry in entries):
             self.feed(router, [inputs.ViewSnapshot(revision, entries)])
         else:
             self.stop_router(router.index)
@@ -496,13 +495,3 @@ class World:
         rids = self.routers[one].rid, self.routers[other].rid
         self.frames.pop(rids, None)
         self.frames.pop((rids[1], rids[0]), None)
-
-
-def record_of(router: Router, *, leaving: bool = False) -> RouterRecord:
-    """What the router's key says."""
-    return replace(RouterRecord(f"r{router.index}", router.rid), leaving=leaving)
-
-
-def _key_of(router: Router) -> str:
-    return router_key(RouterRecord(f"r{router.index}", router.rid))
-

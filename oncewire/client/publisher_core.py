@@ -305,9 +305,9 @@ class PublisherCore:
             message.answered = True
             message.delivery_id = delivery_id
             message.settled_by_peer = settled
-            if message.outcome is None:
-                message.outcome = replace(outcome, in_doubt=True) if message.in_doubt else outcome
-                self._decided.append(message)
+            assert message.outcome is None, "what was told one before is recorded and gone (P-a)"
+            message.outcome = replace(outcome, in_doubt=True) if message.in_doubt else outcome
+            self._decided.append(message)
         effects: list[PublisherEffect] = []
         self._send(effects)
         return effects

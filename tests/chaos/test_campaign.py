@@ -8,9 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +27,7 @@ from chaos.campaign.tally import Tally
 from chaos.mutants.catalogue import ALL, EDITS
 from chaos.mutants.edits import load
 from chaos.simulator.coverage import expected
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
@@ -222,13 +221,6 @@ def test_a_seed_that_stands_in_two_blocks_counts_once() -> None:
         ).seeds
         == 15
     )
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    ends_at = time.monotonic() + END_S
-    while not condition():
-        assert time.monotonic() < ends_at, what
-        time.sleep(0.05)
 
 
 def test_ctrl_c_keeps_the_mutants_that_were_tried_and_writes_the_page(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from chaos.simulator.cores import Cores
 from chaos.simulator.schedule import run_seed
 from oncewire.cli.run import run
 from tests.support.golden import assert_golden
+from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parent / "golden"
 END_S = 60.0
@@ -272,13 +272,6 @@ def left_behind(mark: str) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    ends_at = time.monotonic() + END_S
-    while not condition():
-        assert time.monotonic() < ends_at, what
-        time.sleep(0.05)
 
 
 @pytest.fixture
