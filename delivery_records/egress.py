@@ -55,6 +55,7 @@ class Egress:
         "drain",
         "epoch",
         "exactly_once",
+        "existed",
         "has_reduced",
         "incomplete",
         "is_closing",
@@ -80,6 +81,8 @@ class Egress:
         self.key = subscription.key
         self.epoch = subscription.epoch
         self.created = subscription.created
+        self.existed = subscription.epoch != subscription.created
+        """It was there before this attach: what it had, goes on."""
         self.name = subscription.name
         self.link = request.link
         self.request = request
@@ -141,7 +144,7 @@ class Egress:
         self.core.out.append(
             effects.SubscriberReply(
                 request.link, self.core.view.subscriptions[self.key].record.topic,
-                None if request.unsettled is None else kept, request.incomplete, bool(kept), request.exactly_once,
+                None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
                 self.mode, self.created, self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
             )
         )  # fmt: skip

@@ -100,7 +100,10 @@ class Records:
         self._nonces = 0
         self._resend_failures: dict[str, list[float]] = {}
         self._reductions: dict[str, int] = {}
-        self._handlers: dict[type, Callable[[Any], None]] = {
+        self._handlers = self._handler_of_each_input()
+
+    def _handler_of_each_input(self) -> dict[type, Callable[[Any], None]]:
+        return {
             inputs.SubscriberDisposition: self._on_disposition,
             inputs.PublisherSettle: self._on_settle,
             inputs.PeerFrame: self.peering.on_frame,
