@@ -239,7 +239,7 @@ class _Source:
             stuck=len((self.sent.keys() | set(planned)) - answered),
             unexpected=len(self.unexpected),
             resumed=self.resumed,
-            longest_gap=_longest(_gaps(self.history.name, self.sent.values(), self.outcomes.values(), end)),
+            longest_gap=_longest(gaps_of(self.history.name, self.sent.values(), self.outcomes.values(), end)),
         )
 
 
@@ -349,7 +349,7 @@ def _judge_subscriber(
                 awaited.append(sent)
     stuck = [key for key in subscription.receptions if key not in subscription.processed]
     stuck = sorted(set(stuck) - set(lost) - set(excused))
-    gaps = _gaps(subscription.history.name, awaited, subscription.receptions.values(), end)
+    gaps = gaps_of(subscription.history.name, awaited, subscription.receptions.values(), end)
     findings: dict[str, list[Key]] = {
         "lost": lost,
         "duplicated": subscription.duplicated,
@@ -380,7 +380,7 @@ def _longest(gaps: Sequence[Gap]) -> Gap | None:
     return max(gaps, key=lambda gap: gap.seconds, default=None)
 
 
-def _gaps(client: str, asked: Iterable[float], answered: Iterable[float], end: float) -> list[Gap]:
+def gaps_of(client: str, asked: Iterable[float], answered: Iterable[float], end: float) -> list[Gap]:
     """List the times when something was outstanding and nothing came: those over GAP_KEPT_S, or the longest."""
     steps = sorted([(t, 0) for t in asked] + [(t, 1) for t in answered])
     kept: list[Gap] = []

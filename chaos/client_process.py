@@ -48,6 +48,8 @@ class ClientProcess:
         self.is_closed = False
         self.router = ""
         """The router it was attached at last."""
+        self.may_fail = False
+        """An experiment takes from it what it cannot work without: that it ends with an error is meant."""
         self._tail = JournalTail(Path(plan.events))
         self._process: asyncio.subprocess.Process | None = None
 
@@ -98,6 +100,8 @@ class ClientProcess:
 
     def check(self) -> None:
         """Raise ClientFailed if the process ended otherwise than in good order."""
+        if self.may_fail:
+            return
         if self._process is not None and self._process.returncode not in (None, 0, -signal.SIGKILL):
             raise ClientFailed(f"{self.name} ended with code {self._process.returncode}: {self.last_words()}")
 
@@ -112,6 +116,16 @@ class ClientProcess:
             self._process.send_signal(signal.SIGKILL)
             await self._process.wait()
 
+    async def tell_to_stop(self) -> None:
+        """Tell it to end in good order, and do not wait: a publisher still collects the outcomes it is owed."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        assert process.stdin is not None
+        with suppress(BrokenPipeError, ConnectionResetError):
+            process.stdin.write(STOP_COMMAND)
+            await process.stdin.drain()
+
     async def stop(self) -> None:
         """Tell it to end in good order and wait; a client that does not is killed and reported.
 
@@ -122,10 +136,7 @@ class ClientProcess:
         if process is None:
             return
         if process.returncode is None:
-            assert process.stdin is not None
-            with suppress(BrokenPipeError, ConnectionResetError):
-                process.stdin.write(STOP_COMMAND)
-                await process.stdin.drain()
+            await self.tell_to_stop()
             try:
                 await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
             except TimeoutError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,12 +10,13 @@ from chaos.checker import Gap, longest_gap_within
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A signal sent to a router (or another process) under load."""
+    """Something done to a process or a connection under load."""
 
     t: float
     """When, on the clock of the journals."""
     target: str
-    signal: signal.Signals
+    kind: str
+    """What was done: a signal's name, or the name of another fault."""
     unsettled: int
     """Deliveries that were unsettled through the target just before."""
 
@@ -33,7 +33,7 @@ class FaultCost:
         return {
             "at_ms": round((self.fault.t - start) * 1000),
             "router": self.fault.target,
-            "signal": self.fault.signal.name,
+            "signal": self.fault.kind,
             "unsettled_then": self.fault.unsettled,
             "gap_ms": round(self.gap_s * 1000),
         }
@@ -44,6 +44,11 @@ def costs_of(faults: Sequence[Fault], gaps: Sequence[Gap]) -> list[FaultCost]:
     ends = [later.t for later in faults[1:]] + [float("inf")] * bool(faults)
     costs = []
     for fault, end in zip(faults, ends, strict=True):
-        gap = longest_gap_within(gaps, fault.t, end)
-        costs.append(FaultCost(fault, 0.0 if gap is None else gap.seconds))
+        costs.append(FaultCost(fault, longest_gap_from(gaps, fault.t, end)))
     return costs
+
+
+def longest_gap_from(gaps: Sequence[Gap], start: float, end: float) -> float:
+    """Seconds of the longest gap of the time from `start` to `end`; 0 when there was none."""
+    gap = longest_gap_within(gaps, start, end)
+    return 0.0 if gap is None else gap.seconds

@@ -1,6 +1,6 @@
 """The client processes of experiments: `python -m chaos.load PLAN`, started by chaos/client_process.py.
 
-A publisher sends its share of the source at a steady rate; a subscriber processes what it gets in batches. Both write
+A publisher sends its share of the source, or what it has of it when it is told to stop, at a steady rate; a subscriber processes what it gets in batches. Both write
 down each event before they act on it, and end at once when the experiment that started them is gone.
 """
 
@@ -113,8 +113,8 @@ def _connect(plan: PublisherPlan | SubscriberPlan, witness: _Witness) -> Client:
 # --- publisher --------------------------------------------------------------------------------------------------------
 
 
-async def publish(plan: PublisherPlan) -> None:
-    """Send the share, collect an outcome for each message, close."""
+async def publish(plan: PublisherPlan, stopping: asyncio.Future[None]) -> None:
+    """Send the share until it ends or `stopping` is done, collect an outcome for each message, close."""
     witness = _Witness(plan)
     async with _connect(plan, witness) as client:
         publisher = await client.publisher(
@@ -125,7 +125,7 @@ async def publish(plan: PublisherPlan) -> None:
             _write_outcomes_of_earlier_lives(plan, witness, publisher)
             sent = asyncio.Event()
             group.create_task(_collect(witness, sendings, sent))
-            await _send_share(plan, witness, publisher, sendings)
+            await _send_share(plan, witness, publisher, sendings, stopping)
             sent.set()
     witness.write(Closed(now()))
 
@@ -139,13 +139,17 @@ def _write_outcomes_of_earlier_lives(plan: PublisherPlan, witness: _Witness, pub
 
 
 async def _send_share(
-    plan: PublisherPlan, witness: _Witness, publisher: Publisher, sendings: deque[Sending]
+    plan: PublisherPlan,
+    witness: _Witness,
+    publisher: Publisher,
+    sendings: deque[Sending],
+    stopping: asyncio.Future[None],
 ) -> None:
     done = publisher.next_number
     rows = enumerate(islice(plan.share.rows(), done, None), done + 1)
     began = now()
     sent = 0
-    while True:
+    while not stopping.done():
         due = round((now() - began) * plan.rate) - sent if plan.rate else plan.window
         chunk = list(islice(rows, due))
         if due and not chunk:
@@ -276,9 +280,9 @@ async def _run(text: str) -> None:
     if isinstance(plan, SubscriberPlan):
         await subscribe(plan)
         return
-    watching = asyncio.ensure_future(_told_to_stop())
-    await publish(plan)
-    watching.cancel()
+    stopping = asyncio.ensure_future(_told_to_stop())
+    await publish(plan, stopping)
+    stopping.cancel()
 
 
 if __name__ == "__main__":

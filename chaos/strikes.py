@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from chaos.faults import Fault
 from chaos.network_state import RouterState
@@ -69,8 +69,14 @@ class Strikes:
         if process.returncode != 0:
             raise TrialFailed(f"router {target.router} ended with code {process.returncode} after SIGTERM")
 
-    async def stop_beyond_lease(self, target: RouterState) -> None:
+    async def stop_beyond_lease(
+        self, target: RouterState, meanwhile: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """SIGSTOP the router until etcd has deleted its router key, then SIGCONT; it must fence itself (K-3).
+
+        Args:
+            target: the router.
+            meanwhile: what else happens while it stands still.
 
         Raises:
             TrialFailed: its key stayed, or it went on as the old incarnation.
@@ -79,6 +85,8 @@ class Strikes:
         self._record(target, signal.SIGSTOP)
         self._network.sigstop(target.router)
         try:
+            if meanwhile is not None:
+                await meanwhile()
             await wait_until_lease_ended(self._network, target.router)
         finally:
             self._network.sigcont(target.router)
@@ -100,8 +108,14 @@ class Strikes:
             f"router {target.router} did not fence itself: it goes on as the incarnation it was"
         )
 
+    def record(self, kind: str, target: str, unsettled: int) -> Fault:
+        """Note a fault that happens now."""
+        fault = Fault(time.monotonic(), target, kind, unsettled)
+        self.faults.append(fault)
+        return fault
+
     def _record(self, target: RouterState, number: signal.Signals) -> None:
-        self.faults.append(Fault(time.monotonic(), target.router, number, target.unsettled))
+        self.record(number.name, target.router, target.unsettled)
 
 
 async def router_keys(network: LocalNetwork) -> list[str]:

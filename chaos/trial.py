@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -18,7 +19,7 @@ import aiohttp
 from chaos.checker import PublisherHistory, SubscriberHistory, Verdict, judge
 from chaos.client_plan import PublisherPlan, SubscriberPlan
 from chaos.client_process import ClientProcess
-from chaos.events import digest_of
+from chaos.events import Sent, digest_of
 from chaos.network_state import RouterState, read_states
 from delivery_records.topics import matches
 from router.local_network import LocalNetwork
@@ -57,6 +58,8 @@ class Trial:
         """Called after every look at the journals, for progress."""
         self._plans = list(publishers)
         self._subscriber_plans = list(subscribers)
+        self._folder = folder
+        self._is_cut_short = False
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -93,6 +96,20 @@ class Trial:
         )
         await asyncio.gather(*(client.start() for client in self.publishers.values()))
 
+    async def add_subscriber(self, plan: SubscriberPlan) -> ClientProcess:
+        """Start a further subscriber while the others run; returns when its process exists."""
+        assert plan.name not in self.subscribers, plan.name
+        client = ClientProcess(plan, self._folder / f"{plan.name}.log")
+        self.subscribers[plan.name] = client
+        self._subscriber_plans.append(plan)
+        await client.start()
+        return client
+
+    async def cut_short(self) -> None:
+        """Tell the publishers to send no more: what they have sent until then is all there is; `finish` is next."""
+        self._is_cut_short = True
+        await asyncio.gather(*(client.tell_to_stop() for client in self.publishers.values()))
+
     async def finish(self, timeout_s: float) -> None:
         """Wait until the publishers are done and the network is at rest, then stop the subscribers.
 
@@ -110,12 +127,10 @@ class Trial:
 
     def verdict(self) -> Verdict:
         """Judge by the clients' journals and the source."""
-        publishers = [
-            PublisherHistory(
-                plan.name, [digest_of(row) for row in plan.share.rows()], self.publishers[plan.name].history()
-            )
-            for plan in self._plans
-        ]
+        return judge(*self.histories())
+
+    def histories(self) -> tuple[list[PublisherHistory], list[SubscriberHistory]]:
+        """Read what the verdict is made of."""
         subscribers = [
             SubscriberHistory(
                 plan.name,
@@ -124,7 +139,14 @@ class Trial:
             )
             for plan in self._subscriber_plans
         ]
-        return judge(publishers, subscribers)
+        return [self._history(plan) for plan in self._plans], subscribers
+
+    def _history(self, plan: PublisherPlan) -> PublisherHistory:
+        events = self.publishers[plan.name].history()
+        # A publisher writes each number down before it sends it, so that nothing sent lies beyond the last one.
+        sent = max((event.seq for event in events if isinstance(event, Sent)), default=0)
+        rows = islice(plan.share.rows(), sent if self._is_cut_short else None)
+        return PublisherHistory(plan.name, [digest_of(row) for row in rows], events)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 

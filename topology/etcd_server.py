@@ -40,8 +40,8 @@ FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Below the ports Linux gives to outgoing connections, so that a port is still free after a restart."""
 LOG_TAIL_BYTES = 2_000
 
-# Makes etcd die with its parent. It runs in etcd's own process before etcd does, because code between fork and exec is
-# not safe in a parent with threads. 1 is PR_SET_PDEATHSIG; the parent may have ended before it was set.
+# Makes a program die with its parent. It runs in the program's own process before the program does, because code
+# between fork and exec is not safe in a parent with threads. 1 is PR_SET_PDEATHSIG; the parent may have ended before.
 _LAUNCHER = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -235,9 +235,7 @@ class EtcdServer:
         await self.stop()
 
     def _spawn(self) -> None:
-        command = [self.binary.path, *self._command_line()]
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
+        command = tied_to_parent([self.binary.path, *self._command_line()])
         with self._log_path.open("wb") as log:
             # A session of its own: Ctrl-C in a terminal is for the parent, which then stops etcd last.
             self._child.process = subprocess.Popen(
@@ -364,6 +362,13 @@ def etcd_for(urls: Sequence[str] = ()) -> EtcdServer | GivenEtcd:
         EtcdNotFound: none is given and there is none to start.
     """
     return GivenEtcd(urls) if urls else EtcdServer()
+
+
+def tied_to_parent(command: Sequence[str]) -> list[str]:
+    """The command line that runs `command`, an absolute path and arguments, and on Linux kills it when we end."""
+    if sys.platform != "linux":
+        return list(command)
+    return [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
 
 
 def free_port() -> int:

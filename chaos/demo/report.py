@@ -140,7 +140,7 @@ def _table_of_faults(result: DemoResult) -> Table:
     for cost in result.faults:
         fault = cost.fault
         after = f"{fault.t - result.start:.1f} s"
-        table.add_row(fault.target, fault.signal.name, after, str(fault.unsettled), _ms(cost.gap_s))
+        table.add_row(fault.target, fault.kind, after, str(fault.unsettled), _ms(cost.gap_s))
     return table
 
 

@@ -12,13 +12,14 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from chaos.client_plan import PublisherPlan, Share, SubscriberPlan
+from chaos.client_plan import PublisherPlan, SubscriberPlan
 from chaos.client_process import ClientFailed
 from chaos.demo import MIN_MESSAGES
 from chaos.demo.progress import DemoProgress
 from chaos.demo.report import DemoResult
 from chaos.faults import costs_of
 from chaos.flights import DataSetError, rows_of
+from chaos.layout import Load, lay_out
 from chaos.network_state import RouterState
 from chaos.strikes import Strikes
 from chaos.trial import Trial, TrialFailed
@@ -144,42 +145,17 @@ def plans(
     network: LocalNetwork, folder: Path, options: DemoOptions
 ) -> tuple[list[PublisherPlan], list[SubscriberPlan]]:
     """Lay out the clients: each prefers another router, and tries the others in an order of its own."""
-    chance = random.Random(options.seed)
-    places = list(network.routers)
-    chance.shuffle(places)
-
-    def urls(index: int) -> tuple[str, ...]:
-        first = places[index % len(places)]
-        others = [place for place in places if place != first]
-        chance.shuffle(others)
-        return tuple(network.routers[place].url for place in (first, *others))
-
-    publishers = [
-        PublisherPlan(
-            name=name,
-            topic=topic,
-            urls=urls(index),
-            events=str(folder / f"{name}.jsonl"),
-            share=Share(
-                options.messages, index, len(TOPICS), None if options.file is None else str(options.file)
-            ),
-            rate=options.messages / len(TOPICS) / LOAD_S,
-            window=WINDOW,
-        )
-        for index, (name, topic) in enumerate(TOPICS.items())
-    ]
-    subscribers = [
-        SubscriberPlan(
-            name=name,
-            address=address,
-            urls=urls(index),
-            events=str(folder / f"{name}.jsonl"),
-            batch=BATCH,
-            batch_s=BATCH_S,
-        )
-        for index, (name, address) in enumerate(SUBSCRIPTIONS.items())
-    ]
-    return publishers, subscribers
+    load = Load(
+        publishers=TOPICS,
+        subscribers=SUBSCRIPTIONS,
+        rows=options.messages,
+        rate=options.messages / len(TOPICS) / LOAD_S,
+        window=WINDOW,
+        batch=BATCH,
+        batch_s=BATCH_S,
+        file=None if options.file is None else str(options.file),
+    )
+    return lay_out(load, [router.url for router in network.routers.values()], folder, random.Random(options.seed))
 
 
 async def strike_three(

@@ -1,0 +1,226 @@
+"""Runs one experiment: network, load, its rounds of faults, the end, the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from chaos.client_process import ClientFailed
+from chaos.experiments.injection import Injector
+from chaos.experiments.plans import UNSETTLED_AT_FAULT, Experiment, FaultPlan
+from chaos.experiments.plans import Path as ConnectionPath
+from chaos.experiments.proxied_network import ProxiedNetwork
+from chaos.experiments.results import ExperimentResult, Timeline, client_steps
+from chaos.experiments.targets import Target, targets_of
+from chaos.faults import Fault
+from chaos.flow_gaps import costs_of_rounds, flow_gaps
+from chaos.layout import lay_out
+from chaos.strikes import Strikes
+from chaos.toxiproxy import ToxiproxyFailed
+from chaos.trial import Trial, TrialFailed
+from router.local_network import LocalNetworkError
+from topology.etcd_server import EtcdFailed
+from topology.store import StoreError
+
+LOOK_S = 0.05
+"""How often routers are asked what is unsettled: a fault comes at most this much after its condition."""
+SPREAD_AFTER_S = 8.0
+"""Clients that have all fled to one router leave the others without a load; then they are sent on."""
+LOAD_TIMEOUT_S = 60.0
+"""Until every target of a round has its load."""
+RECOVERY_TIMEOUT_S = 90.0
+"""From the end of a fault until every client has messages again, on the slowest machine."""
+END_S = 120.0
+"""From the last message to the last acceptance."""
+
+FAILURES = (TrialFailed, ClientFailed, LocalNetworkError, StoreError, ToxiproxyFailed, EtcdFailed)
+"""What ends an experiment early; each text says what happened."""
+
+
+async def run_experiment(
+    experiment: Experiment, seed: int, folder: Path, say: Callable[[str], None]
+) -> ExperimentResult:
+    """Run it once; ends every process it started.
+
+    Args:
+        experiment: what to do.
+        seed: decides which client prefers which router, and who is hit.
+        folder: an empty one for journals and logs.
+        say: is told each step.
+
+    Raises:
+        ToxiproxyNotFound, EtcdNotFound, DataSetError: something is missing.
+        ToxiproxyFailed, EtcdFailed, LocalNetworkError: the network did not start.
+    """
+    began = time.monotonic()
+    chance = random.Random(f"{experiment.name} {seed}")
+    async with ProxiedNetwork(experiment, folder, seed) as network:
+        say(network.description)
+        clients = lay_out(experiment.load, network.client_urls, folder, chance)
+        async with Trial(network.network, folder, *clients) as trial:
+            run = _Run(experiment, network, trial, chance, say)
+            await run.to_the_end()
+            await asyncio.gather(*(client.kill() for client in trial.clients))
+            run.problems += internal_errors(folder)
+            return await asyncio.to_thread(run.result, seed, began)
+
+
+def internal_errors(folder: Path) -> list[str]:
+    """One line per router that met a fault of its own code."""
+    return [
+        f"router {log.stem} logged internal_error"
+        for log in sorted(folder.glob("r*.log"))
+        if "internal_error" in log.read_text(errors="replace")
+    ]
+
+
+class _Run:
+    """The middle of an experiment: from the start of the clients to the end of the load."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        network: ProxiedNetwork,
+        trial: Trial,
+        chance: random.Random,
+        say: Callable[[str], None],
+    ) -> None:
+        self.problems: list[str] = []
+        self._experiment = experiment
+        self._network = network
+        self._trial = trial
+        self._chance = chance
+        self._timeline = Timeline(say)
+        self._strikes = Strikes(trial)
+        self._injector = Injector(network, trial, self._strikes, self._timeline.say)
+        self._rounds: list[list[Fault]] = []
+        self._fenced: list[str] = []
+        """Routers that gave up an incarnation while their process lived on, once for each time."""
+        self._lives: dict[str, tuple[int, int]] = {}
+        """Process id and incarnation of each router when they were looked at last."""
+
+    async def to_the_end(self) -> None:
+        """Start the load, carry out all rounds, let everything come to rest; what fails is a problem of the result."""
+        trial = self._trial
+        try:
+            await trial.start()
+            self._timeline.begin()
+            await self._recovered()
+            for number, faults in enumerate(self._experiment.rounds, 1):
+                self._timeline.say(f"round {number} of {len(self._experiment.rounds)}")
+                await self._round(faults)
+            await trial.cut_short()
+            await trial.finish(END_S)
+        except FAILURES as failure:
+            self._timeline.say(f"broken off: {failure}")
+            self.problems.append(str(failure))
+
+    def result(self, seed: int, began: float) -> ExperimentResult:
+        """Read the journals and judge."""
+        publishers, subscribers = self._trial.histories()
+        self._timeline.add(client_steps([*publishers, *subscribers]))
+        return ExperimentResult(
+            experiment=self._experiment,
+            seed=seed,
+            verdict=self._trial.verdict(),
+            faults=costs_of_rounds(self._rounds, flow_gaps(publishers, subscribers)),
+            fenced=self._fenced,
+            timeline=self._timeline.steps,
+            problems=self.problems,
+            seconds=time.monotonic() - began,
+        )
+
+    # --- a round ------------------------------------------------------------------------------------------------------
+
+    async def _round(self, faults: Sequence[FaultPlan]) -> None:
+        targets = await self._choose(faults)
+        before = len(self._strikes.faults)
+        try:
+            await self._trial.meanwhile(self._together(faults, targets))
+        finally:
+            self._rounds.append(self._strikes.faults[before:])
+        await self._recovered()
+
+    async def _together(self, faults: Sequence[FaultPlan], targets: Sequence[Target]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for fault, target in zip(faults, targets, strict=True):
+                    group.create_task(self._injector.carry_out(fault, target))
+        except ExceptionGroup as several:
+            # The first one made the others end.
+            raise several.exceptions[0] from several
+
+    async def _choose(self, faults: Sequence[FaultPlan]) -> list[Target]:
+        """Wait until all clients are attached and each fault has a target with enough load; one of those by chance."""
+        began = spread_at = time.monotonic()
+        while True:
+            self._trial.look()
+            now = time.monotonic()
+            candidates: list[list[Target]] = []
+            if all(client.is_attached for client in self._trial.clients):
+                candidates = await self._candidates(faults)
+                chosen = self._draw(candidates)
+                if chosen is not None:
+                    return chosen
+            if now - spread_at > SPREAD_AFTER_S:
+                spread_at = now
+                await self._spread()
+            if now - began > LOAD_TIMEOUT_S:
+                seen = [[(target.name, target.unsettled) for target in each] for each in candidates]
+                raise TrialFailed(
+                    f"never {UNSETTLED_AT_FAULT} deliveries unsettled through a target of each of "
+                    f"{[str(fault) for fault in faults]}: last {seen}; {self._trial.describe()}"
+                )
+            await asyncio.sleep(LOOK_S)
+
+    async def _candidates(self, faults: Sequence[FaultPlan]) -> list[list[Target]]:
+        states = await self._trial.states(list(self._network.network.routers))
+        shape = self._experiment.shape
+        return [targets_of(fault, states, self._network, self._trial, shape) for fault in faults]
+
+    def _draw(self, candidates: Sequence[Sequence[Target]]) -> list[Target] | None:
+        loaded = [[target for target in each if target.is_loaded] for each in candidates]
+        return [self._chance.choice(each) for each in loaded] if all(loaded) else None
+
+    async def _spread(self) -> None:
+        """Send the clients of the router that has most of them elsewhere; no fault is counted for it."""
+        places = [client.router for client in self._trial.clients if client.is_attached]
+        if not places:
+            return
+        crowded = max(sorted(set(places)), key=places.count)
+        self._timeline.say(f"the clients of {crowded} are sent away, so that other connections get a load")
+        for wire in self._network.wires_of(ConnectionPath.CLIENT_ROUTER, crowded):
+            await self._network.toxiproxy.set_enabled(wire.proxy, enabled=False)
+            await asyncio.sleep(1.0)
+            await self._network.toxiproxy.set_enabled(wire.proxy, enabled=True)
+
+    async def _recovered(self) -> None:
+        """Wait until every router is ready and every client is attached and has messages again."""
+        network = self._network.network
+        ready = asyncio.gather(*(network.wait_ready(name, RECOVERY_TIMEOUT_S) for name in network.routers))
+        await self._trial.meanwhile(ready)
+        publishers = {client: client.counts["accepted"] for client in self._trial.publishers.values()}
+        subscribers = {client: client.counts["received"] for client in self._trial.subscribers.values()}
+        await self._trial.wait_until(
+            lambda: (
+                all(client.is_attached for client in self._trial.clients)
+                and all(client.counts["accepted"] > count for client, count in publishers.items())
+                and all(client.counts["received"] > count for client, count in subscribers.items())
+            ),
+            "every client is attached and has messages again",
+            RECOVERY_TIMEOUT_S,
+        )
+        await self._note_lives()
+
+    async def _note_lives(self) -> None:
+        network = self._network.network
+        for name, state in (await self._trial.states(list(network.routers))).items():
+            life = (network.routers[name].pid, state.incarnation)
+            pid, incarnation = self._lives.get(name, life)
+            if pid == life[0] and incarnation != life[1]:
+                self._fenced.append(name)
+                self._timeline.say(f"router {name} has become a new incarnation in the same process (K-3)")
+            self._lives[name] = life

@@ -1,0 +1,48 @@
+"""How long a subscription waited for the next message of a publisher: what a fault costs, per flow.
+
+The checker's gaps are those of a subscription as a whole, in which one publisher's messages hide that another's do not
+come. Here each pair of publisher and subscription is looked at alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chaos.checker import Gap, PublisherHistory, SubscriberHistory, gaps_of
+from chaos.events import Received, Sent
+from chaos.faults import Fault, FaultCost, longest_gap_from
+
+
+def flow_gaps(publishers: Sequence[PublisherHistory], subscribers: Sequence[SubscriberHistory]) -> list[Gap]:
+    """All gaps of all flows; a flow is named `publisher > subscriber`."""
+    sent = {each.name: _sent(each) for each in publishers}
+    end = max((history.events[-1].t for history in (*publishers, *subscribers) if history.events), default=0.0)
+    gaps: list[Gap] = []
+    for subscriber in subscribers:
+        received: dict[str, dict[int, float]] = {name: {} for name in subscriber.publishers & sent.keys()}
+        for event in subscriber.events:
+            if isinstance(event, Received) and event.publisher in received:
+                received[event.publisher].setdefault(event.seq, event.t)
+        for name, answers in sorted(received.items()):
+            asked = [t for seq, t in sent[name].items() if seq in answers]
+            gaps += gaps_of(f"{name} > {subscriber.name}", asked, answers.values(), end)
+    return gaps
+
+
+def _sent(history: PublisherHistory) -> dict[int, float]:
+    sent: dict[int, float] = {}
+    for event in history.events:
+        if isinstance(event, Sent):
+            sent.setdefault(event.seq, event.t)
+    return sent
+
+
+def costs_of_rounds(rounds: Sequence[Sequence[Fault]], gaps: Sequence[Gap]) -> list[FaultCost]:
+    """Attribute to each fault the longest gap from then until the next round; faults of a round share what they cost."""
+    begins = [min(fault.t for fault in faults) for faults in rounds if faults]
+    costs = []
+    for faults in rounds:
+        for fault in faults:
+            end = min((t for t in begins if t > max(each.t for each in faults)), default=float("inf"))
+            costs.append(FaultCost(fault, longest_gap_from(gaps, fault.t, end)))
+    return costs
