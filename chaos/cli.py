@@ -12,6 +12,7 @@ import click
 
 from chaos.campaign import cli as campaign_commands
 from chaos.demo import MIN_MESSAGES
+from chaos.experiments.cli import run as run_experiments
 from oncewire.cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -126,13 +127,20 @@ def _run(options: DemoOptions, console: Console) -> DemoResult:
         raise CliError("the demo's network did not start", str(error), fix) from None
 
 
-@click.group("chaos", invoke_without_command=True, short_help="Simulated worlds full of faults, and mutants.")
+@click.group(
+    "chaos", invoke_without_command=True, short_help="Real networks and simulated worlds full of faults, and mutants."
+)
 @click.pass_context
 def chaos(ctx: click.Context) -> None:
-    """Check the claim of exactly-once: seeded worlds in virtual time, mutants of the protocol, long campaigns."""
+    """Check the claim of exactly-once: broken real networks, seeded worlds in virtual time, mutants of the protocol."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
-for _command in (campaign_commands.simulate, campaign_commands.mutants, campaign_commands.campaign):
+for _command in (
+    run_experiments,
+    campaign_commands.simulate,
+    campaign_commands.mutants,
+    campaign_commands.campaign,
+):
     chaos.add_command(_command)

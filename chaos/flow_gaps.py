@@ -38,7 +38,7 @@ def _sent(history: PublisherHistory) -> dict[int, float]:
 
 
 def costs_of_rounds(rounds: Sequence[Sequence[Fault]], gaps: Sequence[Gap]) -> list[FaultCost]:
-    """Attribute to each fault the longest gap from then until the next round; faults of a round share what they cost."""
+    """Attribute to each fault the longest gap from then until the next round; those of a round share what they cost."""
     begins = [min(fault.t for fault in faults) for faults in rounds if faults]
     costs = []
     for faults in rounds:

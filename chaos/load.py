@@ -1,7 +1,8 @@
 """The client processes of experiments: `python -m chaos.load PLAN`, started by chaos/client_process.py.
 
-A publisher sends its share of the source, or what it has of it when it is told to stop, at a steady rate; a subscriber processes what it gets in batches. Both write
-down each event before they act on it, and end at once when the experiment that started them is gone.
+A publisher sends its share of the source at a steady rate, until it ends or it is told to stop; a subscriber processes
+what it gets in batches. Both write down each event before they act on it, and end at once when the experiment that
+started them is gone.
 """
 
 from __future__ import annotations

@@ -143,12 +143,7 @@ class ToxiproxyServer:
         self._proxies.clear()
 
     async def _start(self, port: int) -> None:
-        command = [self.path, "-host", "127.0.0.1", "-port", str(port), "-seed", str(self._seed)]
-        with self._log.open("wb") as log:
-            process = subprocess.Popen(
-                tied_to_parent(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        self._finalizer = weakref.finalize(self, _end, process)
+        process = self._spawn(port)
         self._api.update_api_consumer("127.0.0.1", port)
         ends_at = time.monotonic() + READY_TIMEOUT_S
         while process.poll() is None and time.monotonic() < ends_at:
@@ -157,9 +152,19 @@ class ToxiproxyServer:
                 self._version = _version_in(answer.decode(errors="replace"))
                 return
             await asyncio.sleep(POLL_S)
-        self._finalizer()
+        _end(process)
         why = "ended" if process.returncode is not None else f"does not answer after {READY_TIMEOUT_S:g} s"
         raise ToxiproxyFailed(f"{self.path} {why}: {self._log.read_text(errors='replace')[-2000:].strip()}")
+
+    def _spawn(self, port: int) -> subprocess.Popen[bytes]:
+        command = [self.path, "-host", "127.0.0.1", "-port", str(port), "-seed", str(self._seed)]
+        with self._log.open("wb") as log:
+            # A session of its own: Ctrl-C in a terminal is for us, who then end it last.
+            process = subprocess.Popen(
+                tied_to_parent(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )  # fmt: skip
+        self._finalizer = weakref.finalize(self, _end, process)
+        return process
 
     # --- proxies ------------------------------------------------------------------------------------------------------
 

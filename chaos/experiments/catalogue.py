@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from chaos.experiments.plans import (
+    HELD_S,
     LONG_LEASE,
     STEADY,
     ClientSignal,
@@ -60,13 +61,17 @@ def _toxic_rounds(toxic: str) -> list[list[FaultPlan]]:
 
 
 def _partition_rounds(path: Path, seconds: float) -> list[list[FaultPlan]]:
-    faults = [Partition(path, manner, Way.BOTH, seconds) for manner in Manner]
+    faults = [_partition(path, manner, Way.BOTH, seconds) for manner in Manner]
     faults += [
-        Partition(path, manner, way, seconds)
+        _partition(path, manner, way, seconds)
         for manner in (Manner.SILENT, Manner.HELD)
         for way in (Way.IN, Way.OUT)
     ]
     return _singly(*faults)
+
+
+def _partition(path: Path, manner: Manner, way: Way, seconds: float) -> Partition:
+    return Partition(path, manner, way, HELD_S if manner is Manner.HELD else seconds)
 
 
 def _toxic_experiments() -> list[Experiment]:
@@ -98,7 +103,7 @@ def _partitions() -> list[Experiment]:
             "partition-chain",
             "nothing gets through on one link of a chain, and there is no other way",
             _singly(
-                *(Partition(Path.ROUTER_ROUTER, manner, Way.BOTH, 5.0) for manner in Manner),
+                *(_partition(Path.ROUTER_ROUTER, manner, Way.BOTH, 5.0) for manner in Manner),
                 Partition(Path.ROUTER_ROUTER, Manner.SILENT, Way.IN, 5.0),
             ),
             Expectation(resumes=False, fences=False),
@@ -107,7 +112,7 @@ def _partitions() -> list[Experiment]:
         Experiment(
             "island",
             "one router reaches etcd and its clients, and no other router",
-            _singly(*(Partition(Path.ROUTER_NETWORK, manner, Way.BOTH, 5.0) for manner in Manner)),
+            _singly(*(_partition(Path.ROUTER_NETWORK, manner, Way.BOTH, 5.0) for manner in Manner)),
             Expectation(resumes=False, fences=False),
         ),
         Experiment(
@@ -212,7 +217,7 @@ def _draw(chance: random.Random) -> FaultPlan:
     return chance.choice(
         (
             ToxicFault(toxic, path, TOXICS[toxic], way, seconds),
-            Partition(path, manner, way, seconds),
+            _partition(path, manner, way, seconds),
             RouterSignal(number, seconds),
             EtcdFault(chance.choice(list(Member)), chance.choice((signal.SIGKILL, signal.SIGSTOP)), seconds),
             ClientSignal(role, seconds),

@@ -230,8 +230,8 @@ class Injector:
         await self._trial.wait_until(
             lambda: client.has_ended, f"{client.name} has ended for want of room", FULL_TIMEOUT_S
         )
-        words = client.last_words().splitlines()
-        self._say(f"{client.name} ended: {words[-1] if words else ''}")
+        errors = [line for line in client.last_words().splitlines() if "Error" in line or "Journal" in line]
+        self._say(f"{client.name} ended: {errors[-1].strip(' |') if errors else 'it said nothing'}")
         await asyncio.sleep(fault.seconds)
         client.may_fail = False
         await client.start()

@@ -49,7 +49,8 @@ class Manner(Enum):
     SILENT = "silent"
     """Connections stay, what is sent on them is gone, and they are closed when the partition ends."""
     HELD = "held"
-    """Connections stay, nothing gets through, and all of it comes when the partition ends (as TCP would repeat it)."""
+    """Connections stay, nothing gets through, and all of it comes when the partition ends, as TCP would repeat it.
+    Only for less than HELD_S: Toxiproxy is slow to end it where either side has given its connection up meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,10 @@ class ToxicFault:
         values = ", ".join(f"{name} {value}" for name, value in self.attributes.items())
         kill = ", with SIGKILL of the router" if self.and_kill else ""
         return f"{self.kind} {self.way.value} ({values}) for {self.seconds:g} s{kill}"
+
+
+HELD_S = 1.5
+"""Shorter than any silence after which a client (2 s), a router (3 s) or a call of etcd (3 s) is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ class RouterSignal:
     seconds: float = 2.0
     """From the end of the router to the start of its next process; without meaning for SIGSTOP."""
     subscriber_joins: bool = False
-    """A subscriber joins while the router is stopped: it may be confirmed only when that router can do no harm (A-6)."""
+    """A subscriber joins while the router is stopped: it is confirmed only when that router can do no harm (A-6)."""
 
     @property
     def kind(self) -> str:

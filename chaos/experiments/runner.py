@@ -117,6 +117,8 @@ class _Run:
         except FAILURES as failure:
             self._timeline.say(f"broken off: {failure}")
             self.problems.append(str(failure))
+            # What was not sent by now is not missing; what is on its way counts as stuck.
+            await trial.cut_short()
 
     def result(self, seed: int, began: float) -> ExperimentResult:
         """Read the journals and judge."""

