@@ -16,7 +16,8 @@ from chaos.faults import Fault, FaultCost, longest_gap_from
 def flow_gaps(publishers: Sequence[PublisherHistory], subscribers: Sequence[SubscriberHistory]) -> list[Gap]:
     """All gaps of all flows; a flow is named `publisher > subscriber`."""
     sent = {each.name: _sent(each) for each in publishers}
-    end = max((history.events[-1].t for history in (*publishers, *subscribers) if history.events), default=0.0)
+    journals = [history.events for history in publishers] + [history.events for history in subscribers]
+    end = max((events[-1].t for events in journals if events), default=0.0)
     gaps: list[Gap] = []
     for subscriber in subscribers:
         received: dict[str, dict[int, float]] = {name: {} for name in subscriber.publishers & sent.keys()}
@@ -37,12 +38,11 @@ def _sent(history: PublisherHistory) -> dict[int, float]:
     return sent
 
 
-def costs_of_rounds(rounds: Sequence[Sequence[Fault]], gaps: Sequence[Gap]) -> list[FaultCost]:
+def costs_of_rounds(rounds: Sequence[Sequence[Fault]], gaps: Sequence[Gap]) -> list[list[FaultCost]]:
     """Attribute to each fault the longest gap from then until the next round; those of a round share what they cost."""
-    begins = [min(fault.t for fault in faults) for faults in rounds if faults]
-    costs = []
-    for faults in rounds:
-        for fault in faults:
-            end = min((t for t in begins if t > max(each.t for each in faults)), default=float("inf"))
-            costs.append(FaultCost(fault, longest_gap_from(gaps, fault.t, end)))
-    return costs
+    begins = [min((fault.t for fault in faults), default=float("inf")) for faults in rounds]
+    ends = [min(begins[number + 1 :], default=float("inf")) for number in range(len(rounds))]
+    return [
+        [FaultCost(fault, longest_gap_from(gaps, fault.t, end)) for fault in faults]
+        for faults, end in zip(rounds, ends, strict=True)
+    ]

@@ -96,7 +96,7 @@ class ToxiproxyServer:
         """toxiproxy-python's object of each proxy."""
         self._api: Any = None
         self._version = ""
-        self._finalizer: weakref.finalize[..., Self] | None = None
+        self._finalizer: weakref.finalize[..., ToxiproxyServer] | None = None
 
     @property
     def description(self) -> str:

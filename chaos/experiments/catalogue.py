@@ -52,11 +52,9 @@ def _singly(*faults: FaultPlan) -> list[list[FaultPlan]]:
 
 def _toxic_rounds(toxic: str) -> list[list[FaultPlan]]:
     attributes = TOXICS[toxic]
-    faults = [
-        ToxicFault(toxic, path, attributes, and_kill=toxic == "slow_close")
-        for path in PROXIED
-    ]
-    faults += [ToxicFault(toxic, Path.CLIENT_ROUTER, attributes, way) for way in (Way.IN, Way.OUT)]
+    kills = toxic == "slow_close"
+    faults = [ToxicFault(toxic, path, attributes, and_kill=kills) for path in PROXIED]
+    faults += [ToxicFault(toxic, Path.CLIENT_ROUTER, attributes, way, and_kill=kills) for way in (Way.IN, Way.OUT)]
     return _singly(*faults)
 
 

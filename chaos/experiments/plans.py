@@ -94,11 +94,12 @@ class Partition:
     @property
     def kind(self) -> str:
         """Name of the fault in results."""
-        one_way = "" if self.way is Way.BOTH else " one-way"
-        return f"partition{one_way} {self.path.value}"
+        one_way = "" if self.way is Way.BOTH else "one-way "
+        return f"{one_way}{self.manner.value} partition {self.path.value}"
 
     def __str__(self) -> str:
-        return f"partition {self.path.value}, {self.manner.value}, {self.way.value}, for {self.seconds:g} s"
+        way = "" if self.way is Way.BOTH else f" {self.way.value}"
+        return f"{self.manner.value} partition {self.path.value}{way} for {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,23 +46,14 @@ def print_result(console: Console, result: ExperimentResult) -> None:
 
 def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None:
     """Print one line per experiment, one per kind of fault, and how many passed."""
-    heading = "/\n".join((f"{COUNTS[0]}/{COUNTS[1]}", f"{COUNTS[2]}/{COUNTS[3]}"))
-    table = _table("experiment", "seed", "faults", "accepted", heading, "resumed\nlinks", "seconds", "")
+    table = _table("experiment", "seed", "faults", "accepted", "lost", "dupl.", "reord.", "stuck", "")
     for result in results:
         total = result.verdict.total
         verdict = "passed" if result.passed else "[bold red]FAILED[/bold red]"
-        table.add_row(
-            result.experiment.name,
-            str(result.seed),
-            str(len(result.faults)),
-            str(total("accepted")),
-            "/".join(str(total(count)) for count in COUNTS),
-            str(result.resumed_links),
-            f"{result.seconds:.1f}",
-            verdict,
-        )
+        counts = (str(len(result.faults)), str(total("accepted")), *(str(total(count)) for count in COUNTS))
+        table.add_row(result.experiment.name, str(result.seed), *counts, verdict)
     console.print(table)
-    kinds = _table("kind of fault", "count", "recovery\np50", "p95", "max")
+    kinds = _table("kind of fault", "rounds", "recovery\np50", "p95", "max")
     for kind, times in sorted(recoveries(results).items()):
         numbers = percentiles(times)
         kinds.add_row(kind, str(len(times)), *(f"{numbers[part]} ms" for part in ("p50", "p95", "max")))
@@ -79,7 +70,7 @@ def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=SIMPLE_HEAD)
-    table.add_column(first)
+    table.add_column(first, no_wrap=True)
     for heading in others:
         table.add_column(heading, justify="right")
     return table

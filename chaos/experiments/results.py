@@ -12,6 +12,8 @@ from chaos.events import Attached, Disconnected, Incarnation, Opened, Resumed
 from chaos.experiments.plans import UNSETTLED_AT_FAULT, Experiment
 from chaos.faults import FaultCost
 
+SEVERAL = "several at once"
+"""Kind under which rounds of more than one fault are counted."""
 COUNTS = ("lost", "duplicated", "reordered", "stuck")
 """What must be zero."""
 
@@ -85,7 +87,7 @@ class ExperimentResult:
     experiment: Experiment
     seed: int
     verdict: Verdict
-    faults: Sequence[FaultCost]
+    rounds: Sequence[Sequence[FaultCost]]
     """With the longest time any subscription waited for the next message of a publisher, until the next round."""
     fenced: Sequence[str]
     """Routers that gave up an incarnation while their process lived on, once for each time."""
@@ -118,6 +120,11 @@ class ExperimentResult:
         if expectation.fences is False and self.fenced:
             reasons.append(f"routers gave up their incarnations without need: {', '.join(self.fenced)}")
         return reasons
+
+    @property
+    def faults(self) -> list[FaultCost]:
+        """All faults, in the order in which they were fired."""
+        return [cost for costs in self.rounds for cost in costs]
 
     @property
     def resumed_links(self) -> int:
@@ -163,11 +170,13 @@ def summary_of(results: Sequence[ExperimentResult]) -> dict[str, object]:
 
 
 def recoveries(results: Sequence[ExperimentResult]) -> dict[str, list[float]]:
-    """Recovery times in seconds by kind of fault."""
+    """Recovery times in seconds by kind of fault; what a round of several cost is nobody's alone."""
     times: dict[str, list[float]] = {}
     for result in results:
-        for cost in result.faults:
-            times.setdefault(cost.fault.kind, []).append(cost.gap_s)
+        for costs in result.rounds:
+            kind = costs[0].fault.kind if len(costs) == 1 else SEVERAL
+            if costs:
+                times.setdefault(kind, []).append(max(cost.gap_s for cost in costs))
     return times
 
 

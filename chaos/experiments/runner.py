@@ -128,7 +128,7 @@ class _Run:
             experiment=self._experiment,
             seed=seed,
             verdict=self._trial.verdict(),
-            faults=costs_of_rounds(self._rounds, flow_gaps(publishers, subscribers)),
+            rounds=costs_of_rounds(self._rounds, flow_gaps(publishers, subscribers)),
             fenced=self._fenced,
             timeline=self._timeline.steps,
             problems=self.problems,

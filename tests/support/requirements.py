@@ -57,11 +57,23 @@ def tool_file(path: str) -> Callable[[], bool]:
     return (TOOLS / path).exists
 
 
+def toxiproxy_server() -> bool:
+    """Tells whether there is a Toxiproxy to start, and the package that drives it."""
+    from chaos.toxiproxy import ToxiproxyNotFound, find_toxiproxy
+
+    try:
+        find_toxiproxy()
+    except ToxiproxyNotFound:
+        return False
+    return python_module("toxiproxy")()
+
+
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
+    "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Builds the Toxiproxy server from its Go module: install_toxiproxy.sh FOLDER puts FOLDER/toxiproxy-server there.
+# What $TOXIPROXY_SERVER names, or what is on PATH, is used instead, and then nothing is built.
+set -eu
+VERSION=v2.12.0
+MODULE=github.com/Shopify/toxiproxy/v2/cmd/server
+
+[ -z "${TOXIPROXY_SERVER:-}" ] || { [ -x "$TOXIPROXY_SERVER" ] && exit 0; }
+command -v toxiproxy-server >/dev/null && exit 0
+[ -x "$1/toxiproxy-server" ] && exit 0
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# The module's program is called `server`.
+GOBIN=$folder go install "$MODULE@$VERSION"
+mv "$folder/server" "$1/toxiproxy-server"
