@@ -191,7 +191,8 @@ class Injector:
     async def _signal_etcd(self, fault: EtcdFault, target: Target) -> None:
         leader = await leader_of(self._network.members)
         others = [member for member in self._network.members if member is not leader]
-        member = leader if fault.member is Member.LEADER else others[0]
+        follower = others[len(self._strikes.faults) % len(others)]
+        member = leader if fault.member is Member.LEADER else follower
         number = self._network.members.index(member) + 1
         self._say(f"etcd{number} is the {fault.member.value}, pid {member.pid}")
         self._fired(fault, target)

@@ -50,8 +50,8 @@ def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None
     for result in results:
         total = result.verdict.total
         verdict = "passed" if result.passed else "[bold red]FAILED[/bold red]"
-        counts = (str(len(result.faults)), str(total("accepted")), *(str(total(count)) for count in COUNTS))
-        table.add_row(result.experiment.name, str(result.seed), *counts, verdict)
+        numbers = (result.seed, len(result.faults), total("accepted"), *(total(count) for count in COUNTS))
+        table.add_row(result.experiment.name, *map(str, numbers), verdict)
     console.print(table)
     kinds = _table("kind of fault", "rounds", "recovery\np50", "p95", "max")
     for kind, times in sorted(recoveries(results).items()):

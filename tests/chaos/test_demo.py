@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -18,10 +17,9 @@ import chaos.flights
 from chaos.cli import demo
 from oncewire.cli.run import run
 from tests.support.golden import assert_golden
+from tests.support.processes import MARK, assert_no_process_left
 
 GOLDEN = Path(__file__).parent / "golden"
-MARK = "ONCEWIRE_TEST_MARK"
-"""An environment variable that all processes of a run inherit, so that one left behind can be found."""
 END_S = 60.0
 PROGRAM = """
 import sys, click
@@ -51,26 +49,6 @@ def start_demo(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], st
         text=True,
     )
     return process, mark
-
-
-def left_behind(mark: str) -> list[str]:
-    """Processes of the marked run that still exist."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if wanted in environment.read_bytes():
-                found.append((environment.parent / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
-
-
-def assert_no_process_left(mark: str) -> None:
-    ends_at = time.monotonic() + END_S
-    while left_behind(mark):
-        assert time.monotonic() < ends_at, left_behind(mark)
-        time.sleep(0.05)
 
 
 def assert_nothing_left(mark: str, folder: Path) -> None:

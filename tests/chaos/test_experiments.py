@@ -1,0 +1,266 @@
+"""`oncewire chaos run`: experiments as data, their results, and some of them on real processes through Toxiproxy."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+
+from chaos.checker import Gap, PublisherHistory, SubscriberHistory, Verdict
+from chaos.cli import chaos
+from chaos.events import Received, Sent
+from chaos.experiments.catalogue import TOXICS, catalogue
+from chaos.experiments.plans import (
+    HELD_S,
+    STEADY,
+    UNSETTLED_AT_FAULT,
+    EtcdFault,
+    Expectation,
+    Experiment,
+    FaultPlan,
+    FullDisk,
+    Manner,
+    Partition,
+    RouterSignal,
+    ToxicFault,
+    Way,
+)
+from chaos.experiments.plans import Path as ConnectionPath
+from chaos.experiments.results import ExperimentResult, percentiles, summary_of
+from chaos.faults import Fault, FaultCost
+from chaos.flow_gaps import costs_of_rounds, flow_gaps
+from oncewire.cli.run import run
+from tests.support.golden import assert_golden
+from tests.support.processes import MARK, assert_no_process_left
+
+GOLDEN = Path(__file__).parent / "golden"
+END_S = 60.0
+PROGRAM = """
+import sys, click
+from chaos.cli import chaos
+from oncewire.cli.run import run
+sys.exit(run(["chaos", *sys.argv[1:]], click.Group("oncewire", commands={"chaos": chaos})))
+"""
+QUICK = ("reset-peer", "island", "stop", "full-disk", "etcd-leader")
+"""One of each sort; `make campaign` runs them all."""
+
+
+def run_chaos(*arguments: str) -> int:
+    return run(["chaos", *arguments], click.Group("oncewire", commands={"chaos": chaos}))
+
+
+def all_faults(experiments: dict[str, Experiment]) -> list[FaultPlan]:
+    return [fault for each in experiments.values() for together in each.rounds for fault in together]
+
+
+# --- the experiments --------------------------------------------------------------------------------------------------
+
+
+def test_every_toxic_is_used_on_connections_of_clients_of_routers_and_with_etcd() -> None:
+    used = {(fault.toxic, fault.path) for fault in all_faults(catalogue(1)) if isinstance(fault, ToxicFault)}
+    paths = (ConnectionPath.CLIENT_ROUTER, ConnectionPath.ROUTER_ROUTER, ConnectionPath.ROUTER_ETCD)
+    assert used >= {(toxic, path) for toxic in TOXICS for path in paths}
+    assert len(TOXICS) == 7
+
+
+def test_connections_of_each_kind_are_cut_silenced_and_held_both_ways_and_one_way() -> None:
+    used = {
+        (fault.path, fault.manner, fault.way) for fault in all_faults(catalogue(1)) if isinstance(fault, Partition)
+    }
+    for path in (ConnectionPath.CLIENT_ROUTER, ConnectionPath.ROUTER_ROUTER, ConnectionPath.ROUTER_ETCD):
+        assert used >= {(path, manner, Way.BOTH) for manner in Manner}
+        assert used >= {(path, manner, way) for manner in (Manner.SILENT, Manner.HELD) for way in (Way.IN, Way.OUT)}
+
+
+def test_no_partition_that_is_only_cut_is_one_way_and_none_is_held_for_long() -> None:
+    for seed in range(50):
+        for fault in all_faults(catalogue(seed)):
+            if isinstance(fault, Partition):
+                assert fault.way is Way.BOTH or fault.manner is not Manner.CUT
+                assert fault.seconds <= HELD_S or fault.manner is not Manner.HELD
+
+
+def test_processes_of_all_kinds_are_struck() -> None:
+    faults = all_faults(catalogue(1))
+    signals = {fault.number for fault in faults if isinstance(fault, RouterSignal)}
+    assert signals == {signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM}
+    assert any(fault.subscriber_joins for fault in faults if isinstance(fault, RouterSignal))
+    assert len({fault.kind for fault in faults if isinstance(fault, EtcdFault)}) == 4
+    assert {fault.role for fault in faults if isinstance(fault, FullDisk)} == {"publisher", "subscriber"}
+
+
+def test_the_random_experiment_is_that_of_its_seed() -> None:
+    assert catalogue(7)["random"] == catalogue(7)["random"]
+    assert len({str(catalogue(seed)["random"].rounds) for seed in range(20)}) == 20
+
+
+def test_a_round_of_the_random_experiment_never_strikes_two_routers_or_two_members_of_etcd() -> None:
+    for seed in range(200):
+        for together in catalogue(seed)["random"].rounds:
+            assert len({type(fault) for fault in together}) == len(together)
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_wait_for_one_publishers_messages_is_seen_though_anothers_come() -> None:
+    slow = PublisherHistory("p", [], [Sent(1.0, 1, "d"), Sent(2.0, 2, "d")])
+    steady = PublisherHistory("q", [], [Sent(t / 10, t, "d") for t in range(10, 60)])
+    events = [Received(1.1, "p", 1, "d"), *(Received(t / 10 + 0.01, "q", t, "d") for t in range(10, 60))]
+    subscriber = SubscriberHistory("s", frozenset({"p", "q"}), [*events, Received(5.0, "p", 2, "d")])
+    longest = max(flow_gaps([slow, steady], [subscriber]), key=lambda gap: gap.seconds)
+    assert (longest.client, longest.start, longest.end) == ("p > s", 2.0, 5.0)
+
+
+def test_faults_of_one_round_share_what_it_cost_and_later_rounds_do_not() -> None:
+    gaps = [Gap("p > s", 1.0, 3.0), Gap("p > s", 11.0, 11.5)]
+    rounds = [[Fault(0.9, "r1", "a", 100), Fault(1.1, "r2", "b", 100)], [Fault(10.9, "r1", "c", 100)]]
+    costs = costs_of_rounds(rounds, gaps)
+    assert [[round(cost.gap_s, 3) for cost in each] for each in costs] == [[2.0, 2.0], [0.5]]
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    assert percentiles([0.1 * n for n in range(1, 21)]) == {"p50": 1000, "p95": 1900, "max": 2000}
+    assert percentiles([0.25]) == {"p50": 250, "p95": 250, "max": 250}
+
+
+def result_of(expectation: Expectation, *costs: FaultCost, fenced: tuple[str, ...] = ()) -> ExperimentResult:
+    experiment = Experiment("e", "for a test", [[RouterSignal(signal.SIGKILL)]], expectation)
+    verdict = Verdict(publishers=[], subscribers=[], gaps=[])
+    return ExperimentResult(experiment, 1, verdict, [list(costs)], fenced, [], [], 1.0)
+
+
+KILLED = FaultCost(Fault(1.0, "r1", "SIGKILL", UNSETTLED_AT_FAULT), 0.25)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (result_of(Expectation(resumes=False)), "0 of 1 faults fired"),
+        (result_of(Expectation(resumes=True), KILLED), "no link was resumed, so nothing was proven"),
+        (
+            result_of(Expectation(resumes=False), replace(KILLED, fault=replace(KILLED.fault, unsettled=99))),
+            "SIGKILL at r1 met only 99 unsettled deliveries",
+        ),
+        (
+            result_of(Expectation(resumes=False, fences=True), KILLED),
+            "no router gave up its incarnation, and at least one had to",
+        ),
+        (
+            result_of(Expectation(resumes=False, fences=False), KILLED, fenced=("r2",)),
+            "routers gave up their incarnations without need: r2",
+        ),
+    ],
+)
+def test_an_experiment_that_proves_nothing_or_breaks_an_expectation_fails(
+    result: ExperimentResult, reason: str
+) -> None:
+    assert result.reasons() == [reason]
+    assert summary_of([result])["passed"] is False
+
+
+def test_the_last_line_sums_up_and_counts_rounds_of_several_faults_apart() -> None:
+    alone = result_of(Expectation(resumes=False), KILLED)
+    together = replace(alone, rounds=[[KILLED, replace(KILLED, gap_s=2.0)]])
+    summary = summary_of([alone, alone, together])
+    assert (summary["experiments"], summary["faults"]) == (3, 4)
+    assert [summary[count] for count in ("lost", "duplicated", "reordered", "stuck")] == [0, 0, 0, 0]
+    assert summary["recovery_ms"] == {
+        "SIGKILL": {"p50": 250, "p95": 250, "max": 250},
+        "several at once": {"p50": 2000, "p95": 2000, "max": 2000},
+    }
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("no-name", []),
+        ("unknown", ["latenzy"]),
+        ("folder-in-use", ["latency", "--keep", "."]),
+        ("negative-seed", ["latency", "--seed", "-1"]),
+    ],
+)
+def test_wrong_arguments_say_what_why_and_what_to_do(
+    name: str,
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("something").touch()
+    assert run_chaos("run", *arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert_golden(GOLDEN / f"run-{name}.txt", captured.err)
+
+
+def test_without_a_toxiproxy_the_error_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOXIPROXY_SERVER", "nowhere/toxiproxy-server")
+    assert run_chaos("run", "latency", "--json") == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "TOXIPROXY_SERVER=nowhere/toxiproxy-server is no program that can be run" in captured.err
+    assert "what to do: run `make tools`" in captured.err
+
+
+def test_the_list_tells_each_experiment_and_runs_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_chaos("run", "--list") == 0
+    out = capsys.readouterr().out
+    for name in catalogue(1):
+        assert any(line.startswith(f"{name}  ") for line in out.splitlines()), name
+
+
+@pytest.mark.slow
+@pytest.mark.needs("toxiproxy")
+@pytest.mark.parametrize("name", QUICK)
+def test_nothing_is_lost_doubled_reordered_or_stuck(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = run_chaos("run", name, "--json", "--keep", str(tmp_path / "kept"))
+    out, err = capfd.readouterr()
+    assert code == 0, err
+    result, summary = (json.loads(line) for line in out.splitlines())
+    planned = catalogue(1)[name]
+    assert (summary["experiments"], summary["faults"]) == (1, planned.faults)
+    assert [summary[count] for count in ("lost", "duplicated", "reordered", "stuck")] == [0, 0, 0, 0]
+    assert all(fault["unsettled_then"] >= UNSETTLED_AT_FAULT for fault in result["faults"])
+    assert result["accepted"] == result["published"] > STEADY.rate
+    assert set(summary["recovery_ms"]) == {fault["kind"] for fault in result["faults"]}
+    assert (tmp_path / "kept" / f"{name}-1" / "timeline.txt").read_text().count("\n") == len(result["timeline"])
+
+
+@pytest.mark.slow
+@pytest.mark.needs("toxiproxy")
+def test_a_run_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, "run", "timeout"],
+        env={**os.environ, MARK: mark, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "deliveries unsettled through it" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=END_S)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert_no_process_left(mark)
+    assert list(tmp_path.iterdir()) == []
