@@ -46,12 +46,12 @@ def print_result(console: Console, result: ExperimentResult) -> None:
 
 def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None:
     """Print one line per experiment, one per kind of fault, and how many passed."""
-    table = _table("experiment", "seed", "faults", "accepted", "lost", "dupl.", "reord.", "stuck", "")
+    table = _table("experiment, seed", "faults", "accepted", "lost", "dupl.", "reord.", "stuck", "")
     for result in results:
         total = result.verdict.total
         verdict = "passed" if result.passed else "[bold red]FAILED[/bold red]"
-        numbers = (result.seed, len(result.faults), total("accepted"), *(total(count) for count in COUNTS))
-        table.add_row(result.experiment.name, *map(str, numbers), verdict)
+        numbers = (len(result.faults), total("accepted"), *(total(count) for count in COUNTS))
+        table.add_row(f"{result.experiment.name}, {result.seed}", *map(str, numbers), verdict)
     console.print(table)
     kinds = _table("kind of fault", "rounds", "recovery\np50", "p95", "max")
     for kind, times in sorted(recoveries(results).items()):
@@ -72,7 +72,7 @@ def _table(first: str, *others: str) -> Table:
     table = Table(box=SIMPLE_HEAD)
     table.add_column(first, no_wrap=True)
     for heading in others:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 
