@@ -55,8 +55,8 @@ def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None
     console.print(table)
     kinds = _table("kind of fault", "rounds", "recovery\np50", "p95", "max")
     for kind, times in sorted(recoveries(results).items()):
-        numbers = percentiles(times)
-        kinds.add_row(kind, str(len(times)), *(f"{numbers[part]} ms" for part in ("p50", "p95", "max")))
+        found = percentiles(times)
+        kinds.add_row(kind, str(len(times)), *(f"{found[part]} ms" for part in ("p50", "p95", "max")))
     console.print(kinds)
     summary = summary_of(results)
     passed = sum(result.passed for result in results)
