@@ -70,7 +70,9 @@ def find_toxiproxy() -> str:
     beside = Path(sys.prefix) / "bin" / PROGRAM
     found = shutil.which(PROGRAM) or (str(beside) if os.access(beside, os.X_OK) else None)
     if found is None:
-        raise ToxiproxyNotFound(f"no {PROGRAM} on PATH, none beside {sys.executable}, and {VARIABLE} is not set")
+        raise ToxiproxyNotFound(
+            f"no {PROGRAM} on PATH, none beside {sys.executable}, and {VARIABLE} is not set"
+        )
     return str(Path(found).absolute())
 
 

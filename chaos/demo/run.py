@@ -155,7 +155,9 @@ def plans(
         batch_s=BATCH_S,
         file=None if options.file is None else str(options.file),
     )
-    return lay_out(load, [router.url for router in network.routers.values()], folder, random.Random(options.seed))
+    return lay_out(
+        load, [router.url for router in network.routers.values()], folder, random.Random(options.seed)
+    )
 
 
 async def strike_three(

@@ -54,7 +54,9 @@ def _toxic_rounds(toxic: str) -> list[list[FaultPlan]]:
     attributes = TOXICS[toxic]
     kills = toxic == "slow_close"
     faults = [ToxicFault(toxic, path, attributes, and_kill=kills) for path in PROXIED]
-    faults += [ToxicFault(toxic, Path.CLIENT_ROUTER, attributes, way, and_kill=kills) for way in (Way.IN, Way.OUT)]
+    faults += [
+        ToxicFault(toxic, Path.CLIENT_ROUTER, attributes, way, and_kill=kills) for way in (Way.IN, Way.OUT)
+    ]
     return _singly(*faults)
 
 
@@ -129,7 +131,10 @@ def _partitions() -> list[Experiment]:
         Experiment(
             "partition-etcd",
             "one router without etcd beyond its lease: cut, silent, held, one-way; then all of them",
-            [*_partition_rounds(Path.ROUTER_ETCD, 8.0), [Partition(Path.ROUTERS_ETCD, Manner.SILENT, Way.BOTH, 8.0)]],
+            [
+                *_partition_rounds(Path.ROUTER_ETCD, 8.0),
+                [Partition(Path.ROUTERS_ETCD, Manner.SILENT, Way.BOTH, 8.0)],
+            ],
             Expectation(fences=True),
         ),
     ]

@@ -41,8 +41,12 @@ MAX_SEED = 2**53
     "--keep", type=click.Path(path_type=Path), default=None,
     help="Leave journals, logs and timelines in this folder (one folder per run inside it).",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout per run, and one that sums up.")
-@click.option("--list", "only_list", is_flag=True, help="Tell the experiments and what each does, and run none.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One line of JSON on stdout per run, and one that sums up."
+)
+@click.option(
+    "--list", "only_list", is_flag=True, help="Tell the experiments and what each does, and run none."
+)
 @click.pass_context
 def run(
     ctx: click.Context, names: tuple[str, ...], seed: int, repeat: int, keep: Path | None, as_json: bool,
@@ -111,7 +115,9 @@ def _folder(keep: Path | None, name: str) -> Iterator[Path]:
         (keep / name).mkdir(parents=True)
     except OSError as error:
         what = f"the folder {keep / name} cannot be made"
-        raise CliError(what, error.strerror or str(error), "give --keep a folder that you may write") from None
+        raise CliError(
+            what, error.strerror or str(error), "give --keep a folder that you may write"
+        ) from None
     yield (keep / name).absolute()
 
 

@@ -135,7 +135,11 @@ class ProxiedNetwork:
     async def _place_proxies(self, clients_listen: Mapping[str, str]) -> None:
         inter_router = {name: free_port() for name in self.network.routers}
         names = list(self.network.routers)
-        pairs = itertools.combinations(names, 2) if self._experiment.shape is Shape.MESH else itertools.pairwise(names)
+        pairs = (
+            itertools.combinations(names, 2)
+            if self._experiment.shape is Shape.MESH
+            else itertools.pairwise(names)
+        )
         connectors: dict[str, list[str]] = {name: [] for name in names}
         for dialer, acceptor in pairs:
             wire = await self._connect(

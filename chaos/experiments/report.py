@@ -18,7 +18,10 @@ def print_list(console: Console, experiments: Mapping[str, Experiment]) -> None:
         console.print(f"[bold]{experiment.name}[/bold]  {experiment.summary}", highlight=False)
         for faults in experiment.rounds:
             console.print(
-                "    " + " + ".join(str(fault) for fault in faults), markup=False, highlight=False, soft_wrap=True
+                "    " + " + ".join(str(fault) for fault in faults),
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
             )
 
 

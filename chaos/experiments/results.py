@@ -54,7 +54,8 @@ class Timeline:
     def steps(self) -> list[Step]:
         """All steps, with times from the beginning of the load."""
         return [
-            Step(round(step.t - self._start, 3), step.text) for step in sorted(self._steps, key=lambda step: step.t)
+            Step(round(step.t - self._start, 3), step.text)
+            for step in sorted(self._steps, key=lambda step: step.t)
         ]
 
 

@@ -115,9 +115,7 @@ def _island(
     return Target(state.router, _crossing(alone, states.keys() - alone, states, trial), state, wires)
 
 
-def _crossing(
-    near: Set[str], far: Set[str], states: Mapping[str, RouterState], trial: Trial
-) -> int:
+def _crossing(near: Set[str], far: Set[str], states: Mapping[str, RouterState], trial: Trial) -> int:
     """Entries of subscriptions on one side whose publishers are all on the other side."""
     count = 0
     for subscriber in trial.subscribers.values():

@@ -73,11 +73,15 @@ def test_every_toxic_is_used_on_connections_of_clients_of_routers_and_with_etcd(
 
 def test_connections_of_each_kind_are_cut_silenced_and_held_both_ways_and_one_way() -> None:
     used = {
-        (fault.path, fault.manner, fault.way) for fault in all_faults(catalogue(1)) if isinstance(fault, Partition)
+        (fault.path, fault.manner, fault.way)
+        for fault in all_faults(catalogue(1))
+        if isinstance(fault, Partition)
     }
     for path in (ConnectionPath.CLIENT_ROUTER, ConnectionPath.ROUTER_ROUTER, ConnectionPath.ROUTER_ETCD):
         assert used >= {(path, manner, Way.BOTH) for manner in Manner}
-        assert used >= {(path, manner, way) for manner in (Manner.SILENT, Manner.HELD) for way in (Way.IN, Way.OUT)}
+        assert used >= {
+            (path, manner, way) for manner in (Manner.SILENT, Manner.HELD) for way in (Way.IN, Way.OUT)
+        }
 
 
 def test_no_partition_that_is_only_cut_is_one_way_and_none_is_held_for_long() -> None:
@@ -240,7 +244,9 @@ def test_nothing_is_lost_doubled_reordered_or_stuck(
     assert all(fault["unsettled_then"] >= UNSETTLED_AT_FAULT for fault in result["faults"])
     assert result["accepted"] == result["published"] > STEADY.rate
     assert set(summary["recovery_ms"]) == {fault["kind"] for fault in result["faults"]}
-    assert (tmp_path / "kept" / f"{name}-1" / "timeline.txt").read_text().count("\n") == len(result["timeline"])
+    assert (tmp_path / "kept" / f"{name}-1" / "timeline.txt").read_text().count("\n") == len(
+        result["timeline"]
+    )
 
 
 @pytest.mark.slow
