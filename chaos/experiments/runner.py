@@ -77,6 +77,24 @@ def internal_errors(folder: Path) -> list[str]:
     ]
 
 
+def draw_targets(
+    faults: Sequence[FaultPlan], candidates: Sequence[Sequence[Target]], chance: random.Random
+) -> list[Target] | None:
+    """One target with enough load for each fault, by chance; None while there are not enough.
+
+    Two faults of one type never share a target: the second would hit what is broken already.
+    """
+    taken: set[tuple[type[FaultPlan], str]] = set()
+    chosen: list[Target] = []
+    for fault, each in zip(faults, candidates, strict=True):
+        free = [target for target in each if target.is_loaded and (type(fault), target.name) not in taken]
+        if not free:
+            return None
+        chosen.append(chance.choice(free))
+        taken.add((type(fault), chosen[-1].name))
+    return chosen
+
+
 class _Run:
     """The middle of an experiment: from the start of the clients to the end of the load."""
 
@@ -164,7 +182,7 @@ class _Run:
             candidates: list[list[Target]] = []
             if all(client.is_attached for client in self._trial.clients):
                 candidates = await self._candidates(faults)
-                chosen = self._draw(candidates)
+                chosen = draw_targets(faults, candidates, self._chance)
                 if chosen is not None:
                     return chosen
             if now - spread_at > SPREAD_AFTER_S:
@@ -182,10 +200,6 @@ class _Run:
         states = await self._trial.states(list(self._network.network.routers))
         shape = self._experiment.shape
         return [targets_of(fault, states, self._network, self._trial, shape) for fault in faults]
-
-    def _draw(self, candidates: Sequence[Sequence[Target]]) -> list[Target] | None:
-        loaded = [[target for target in each if target.is_loaded] for each in candidates]
-        return [self._chance.choice(each) for each in loaded] if all(loaded) else None
 
     async def _spread(self) -> None:
         """Send the clients of the router that has most of them elsewhere; no fault is counted for it."""

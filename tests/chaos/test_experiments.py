@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -35,6 +36,8 @@ from chaos.experiments.plans import (
 )
 from chaos.experiments.plans import Path as ConnectionPath
 from chaos.experiments.results import ExperimentResult, percentiles, summary_of
+from chaos.experiments.runner import draw_targets
+from chaos.experiments.targets import Target
 from chaos.faults import Fault, FaultCost
 from chaos.flow_gaps import costs_of_rounds, flow_gaps
 from oncewire.cli.run import run
@@ -110,6 +113,16 @@ def test_a_round_of_the_random_experiment_never_strikes_two_routers_or_two_membe
     for seed in range(200):
         for together in catalogue(seed)["random"].rounds:
             assert len({type(fault) for fault in together}) == len(together)
+
+
+def test_two_faults_of_one_type_never_share_a_target_and_wait_until_there_are_two() -> None:
+    kills = [RouterSignal(signal.SIGKILL)] * 2
+    routers = [Target("r1", 100), Target("r2", 150), Target("r3", 99)]
+    for seed in range(20):
+        chosen = draw_targets(kills, [routers, routers], random.Random(seed))
+        assert chosen is not None
+        assert {target.name for target in chosen} == {"r1", "r2"}
+    assert draw_targets(kills, [routers[1:], routers[1:]], random.Random(1)) is None
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
