@@ -94,7 +94,7 @@ tools: $(VENV)/.installed
 	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 || { failed=1; \
 	echo "not fetched: rhea (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
-	echo "not fetched: Toxiproxy (install Go 1.23 or newer from your distribution, then make tools)" >&2; }; \
+	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
 	[ -z "$$failed" ]
 
 clean:

@@ -24,7 +24,7 @@ from topology.etcd_server import free_port, tied_to_parent
 
 VARIABLE = "TOXIPROXY_SERVER"
 PROGRAM = "toxiproxy-server"
-GET_IT = "run `make tools` in the project's folder (it needs Go 1.23 or newer), or set TOXIPROXY_SERVER to its path"
+GET_IT = "run `make tools` in the project's folder, which builds it, or set TOXIPROXY_SERVER to its path"
 READY_TIMEOUT_S = 20.0
 """It listens within milliseconds; a busy machine may take longer."""
 POLL_S = 0.02
