@@ -25,12 +25,12 @@ from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.store_access import StoreAccess
-from chaos.simulator.strangers import Strangers
+from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.limits import Limits
 from delivery_records.tags import link_key
-from delivery_records.view import Kind
+from delivery_records.view import Kind, PublisherRecord, Record
 
 NONCE = b"test"
 PAUSE_S = 2.0
@@ -484,11 +484,11 @@ class World:
                     self.judge.sessions.condemn(publisher.index)
             self.etcd.delete(kind, key)
 
-    def _on_deleted(self, kind: Kind, key: str) -> None:
-        if kind is Kind.PUBLISHER:
+    def _on_deleted(self, key: str, record: Record) -> None:
+        if isinstance(record, PublisherRecord):
             for publisher in self.publishers:
                 if key == self.publisher_key(publisher.index):
-                    self.judge.sessions.on_key_deleted(publisher.index)
+                    self.judge.sessions.on_key_deleted(publisher.index, is_stolen=record.peer == STRANGER)
 
     def reset_channel(self, one: int, other: int) -> None:
         """Everything under way between two routers is lost."""
