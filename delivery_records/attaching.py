@@ -150,6 +150,8 @@ class Attaching:
                 self._give_up(attempt, "amqp:invalid-field", "another link has this key")
                 return
             old_session = session_of_record(record, done.mod_revision)
+            if old_session < self._core.nonce_revision:
+                old_session = SESSION_NONE  # K-9: it began before the data came back from a backup
             moved_topic = record.topic != request.topic
         unsettled = any(outcome is None for outcome in (request.unsettled or {}).values())
         if unsettled and (not old_session or moved_topic):

@@ -145,7 +145,8 @@ class Egress:
             effects.SubscriberReply(
                 request.link, self.core.view.subscriptions[self.key].record.topic,
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
-                self.mode, self.created, self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
+                self.mode, self.core.told_incarnation(self.created),
+                self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
             )
         )  # fmt: skip
         if self.incomplete:
@@ -159,9 +160,10 @@ class Egress:
         """The attach barrier is complete: from here on G1 covers this subscription (A-6)."""
         self.confirmed = True
         self.reply()
-        self.core.note(Decision.SUBSCRIBER_CONFIRMED, subscription=self.name, incarnation=self.created)
+        incarnation = self.core.told_incarnation(self.created)
+        self.core.note(Decision.SUBSCRIBER_CONFIRMED, subscription=self.name, incarnation=incarnation)
         if self.exactly_once:
-            self.core.out.append(effects.Confirm(self.link, self.created))
+            self.core.out.append(effects.Confirm(self.link, incarnation))
 
     # ------------------------------------------------------------------ from the ingress
 

@@ -33,7 +33,7 @@ from delivery_records.peering import Peering
 from delivery_records.reactions import Reactions
 from delivery_records.steals import StealGuard
 from delivery_records.tables import describe
-from delivery_records.tags import session_of
+from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
 from delivery_records.timers import Timer, Timers
 from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
 from delivery_records.window import frozen_runs
@@ -54,8 +54,9 @@ class Records:
     """State machines of all links of one router incarnation, over one view of the cluster."""
 
     def __init__(
-        self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message
-    ) -> None:
+        self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message,
+        era: int = 0, nonce_revision: int = 0,
+    ) -> None:  # fmt: skip
         """Start empty.
 
         Args:
@@ -64,10 +65,15 @@ class Records:
             nonce: the cluster nonce, 4 bytes, in every network tag.
             limits: what the operator set.
             annotate: splices the message annotations in; raises ValueError on a malformed message.
+            era: drawn together with the nonce, part of the incarnations subscribers are told (K-9).
+            nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
         """
+        assert 0 <= era < 1 << ERA_BITS
         self.rid = rid
         self.node_id = node_id
         self.nonce = nonce
+        self.era = era
+        self.nonce_revision = nonce_revision
         self.limits = limits or Limits()
         self.annotate = annotate
         self.now = 0.0
@@ -467,6 +473,10 @@ class Records:
     def mark_egress(self, egress: Egress) -> None:
         """Have the egress' settlements sent at the end of this turn."""
         self.dirty_egresses.append(egress)
+
+    def told_incarnation(self, created: int) -> int:
+        """K-9: the number a subscriber is told; a create revision alone may come again when etcd's data went back."""
+        return self.era << REVISION_BITS | created
 
     def is_live_tag(self, tag: bytes) -> bool:
         """E-6: False when the tag's session is not in view, so that it counts as settled.

@@ -31,8 +31,8 @@ def describe(core: Records) -> dict[str, object]:
         "subscriptions": [
             {
                 "name": s.name, "topic": s.record.topic, "router": names.get(s.record.rid, "gone"), "epoch": s.epoch,
-                "incarnation": s.created, "mode": s.record.mode.value, "timeout_s": s.record.timeout_s,
-                "peer": s.record.peer,
+                "incarnation": core.told_incarnation(s.created), "mode": s.record.mode.value,
+                "timeout_s": s.record.timeout_s, "peer": s.record.peer,
             }
             for s in view.subscriptions.values()
         ],

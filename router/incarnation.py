@@ -67,6 +67,8 @@ class Incarnation:
             nonce=membership.nonce,
             limits=config.record_limits(),
             annotate=annotate,
+            era=membership.life.era,
+            nonce_revision=membership.life_revision,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(End.FAULT))
         self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log)

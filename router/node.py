@@ -22,7 +22,7 @@ from router.publisher_link import PublisherLink
 from router.status import Numbers
 from router.store_setup import store_factory
 from router.turn import Turn
-from topology.membership import Membership
+from topology.membership import Membership, SeenHistory
 from topology.store import Store, StoreAuthError, StoreError
 
 START_PATIENCE_S = 5.0
@@ -49,6 +49,7 @@ class RouterNode:
         self._past_decisions: Counter[str] = Counter()
         self._stop_wanted = asyncio.Event()
         self._is_store_away = False
+        self._seen = SeenHistory()
         self._started_at = time.monotonic()
         self.amqp_url = ""
         """Where clients connect; known once it listens, as is `http_url`."""
@@ -120,7 +121,9 @@ class RouterNode:
         patience = time.monotonic() + START_PATIENCE_S
         while not self._stop_wanted.is_set():
             try:
-                membership = await Membership.join(open_store, record, self._config.lease_ttl_s)
+                membership = await Membership.join(
+                    open_store, record, self._config.lease_ttl_s, self._seen
+                )
             except StoreError as error:
                 if not self._incarnations and (
                     time.monotonic() > patience or isinstance(error, StoreAuthError)

@@ -16,7 +16,7 @@ from yarl import URL
 
 from topology import gateway_codec as codec
 from topology.gateway_codec import ErrorClass, GatewayFormatError, JsonObject
-from topology.store import LeaseLost, StoreAuthError, StoreRejected, StoreReplaced
+from topology.store import RESTORED_ADVICE, LeaseLost, StoreAuthError, StoreRejected, StoreReplaced
 
 CALL_TIMEOUT_S = 3.0
 """For one call over all members: two fit before the fence deadline, two thirds of a 10 s lease (K-3)."""
@@ -66,6 +66,8 @@ class GatewayClient:
         self.options = options
         self.cluster_id = 0
         """0 until the first answer."""
+        self.highest_revision = 0
+        """That any linearizable answer or event told; history went back if a later answer is below it."""
         self.closed = False
         self._current = 0
         self._session: aiohttp.ClientSession | None = None
@@ -143,6 +145,18 @@ class GatewayClient:
             )
         self.cluster_id = found.cluster_id or self.cluster_id
         return found
+
+    def check_revision(self, revision: int, floor: int) -> None:
+        """Of a linearizable answer to a call made when `floor` had been seen.
+
+        Raises:
+            StoreReplaced: it is behind, which it can be only if history itself was set back.
+        """
+        if revision < floor:
+            raise StoreReplaced(
+                f"etcd at {self.endpoint} is at revision {revision} after it was at {floor}: {RESTORED_ADVICE}"
+            )
+        self.highest_revision = max(self.highest_revision, revision)
 
     async def log_in_once(self, endpoint: URL) -> None:
         """Log in if a user is configured and that has not been done."""

@@ -19,7 +19,6 @@ from topology.store import (
     PutResult,
     Stored,
     StoreRejected,
-    StoreReplaced,
     StoreTimeout,
     StoreUnavailable,
     WatchBatch,
@@ -41,7 +40,6 @@ class GatewayStore:
         """
         self._options = options or GatewayOptions()
         self._client = GatewayClient(endpoints, self._options)
-        self._highest_revision = 0
 
     async def cluster_id(self) -> int:
         """See `Store`."""
@@ -110,21 +108,15 @@ class GatewayStore:
         await self._client.close()
 
     async def _range(self, body: JsonObject, timeout_s: float) -> tuple[int, list[Stored]]:
-        floor = self._highest_revision
+        floor = self._client.highest_revision
         answer = await self._call("kv/range", body, write=False, timeout_s=timeout_s)
         revision = codec.header(answer).revision
-        if revision < floor:
-            # A linearizable read is behind an earlier answer only if history itself was set back.
-            raise StoreReplaced(
-                f"etcd at {self._client.endpoint} is at revision {revision} after it was at {floor}: "
-                "it was restored from an older backup"
-            )
-        self._highest_revision = max(self._highest_revision, revision)
+        self._client.check_revision(revision, floor)
         return revision, codec.stored_keys(answer)
 
     def _write_result(self, answer: JsonObject, succeeded: bool) -> PutResult:
         revision = codec.header(answer).revision
-        self._highest_revision = max(self._highest_revision, revision)
+        self._client.highest_revision = max(self._client.highest_revision, revision)
         return PutResult(succeeded, revision)
 
     async def _call(

@@ -80,12 +80,24 @@ async def _watch_once(
         while True:
             line = await lines.next(client.options.watch_silence_s)
             result = _watch_response(client, codec.parse_object(line))
+            if result.get("created") is True and codec.header(result).revision < next_revision - 1:
+                await _check_history(client, endpoint, next_revision - 1)
             parts.extend(e for e in codec.watch_events(result) if e.mod_revision >= next_revision)
             if parts and result.get("fragment") is not True:
                 batch = WatchBatch(parts[-1].mod_revision, tuple(parts))
                 parts = []
                 next_revision = batch.revision + 1
                 yield batch
+
+
+async def _check_history(client: GatewayClient, endpoint: URL, seen: int) -> None:
+    """A member that is behind what this watch has told already may only lag; a linearizable read tells.
+
+    Raises:
+        StoreReplaced: history was set back. The watch would be silent until it has caught up, and miss what it skips.
+    """
+    answer = await client.post(endpoint, "kv/range", codec.range_body("oncewire"), client.options.call_timeout_s)
+    client.check_revision(codec.header(answer).revision, seen)
 
 
 def _watch_response(client: GatewayClient, answer: JsonObject) -> JsonObject:

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
 from delivery_records.inputs import StoreHealth, ViewChanges, ViewSnapshot
-from delivery_records.tags import NONCE_BYTES
 from delivery_records.view import RouterRecord
 from topology.attachments import (
     CLUSTER_KEY,
+    ClusterLife,
     MalformedValue,
     change_of_event,
     change_of_stored,
-    decode_nonce,
-    encode_nonce,
+    decode_life,
+    encode_life,
     encode_record,
+    new_life,
     readable_changes,
     router_store_key,
 )
@@ -35,6 +35,7 @@ from topology.lease_clock import LeaseClock
 from topology.store import (
     ABSENT,
     PREFIX,
+    RESTORED_ADVICE,
     UNCONDITIONAL,
     CompactedError,
     EventKind,
@@ -79,6 +80,18 @@ class FenceReason(Enum):
     """The store refuses this router for good: login, permission, or not an etcd."""
 
 
+@dataclass(slots=True)
+class SeenHistory:
+    """How far this process has seen etcd come, over all its incarnations (K-9)."""
+
+    revisions: dict[bytes, int] = field(default_factory=dict)
+    """The highest under each nonce; an operator draws a new nonce once in years."""
+
+    def note(self, nonce: bytes, revision: int) -> None:
+        """The view has come to this revision."""
+        self.revisions[nonce] = max(revision, self.revisions.get(nonce, 0))
+
+
 class _Fenced(Exception):
     def __init__(self, reason: FenceReason) -> None:
         super().__init__(reason.value)
@@ -100,21 +113,23 @@ class Membership:
         store: Store,
         open_store: Callable[[], Store],
         record: RouterRecord,
-        nonce: bytes,
+        life: tuple[ClusterLife, int],
         clock: LeaseClock,
+        seen: SeenHistory,
     ) -> None:
         """Use `join`."""
         self.store = store
         """For reads and proposals of this incarnation only: it may not outlive a change of cluster."""
         self.rid = record.rid
         """The lease's id (K-1a)."""
-        self.nonce = nonce
-        """Of the cluster, for network tags."""
+        self.life, self.life_revision = life
+        """Nonce and era of the cluster, and the revision they were written at (K-9)."""
         self.is_joined = False
         """Whether the first snapshot has been handed over."""
         self._record = record
         self._key = router_store_key(record)
         self._clock = clock
+        self._seen = seen
         self._has_left = False
         self._is_healthy = True
         self._on_inputs: Callable[[list[MembershipInput]], None] | None = None
@@ -122,7 +137,11 @@ class Membership:
 
     @classmethod
     async def join(
-        cls, open_store: Callable[[], Store], record: RouterRecord, ttl_s: int = LEASE_TTL_S
+        cls,
+        open_store: Callable[[], Store],
+        record: RouterRecord,
+        ttl_s: int = LEASE_TTL_S,
+        seen: SeenHistory | None = None,
     ) -> Membership:
         """Take a lease and learn the cluster's nonce. Nobody sees this router before `follow`.
 
@@ -130,20 +149,28 @@ class Membership:
             open_store: makes a new client of the store; called here and in the keep-alive thread.
             record: what others learn of this router; its `rid` is replaced by the lease's id.
             ttl_s: time to live of the lease, seconds.
+            seen: what earlier incarnations of this process saw, and this one adds to.
 
         Raises:
+            StoreReplaced: etcd's data went back, and no new nonce was written since (K-9).
             StoreError: it did not work; nothing is left behind but perhaps a lease that ends by itself.
         """
         store = open_store()
         try:
-            nonce = await _cluster_nonce(store)
+            seen = seen or SeenHistory()
+            life = await _cluster_life(store, seen)
             asked_at = lease_time()
             rid = await store.grant_lease(ttl_s)
         except BaseException:
             await store.close()
             raise
         clock = LeaseClock(ttl_s, min(KEEP_ALIVE_S, ttl_s / KEEP_ALIVES_PER_TTL), asked_at)
-        return cls(store, open_store, replace(record, rid=rid), nonce, clock)
+        return cls(store, open_store, replace(record, rid=rid), life, clock, seen)
+
+    @property
+    def nonce(self) -> bytes:
+        """Of the cluster, for network tags."""
+        return self.life.nonce
 
     def vet(self, now: float) -> bool:
         """Whether what was read before `now` (on `time.monotonic`) may be handled; the first False is final (K-3a)."""
@@ -237,6 +264,7 @@ class Membership:
             raise _Fenced(FenceReason.KEY_DELETED)
         self._check_nonce(values.get(CLUSTER_KEY, b""))
         self._check_lease()
+        self._seen.note(self.nonce, revision)
         snapshot = ViewSnapshot(revision, readable_changes(change_of_stored, stored))
         if self.is_joined:
             self._hand_over([snapshot])
@@ -250,6 +278,7 @@ class Membership:
             async for batch in batches:
                 self._check_own(batch)
                 self._check_lease()
+                self._seen.note(self.nonce, batch.revision)
                 self._hand_over(
                     [ViewChanges(batch.revision, readable_changes(change_of_event, batch.events))]
                 )
@@ -269,7 +298,7 @@ class Membership:
 
     def _check_nonce(self, value: bytes) -> None:
         with suppress(MalformedValue):
-            if decode_nonce(value, NONCE_BYTES) == self.nonce:
+            if decode_life(value) == self.life:
                 return
         raise _Fenced(FenceReason.CLUSTER_CHANGED)
 
@@ -289,19 +318,29 @@ class Membership:
             self._on_inputs(list(inputs))
 
 
-async def _cluster_nonce(store: Store) -> bytes:
-    """The nonce in the store; the first router of all makes it."""
+async def _cluster_life(store: Store, seen: SeenHistory) -> tuple[ClusterLife, int]:
+    """The life in the store and the revision it was written at; the first router of all begins it."""
+    etcd_id = await store.cluster_id()
     while True:
-        stored = await store.get(CLUSTER_KEY)
+        revision, found = await store.snapshot(CLUSTER_KEY)
+        stored = next((held for held in found if held.key == CLUSTER_KEY), None)
         if stored is None:
-            new = encode_nonce(secrets.token_bytes(NONCE_BYTES))
             # Whoever wins, and whatever became of this put: the next read tells.
             with suppress(StoreTimeout):
-                await store.compare_and_put(CLUSTER_KEY, new, ABSENT)
+                await store.compare_and_put(CLUSTER_KEY, encode_life(new_life(etcd_id)), ABSENT)
             continue
         try:
-            return decode_nonce(stored.value, NONCE_BYTES)
+            life = decode_life(stored.value)
         except MalformedValue as error:
             raise StoreRejected(
-                f"the cluster nonce in etcd is unreadable ({error}): stop all routers and delete {CLUSTER_KEY}"
+                f"the cluster nonce in etcd is unreadable ({error}): stop all routers and run "
+                "`oncewire cluster new-nonce`"
             ) from None
+        floor = seen.revisions.get(life.nonce, 0)
+        if revision < floor:
+            raise StoreReplaced(f"etcd is at revision {revision} after it was at {floor}: {RESTORED_ADVICE}")
+        if life.etcd_id not in (0, etcd_id):
+            raise StoreReplaced(
+                f"this is etcd cluster {etcd_id:x}, and its data began in {life.etcd_id:x}: {RESTORED_ADVICE}"
+            )
+        return life, stored.mod_revision
