@@ -9,6 +9,7 @@ from delivery_records import Records
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from router.neighbours import Neighbours
+from router.peer_connection import PeerConnection
 from router.settings import Connector
 
 BACK_OFF_MIN_S = 0.05
@@ -84,13 +85,9 @@ class Dialing:
 
     async def _connect(self, address: str, cost: int, back_off: _BackOff) -> None:
         """Connect, and stay until the connection is gone."""
-        host, _, port = address.rpartition(":")
-        loop = asyncio.get_running_loop()
+        connection = self._neighbours.outgoing(cost)
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, connection = await loop.create_connection(
-                    lambda: self._neighbours.outgoing(cost), host.strip("[]"), int(port)
-                )
+            await _open(connection, address)
         except (OSError, ValueError, TimeoutError) as error:
             self._log.event(RouterEvent.NEIGHBOUR_UNREACHABLE, address=address, why=str(error) or "no answer")
             return
@@ -99,6 +96,17 @@ class Dialing:
             back_off.reset()
         else:
             self._log.event(RouterEvent.NEIGHBOUR_REFUSED, address=address, why=connection.refusal)
+
+
+async def _open(connection: PeerConnection, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+    except BaseException:
+        connection.give_up()
+        raise
 
 
 class _BackOff:

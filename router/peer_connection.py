@@ -156,6 +156,11 @@ class PeerConnection(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
+    def give_up(self) -> None:
+        """Nobody waits for this connection any more: uvloop closes it then, and tells us nothing of its end."""
+        if self._transport is not None:
+            self.connection_lost(None)
+
     def pause_writing(self) -> None:
         """The neighbour reads too slowly; from now on bodies get old."""
         self._is_behind = True
