@@ -21,12 +21,18 @@ from router.settings import (
     whole_number,
     yes_or_no,
 )
+from topology import linkstate
 
 KIB = 1024
 MIB = 1024 * KIB
 MAX_FRAME_SIZE = 1 * MIB
 """A map of 21,800 unsettled deliveries fits in one frame (C-4)."""
 MAX_MESSAGE_SIZE = 64 * MIB
+IDLE_TIMEOUT_S = 10.0
+"""Until a client is missed that another cannot replace meanwhile, and longest pause of a client whose direction alone
+is cut off. Shorter ones would end stock clients whose program is busy: some of them beat only while it calls them."""
+REDIAL_S = 1.0
+"""One packet a second to a router that is gone for good: cheap beside what a longer way costs."""
 _PORT = "0 to 65535; 0 = any free port"
 _ANONYMOUS = "loopback, always or never"
 _FILE = "path of a PEM file, or empty"
@@ -64,7 +70,7 @@ class RouterConfig:
         "Clients that log in with SASL PLAIN.", secret=True,
     )  # fmt: skip
     idle_timeout_s: float = setting(
-        "listen.idle_timeout_s", seconds(1, 3600), 30.0, "1 to 3600 seconds",
+        "listen.idle_timeout_s", seconds(1, 3600), IDLE_TIMEOUT_S, "1 to 3600 seconds",
         "A client that sends nothing for this long counts as gone; heartbeats keep it.",
     )  # fmt: skip
     inter_router_host: str = setting(
@@ -86,6 +92,18 @@ class RouterConfig:
     inter_router_allow_anonymous: str = setting(
         "inter_router.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
         "Routers without the password: only where no other machine can connect, unless you say so.",
+    )  # fmt: skip
+    inter_router_heartbeat_s: float = setting(
+        "inter_router.heartbeat_s", seconds(0.05, 60), linkstate.HEARTBEAT_S, "0.05 to 60 seconds",
+        "How often a router says that it lives; 10 bytes to each neighbour.",
+    )  # fmt: skip
+    inter_router_silence_s: float = setting(
+        "inter_router.silence_s", seconds(0.15, 180), linkstate.SILENCE_S, "0.15 to 180 seconds",
+        "A neighbour that says nothing for so long is routed around; a false alarm costs a change of path, no message.",
+    )  # fmt: skip
+    inter_router_redial_s: float = setting(
+        "inter_router.redial_s", seconds(0.05, 300), REDIAL_S, "0.05 to 300 seconds",
+        "Longest wait before a lost link is tried again; a healed one is back after this and a handshake.",
     )  # fmt: skip
     mesh: str = setting(
         "inter_router.mesh", one_of("auto", "configured"), "auto", "auto or configured",

@@ -34,6 +34,7 @@ class RouterEvent(Enum):
     NEIGHBOUR_SLOW = "neighbour_slow"
     PATHS_CHANGED = "paths_changed"
     LOOP_LAG = "loop_lag"
+    LOOP_STALLED = "loop_stalled"
     KEY_MALFORMED = "key_malformed"
     INTERNAL_ERROR = "internal_error"
 
@@ -46,6 +47,7 @@ _WARNINGS = frozenset(
         RouterEvent.NEIGHBOUR_REFUSED,
         RouterEvent.NEIGHBOUR_SLOW,
         RouterEvent.LOOP_LAG,
+        RouterEvent.LOOP_STALLED,
         RouterEvent.KEY_MALFORMED,
         Decision.PUBLISHER_EXPIRED,
         Decision.PUBLISHER_NOT_ALIVE,

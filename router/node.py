@@ -40,7 +40,8 @@ class RouterNode:
         self._version = version
         self._log = EventLog(config.node_id)
         self._turn = Turn()
-        self._watch = LoopWatch(self._log)
+        # The last heartbeat before a stall may be one period old.
+        self._watch = LoopWatch(self._log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         self._listener = ClientListener(config, self._log, self._turn, version)
         self._peers = PeerListener(config)
         self._http = HttpServer(self)
@@ -211,6 +212,7 @@ class RouterNode:
             lease_left_s=lease_left,
             loop_lag_s=self._watch.lag_s,
             worst_loop_lag_s=self._watch.take_worst(),
+            loop_stalls=self._watch.stalls,
             neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
         )
 

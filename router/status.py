@@ -41,6 +41,8 @@ class Numbers:
     """Until this router fences itself; 0 without an incarnation."""
     loop_lag_s: float
     worst_loop_lag_s: float
+    loop_stalls: int = 0
+    """Times the loop was so late that neighbours may soon give this router up."""
     neighbours: list[NeighbourNumbers] = field(default_factory=list)
 
 

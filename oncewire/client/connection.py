@@ -31,7 +31,7 @@ logger = logging.getLogger("oncewire.client")
 
 CONNECT_S = 30.0
 """How long `connect()` and opening a link try before they raise."""
-IDLE_TIME_OUT_S = 10.0
+IDLE_TIME_OUT_S = 2.5
 """A router that is silent for longer counts as gone; it is told half of it (AMQP 2.4.5)."""
 SUBSCRIPTION_TIMEOUT_S = 60
 """T_sub: how long the network keeps what it owes a subscription that is away. A topic waits for it that long."""
