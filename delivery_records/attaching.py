@@ -94,6 +94,8 @@ class Attaching:
             self._read(attempt)
 
     def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> tuple[str, str] | None:
+        if self._core.draining.is_on:
+            return "amqp:link:redirect", _DRAINING  # K-8a
         if request.topic is not None:
             try:
                 (check_topic if isinstance(request, PublisherAttach) else check_pattern)(request.topic)
@@ -329,5 +331,6 @@ def _same_link(record: PublisherRecord | SubscriptionRecord, request: PublisherA
     return (record.container_id, record.link_name) == (request.container_id, request.link_name)
 
 
+_DRAINING = "this router is going to stop and takes no links; attach at another router"
 _NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
 _EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"

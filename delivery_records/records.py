@@ -15,6 +15,7 @@ from delivery_records import effects, inputs
 from delivery_records.attaching import Attaching, Attempt
 from delivery_records.barrier import AttachBarrier
 from delivery_records.channel import Peers
+from delivery_records.draining import Draining
 from delivery_records.egress import Egress
 from delivery_records.entries import SyncState
 from delivery_records.expiry import Expiry
@@ -100,6 +101,7 @@ class Records:
         self.attaching = Attaching(self)
         self.barrier = AttachBarrier(self)
         self.expiry = Expiry(self)
+        self.draining = Draining(self)
         self.peers = Peers(self)
         self.peering = Peering(self)
         self.reactions = Reactions(self)
@@ -125,6 +127,7 @@ class Records:
             inputs.ViewSnapshot: self.reactions.on_snapshot,
             inputs.StoreHealth: self._on_store_health,
             inputs.PathsChanged: self._on_paths,
+            inputs.Drain: self.draining.start,
         }
 
     # ------------------------------------------------------------------ driving
@@ -212,11 +215,11 @@ class Records:
             return
         if not detach.closed:
             self.out.append(effects.Detach(detach.link, False))
-            self._lose(detach.link, endpoint, LossCause.DETACH)
+            self.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Attempt):
             # E-8, I-8: nothing was deleted, so it must not look closed
             self.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
-            self._lose(detach.link, endpoint, LossCause.DETACH)
+            self.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
             endpoint.phase = Phase.CLOSING  # I-8
             self.propose_deletion(f"pubs/{endpoint.key}", endpoint.epoch)
@@ -227,9 +230,9 @@ class Records:
     def _on_lost(self, lost: inputs.LinkLost) -> None:
         endpoint = self.links.get(lost.link)
         if endpoint is not None:
-            self._lose(lost.link, endpoint, lost.cause)
+            self.lose(lost.link, endpoint, lost.cause)
 
-    def _lose(self, link: int, endpoint: Attempt | Ingress | Egress, cause: LossCause) -> None:
+    def lose(self, link: int, endpoint: Attempt | Ingress | Egress, cause: LossCause) -> None:
         """A-9: the link is suspended; its terminus stays until its timer or a newer attach."""
         self.links.pop(link, None)
         if isinstance(endpoint, Attempt):
@@ -381,6 +384,8 @@ class Records:
             self.barrier.on_grace_over(rid)
         elif timer is Timer.PARKED:
             self.peering.on_parked_timer(rid)
+        elif timer is Timer.DRAIN:
+            self.draining.look()
 
     def _on_unknown_put(self, nonce: str) -> None:
         if self.attaching.on_unknown_timer(nonce):

@@ -25,7 +25,7 @@ def describe(core: Records) -> dict[str, object]:
         "applied": view.applied,
         "routers": [
             {"id": r.record.node_id, "rid": rid, "amqp": r.record.amqp, "http": r.record.http,
-             "leaving": r.record.leaving}
+             "draining": r.record.draining, "leaving": r.record.leaving}
             for rid, r in sorted(view.routers.items())
         ],
         "subscriptions": [

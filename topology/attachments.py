@@ -240,6 +240,7 @@ def _router(reader: _Reader) -> RouterRecord:
         protocol_max=reader.whole("protocol_max", 1),
         version=reader.text("version", ""),
         leaving=reader.flag("leaving"),
+        draining=reader.flag("draining"),
     )
 
 

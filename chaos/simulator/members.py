@@ -36,7 +36,7 @@ class Members:
 
     def usable(self) -> list[Router]:
         """Routers that clients can connect to: also one that stands still, or is cut off from etcd (A-1)."""
-        return [r for r in self._world.routers if r.records is not None]
+        return [r for r in self._world.routers if r.records is not None and r.drains_until is None]
 
     def choices(self) -> list[Choice]:
         """What etcd has for routers; leases end, the dead start again, the isolated fence themselves or are healed."""

@@ -15,6 +15,7 @@ from chaos.simulator.actions import ACTIONS
 from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
 from chaos.simulator.clients import TIMEOUT_S, Connection, Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
+from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
@@ -65,6 +66,7 @@ class World:
         self.store = StoreAccess(self, self.etcd)
         self.members = Members(self, self.etcd)
         self.paths = PeerPaths(self)
+        self.drains = Drains(self)
         self.strangers = Strangers(self)
         self.judge = Judge(self)
         self.etcd.on_deleted = self._on_deleted
@@ -163,6 +165,7 @@ class World:
         router = self.routers[index]
         router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
         router.is_isolated = router.is_frozen = router.must_reload = False
+        router.drains_until = None
         router.stalled_until = 0.0
         router.replies.clear()
         self.members.grant(router)
@@ -184,6 +187,7 @@ class World:
             self.coverage[coverage.OVERLAP] += bool(down)
             self.coverage[coverage.ALL_DOWN] += down == len(self.routers) - 1
         router.records = None
+        router.drains_until = None
         self._live.pop(router.rid, None)
         router.lease = None
         router.replies.clear()
@@ -201,7 +205,7 @@ class World:
                 self.coverage[decision.value] += count
 
     def _lose_router(self, connection: Connection) -> None:
-        client = self._client_of(connection)
+        client = self.client_of(connection)
         if client is None or not self.traits.late_loss:
             if client is not None:
                 client.disconnect()
@@ -212,7 +216,8 @@ class World:
         del self.connections[connection.link]
         self.dying[connection.link] = connection
 
-    def _client_of(self, connection: Connection) -> AnyPublisher | AnySubscriber | None:
+    def client_of(self, connection: Connection) -> AnyPublisher | AnySubscriber | None:
+        """Whose link it is; None when the client has left it."""
         return next((client for client in self.clients() if client.connection is connection), None)
 
     def lose_frames_of(self, index: int) -> None:
@@ -264,6 +269,8 @@ class World:
                 connection = self.connections.get(effect.link)
                 if connection is not None and connection.is_open:
                     connection.down.append(effect)
+                    if isinstance(effect, effects.CloseConnection):
+                        self.drains.on_close(router, connection, effect)
                     if isinstance(effect, (effects.PublisherReply, effects.Detach, effects.CloseConnection)):
                         self._watch_session(connection, effect)
 
@@ -308,7 +315,7 @@ class World:
         found += self._peer_choices()
         found += self.strangers.choices()
         found += self.store.choices()
-        return found + self.members.choices()
+        return found + self.members.choices() + self.drains.choices()
 
     def _may_try(self, client: AnyPublisher | AnySubscriber) -> bool:
         """Not right after it was refused."""
@@ -386,7 +393,7 @@ class World:
         self.coverage[coverage.DYING_READ] += link in self.dying
         connection = self.connections.get(link) or self.dying[link]
         effect = connection.down.popleft()
-        client = self._client_of(connection)
+        client = self.client_of(connection)
         if client is not None:
             self._cover(client, effect)
             client.receive(effect)
@@ -407,7 +414,7 @@ class World:
     def client_sees_loss(self, link: int) -> None:
         """A client notices that its router is gone; what it has not read by then is lost."""
         connection = self.dying.pop(link)
-        client = self._client_of(connection)
+        client = self.client_of(connection)
         if client is not None:
             client.disconnect()
 
