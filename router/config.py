@@ -118,7 +118,15 @@ class RouterConfig:
         "http.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = no HTTP",
         "Health, metrics and state for operators; read only and without login.",
     )  # fmt: skip
+    http_drain: str = setting(
+        "http.drain", one_of("loopback", "always", "never"), "loopback", "loopback, always or never",
+        "Who may have this router drain and stop with POST /drain: only this machine, unless you say so.",
+    )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Next to AMQP's 5672.")
+    store: str = setting(
+        "store", one_of("gateway", "etcd3"), "gateway", "gateway or etcd3",
+        "How to talk to etcd: its JSON gateway over HTTP, or gRPC, which needs the extra oncewire[etcd3].",
+    )  # fmt: skip
     etcd_endpoints: tuple[str, ...] = setting(
         "etcd.endpoints", urls, ("http://127.0.0.1:2379",), "URLs http(s)://host:port",
         "The etcd cluster all routers share; 2379 is etcd's client port.",
@@ -172,6 +180,10 @@ class RouterConfig:
     publisher_timeout_cap_s: float = setting(
         "limits.publisher_timeout_cap_s", seconds(0, 2_592_000), limits.PUBLISHER_TIMEOUT_CAP_S,
         "0 to 2592000 seconds", "The most a client may ask for.",
+    )  # fmt: skip
+    drain_limit_s: float = setting(
+        "limits.drain_limit_s", seconds(0, 3600), limits.DRAIN_LIMIT_S, "0 to 3600 seconds",
+        "The longest a router that is to stop waits for clients that keep no unsettled map (K-8a).",
     )  # fmt: skip
     max_attempts: int = setting(
         "limits.max_attempts", whole_number(1, 1_000_000), limits.MAX_ATTEMPTS, "1 to 1000000",

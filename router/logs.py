@@ -18,6 +18,7 @@ class RouterEvent(Enum):
     """What the shell itself has to say; the record core's events are the values of `Decision`."""
 
     ROUTER_STARTED = "router_started"
+    ROUTER_DRAINING = "router_draining"
     ROUTER_STOPPED = "router_stopped"
     INCARNATION_STARTED = "incarnation_started"
     INCARNATION_ENDED = "incarnation_ended"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from delivery_records.view import RouterRecord
 from oncewire.cli.errors import CliError
-from router.config import RouterConfig
+from router.config import RouterConfig, is_loopback
 from router.http import HttpServer
 from router.incarnation import End, Incarnation
 from router.lag import LoopWatch
@@ -49,6 +49,8 @@ class RouterNode:
         self._incarnations = 0
         self._past_decisions: Counter[str] = Counter()
         self._stop_wanted = asyncio.Event()
+        self._drains_until: float | None = None
+        """K-8a: when everybody is sent away, on the monotonic clock; None = it does not drain."""
         self._is_store_away = False
         self._seen = SeenHistory()
         self._started_at = time.monotonic()
@@ -76,6 +78,18 @@ class RouterNode:
             await self._http.stop()
             self._watch.stop()
             self._log.event(RouterEvent.ROUTER_STOPPED)
+
+    def drain(self) -> None:
+        """K-8a: let the clients move, then stop; called again, stop at once (K-8)."""
+        incarnation = self._incarnation
+        if self._drains_until is not None or incarnation is None or not incarnation.is_serving:
+            self.stop()
+            return
+        self._drains_until = time.monotonic() + self._config.drain_limit_s
+        self._log.event(RouterEvent.ROUTER_DRAINING, limit_s=self._config.drain_limit_s)
+        self._stop_wanted.set()
+        self._listener.stop_listening()
+        incarnation.drain()
 
     def stop(self) -> None:
         """K-8: stop in good order."""
@@ -174,6 +188,8 @@ class RouterNode:
 
     def waiting_for(self) -> list[str]:
         """See `Status`."""
+        if self._drains_until is not None:
+            return ["its end: it drains, and takes no clients"]
         if self._incarnation is None:
             return ["a lease in etcd"]
         return self._incarnation.waiting_for()
@@ -216,6 +232,18 @@ class RouterNode:
             neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
         )
 
+    def may_drain(self, peer: str) -> bool:
+        """See `Status`."""
+        allowed = self._config.http_drain
+        return allowed == "always" or (allowed == "loopback" and is_loopback(peer))
+
+    def draining(self) -> dict[str, object] | None:
+        """See `Status`."""
+        if self._drains_until is None:
+            return None
+        left = max(0.0, self._drains_until - time.monotonic())
+        return {"limit_s": self._config.drain_limit_s, "left_s": round(left, 1)}
+
     def tables(self) -> dict[str, object]:
         """See `Status`."""
         incarnation = self._incarnation
@@ -226,6 +254,7 @@ class RouterNode:
             "incarnations": self._incarnations,
             "connections": self._listener.connection_count,
             "waiting_for": self.waiting_for(),
+            "draining": self.draining(),
         }
         if incarnation is not None:
             tables |= incarnation.records.describe()

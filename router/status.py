@@ -53,6 +53,18 @@ class Status(Protocol):
         """What is missing until clients are welcome; empty when the router is ready."""
         ...
 
+    def draining(self) -> dict[str, object] | None:
+        """`limit_s`, and `left_s` until it; None while the router serves (K-8a)."""
+        ...
+
+    def drain(self) -> None:
+        """Let the clients move to other routers, then stop (K-8a)."""
+        ...
+
+    def may_drain(self, peer: str) -> bool:
+        """Whether a request from this address may have the router drain."""
+        ...
+
     def numbers(self) -> Numbers:
         """Counters and gauges for metrics."""
         ...

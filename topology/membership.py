@@ -202,6 +202,15 @@ class Membership:
                 task.cancel()
             await asyncio.gather(following, watching, return_exceptions=True)
 
+    async def announce_draining(self) -> None:
+        """K-8a: tell the others that nobody is to be sent here any more. Without etcd they are not told."""
+        self._record = replace(self._record, draining=True)
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(REVOKE_TIMEOUT_S):
+                await self.store.compare_and_put(
+                    self._key, encode_record(self._record), UNCONDITIONAL, self.rid
+                )
+
     async def leave(self) -> None:
         """K-8: tell the others that no grace time is needed, and end the lease. What fails here ends by itself."""
         self._has_left = True

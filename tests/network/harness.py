@@ -39,6 +39,9 @@ class Load:
     seconds: float = 6.0
     """Over which a publisher spreads its share; faults make it longer."""
     durable: bool = False
+    batch: int = BATCH
+    batch_s: float = BATCH_S
+    """How long a subscriber takes for one batch at most; its gaps are not shorter."""
     patterns: Mapping[str, str] = field(default_factory=dict)
     """Subscribers of less than every topic: name -> topic."""
 
@@ -145,8 +148,8 @@ def _plans(
             address=load.patterns.get(name, "load/*"),
             urls=urls(router),
             events=str(folder / f"{name}.jsonl"),
-            batch=BATCH,
-            batch_s=BATCH_S,
+            batch=load.batch,
+            batch_s=load.batch_s,
             journal=durable(name),
         )
         for name, router in load.subscribers.items()
