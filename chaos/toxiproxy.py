@@ -97,13 +97,14 @@ class ToxiproxyServer:
         self._proxies: dict[str, Any] = {}
         """toxiproxy-python's object of each proxy."""
         self._api: Any = None
-        self._version = ""
+        self.version = ""
+        """What it says of itself when it runs."""
         self._finalizer: weakref.finalize[..., ToxiproxyServer] | None = None
 
     @property
     def description(self) -> str:
         """What runs, for people."""
-        return f"Toxiproxy {self._version} ({self.path})"
+        return f"Toxiproxy {self.version} ({self.path})"
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ class ToxiproxyServer:
         while process.poll() is None and time.monotonic() < ends_at:
             answer = await self._call(self._api.version)
             if answer:
-                self._version = _version_in(answer.decode(errors="replace"))
+                self.version = _version_in(answer.decode(errors="replace"))
                 return
             await asyncio.sleep(POLL_S)
         _end(process)

@@ -33,5 +33,5 @@ if ! has_go; then
 fi
 
 # The module's program is called `server`.
-GOBIN=$folder go install "$MODULE@$VERSION"
+GOBIN=$folder go install -ldflags "-X ${MODULE%/cmd/server}.Version=${VERSION#v}" "$MODULE@$VERSION"
 mv "$folder/server" "$1/toxiproxy-server"

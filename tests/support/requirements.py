@@ -72,6 +72,7 @@ PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
+    "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
