@@ -12,7 +12,6 @@ import gc
 import time
 
 from router.logs import EventLog, RouterEvent
-from topology.linkstate import HEARTBEAT_S, SILENCE_S
 
 PERIOD_S = 0.1
 ALARM_S = 0.25
@@ -28,7 +27,7 @@ FULL_EVERY = 3000
 class LoopWatch:
     """Measures the lag of the running loop and collects garbage in its pauses."""
 
-    def __init__(self, log: EventLog, borne_s: float = SILENCE_S - HEARTBEAT_S) -> None:
+    def __init__(self, log: EventLog, borne_s: float) -> None:
         """Nothing is measured yet.
 
         Args:
