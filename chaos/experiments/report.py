@@ -74,7 +74,8 @@ def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=SIMPLE_HEAD)
-    table.add_column(first, no_wrap=True)
+    # Names of faults are long; they give way to the numbers.
+    table.add_column(first, overflow="fold")
     for heading in others:
         table.add_column(heading, justify="right", no_wrap=True)
     return table

@@ -100,7 +100,7 @@ def _round(row: Mapping[str, Any]) -> FiredRound:
     return FiredRound(str(row["kind"]), str(row["place"]), faults, *costs)
 
 
-RUNS = Codec[Run]("run of an experiment", asdict, _run)
+RUNS: Codec[Run] = Codec("run of an experiment", asdict, _run)
 """What a line of this ledger is."""
 
 
