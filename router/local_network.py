@@ -61,6 +61,8 @@ class LocalRouter:
     process: subprocess.Popen[bytes] | None = None
     settings: dict[str, str] = field(default_factory=dict)
     """Further settings of this router, by key."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Further variables of its process; a PYTHONPATH makes it a router of another version."""
 
     @property
     def url(self) -> str:
@@ -285,7 +287,7 @@ class LocalNetwork:
         command += [f"{flag_of[key]}={value}" for key, value in settings.items()]
         # What the user set for one router of his own is not meant for these.
         ours = {setting.variable for setting in SETTINGS.values()} | {"ONCEWIRE_CONFIG"}
-        environment = {name: value for name, value in os.environ.items() if name not in ours}
+        environment = {name: value for name, value in os.environ.items() if name not in ours} | router.environment
         log = None if self._log_folder is None else (self._log_folder / f"{router.id}.log").open("ab")
         try:
             # A session of its own: Ctrl-C in a terminal is for us, who then stop the routers in good order.

@@ -98,9 +98,15 @@ async def network_under_load(
     routers: int = 3,
     edges: Sequence[Edge] | None = None,
     settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Experiment]:
-    """A network whose clients are attached and publish; everything ends with the block."""
+    """A network whose clients are attached and publish; everything ends with the block.
+
+    `environment` is that of the routers' first processes, beside ours.
+    """
     network = LocalNetwork(routers, edges=edges, settings=settings, log_folder=folder, log_level="info")
+    for router in network.routers.values():
+        router.environment.update(environment or {})
     async with network:
         publishers, subscribers = _plans(folder, load, network)
         async with Trial(network, folder, publishers, subscribers) as trial:

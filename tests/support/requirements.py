@@ -68,6 +68,13 @@ def toxiproxy_server() -> bool:
     return python_module("toxiproxy")()
 
 
+def previous_release() -> bool:
+    """Tells whether the history of this checkout reaches back to the previous release."""
+    from tests.support.previous_release import is_in_history
+
+    return is_in_history()
+
+
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
@@ -75,6 +82,9 @@ PARTS = {
     "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
+    "previous-release": Part(
+        "the previous release in the history of this checkout", previous_release, "git fetch --unshallow --tags"
+    ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }
