@@ -12,6 +12,8 @@ from oncewire.cli.errors import CliError
 FAILED = 1
 DEFAULT_LEDGER = Path("docs/evidence/chaos.jsonl")
 MAX_FAULTS = 1_000_000
+MAX_SEED = 2**53
+"""Where JSON readers stop telling whole numbers apart."""
 
 
 @click.command("record", short_help="Run all experiments over and over, and write the page about it.")
@@ -19,6 +21,7 @@ MAX_FAULTS = 1_000_000
     "--faults", type=click.IntRange(1, MAX_FAULTS), default=500, show_default=True,
     help="How many faults shall have been fired in the end with the code as it is now.",
 )  # fmt: skip
+@click.option("--first-seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True)
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Begin nothing new after so long.")
 @click.option(
     "--state", type=click.Path(path_type=Path), default=DEFAULT_LEDGER, show_default=True,
@@ -28,8 +31,9 @@ MAX_FAULTS = 1_000_000
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def record(
-    ctx: click.Context, faults: int, minutes: float | None, state: Path, page_only: bool, as_json: bool
-) -> None:
+    ctx: click.Context, faults: int, first_seed: int, minutes: float | None, state: Path, page_only: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Run all experiments, seed after seed, into a ledger, until it has enough faults; go on where it ended.
 
     A run that is in the ledger for the code as it is now is not made again; after a change of the code everything is,
@@ -50,7 +54,7 @@ def record(
             f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file"
         )
     console = Console(stderr=as_json)
-    plan = Plan(state, faults, None if minutes is None else minutes * 60)
+    plan = Plan(state, faults, first_seed, None if minutes is None else minutes * 60)
 
     def run_once(name: str, seed: int, folder: Path) -> ExperimentResult:
         console.rule(f"{name}, seed {seed}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from chaos.experiments.catalogue import catalogue
+from chaos.experiments.catalogue import MIXED, catalogue
 from chaos.experiments.results import ANYWHERE, percentiles
 from chaos.record.runs import Run, runs_of
 
@@ -76,7 +76,8 @@ def _by_kind(runs: Sequence[Run]) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for name in catalogue(1):
         rounds = [each for run in runs if run.experiment == name for each in run.rounds]
-        for kind in dict.fromkeys(each.kind for each in rounds):
+        kinds = dict.fromkeys(each.kind for each in rounds)
+        for kind in sorted(kinds) if name == MIXED else kinds:
             mine = [each for each in rounds if each.kind == kind]
             rows.append(
                 [name, kind, [each.recovery_ms / 1000 for each in mine], [each.mended_ms / 1000 for each in mine]]

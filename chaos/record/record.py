@@ -20,8 +20,6 @@ from chaos.record.page import write_page
 from chaos.record.plots import PLOTS, draw
 from chaos.record.runs import Run, read_runs, run_of, runs_ledger, runs_of
 
-FIRST_SEED = 1
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -30,6 +28,8 @@ class Plan:
     ledger: Path
     faults: int
     """How many faults shall have been fired in the end with today's code."""
+    first_seed: int
+    """The smallest seed; sittings at several machines take different ones, and their ledgers can be put together."""
     seconds: float | None
     """No further experiment is begun after so long; None: until there are enough faults."""
 
@@ -86,7 +86,7 @@ def make_record(plan: Plan, run_once: Callable[[str, int, Path], ExperimentResul
     kept = None
     with runs_ledger(plan.ledger) as ledger:
         try:
-            for name, seed in _missing(ledger, code):
+            for name, seed in _missing(ledger, code, plan.first_seed):
                 if _faults(ledger, code) >= plan.faults or (ends_at is not None and time.monotonic() > ends_at):
                     break
                 kept = _run(ledger, code, name, seed, run_once)
@@ -97,10 +97,10 @@ def make_record(plan: Plan, run_once: Callable[[str, int, Path], ExperimentResul
         return Summary(code, runs_of(ledger.rows, code), plan.faults, kept)
 
 
-def _missing(ledger: Ledger[Run], code: str) -> Iterator[tuple[str, int]]:
+def _missing(ledger: Ledger[Run], code: str, first_seed: int) -> Iterator[tuple[str, int]]:
     done = {(run.experiment, run.seed) for run in runs_of(ledger.rows, code)}
     return (
-        (name, seed) for seed in count(FIRST_SEED) for name in catalogue(seed) if (name, seed) not in done
+        (name, seed) for seed in count(first_seed) for name in catalogue(seed) if (name, seed) not in done
     )
 
 
