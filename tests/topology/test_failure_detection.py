@@ -110,7 +110,7 @@ def silence(*ends: int) -> Strike:
     return lambda net: net.silence(net.line(0, 1), *(net.nodes[end].rid for end in ends))
 
 
-PHASES = [part * HEARTBEAT_S / 5 for part in range(5)]
+PHASES = [part * HEARTBEAT_S / 3 for part in range(3)]
 both_shapes = pytest.mark.parametrize("shape", [SQUARE, LONG_WAY], ids=["square", "long way"])
 any_phase = pytest.mark.parametrize("phase", PHASES)
 
