@@ -99,7 +99,7 @@ class ToxicFault:
     def kind(self) -> str:
         """Name of the fault in results."""
         kill = " with SIGKILL" if self.and_kill else ""
-        return f"{_one_way(self.way)}{self.toxic}{kill} {self.path.value}"
+        return f"{self.toxic}{kill} {self.path.value}{_one_way(self.way)}"
 
     @property
     def places(self) -> frozenset[Place]:
@@ -113,7 +113,7 @@ class ToxicFault:
 
 
 def _one_way(way: Way) -> str:
-    return "" if way is Way.BOTH else "one-way "
+    return "" if way is Way.BOTH else f" {way.value}"
 
 
 HELD_S = 1.2
@@ -133,7 +133,7 @@ class Partition:
     @property
     def kind(self) -> str:
         """Name of the fault in results."""
-        return f"{_one_way(self.way)}{self.manner.value} partition {self.path.value}"
+        return f"{self.manner.value} partition {self.path.value}{_one_way(self.way)}"
 
     @property
     def places(self) -> frozenset[Place]:
