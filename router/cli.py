@@ -24,6 +24,9 @@ def router(
 ) -> None:
     """Run one router until SIGTERM or Ctrl-C.
 
+    The signal drains it: clients are sent to other routers when what they have sent or were sent is settled, at most
+    for limits.drain_limit_s. A second signal ends it at once.
+
     Each setting can be given in the TOML file, as an environment variable (--listen-port is ONCEWIRE_LISTEN_PORT)
     and as a flag; the flag wins over the variable, the variable over the file.
     """
