@@ -41,12 +41,14 @@ from topology.store import (
     EventKind,
     LeaseLost,
     Store,
+    Stored,
     StoreError,
     StoreRejected,
     StoreReplaced,
     StoreTimeout,
     StoreUnavailable,
     WatchBatch,
+    WatchEvent,
 )
 
 LEASE_TTL_S = 10
@@ -59,6 +61,8 @@ RETRY_S = 0.1
 """Between two attempts at a call the store could not answer; the fence deadline ends them."""
 PULSE_S = 1.0
 """At least so often the keep-alive thread hears that this loop runs."""
+LAST_EVENT_S = 2.0
+"""For etcd to tell an event of the past once more; it takes milliseconds."""
 REVOKE_TIMEOUT_S = 1.0
 """For ending the lease of an incarnation that is over: that only spares others the rest of its time."""
 
@@ -86,10 +90,42 @@ class SeenHistory:
 
     revisions: dict[bytes, int] = field(default_factory=dict)
     """The highest under each nonce; an operator draws a new nonce once in years."""
+    last_events: dict[bytes, WatchEvent] = field(default_factory=dict)
+    """The last one seen under each nonce. It stays true for ever, unless history is set back."""
 
-    def note(self, nonce: bytes, revision: int) -> None:
-        """The view has come to this revision."""
+    def note(self, nonce: bytes, revision: int, last: WatchEvent | None) -> None:
+        """The view has come to this revision; `last` is the latest event of it that is known."""
         self.revisions[nonce] = max(revision, self.revisions.get(nonce, 0))
+        if last is not None:
+            self.last_events[nonce] = last
+
+    async def check(self, store: Store, nonce: bytes, revision: int) -> None:
+        """Whether a store at this revision goes on where this process has seen it.
+
+        Raises:
+            StoreReplaced: its history was set back.
+            StoreUnavailable: that cannot be told now.
+        """
+        floor = self.revisions.get(nonce, 0)
+        if revision < floor:
+            raise StoreReplaced(f"etcd is at revision {revision} after it was at {floor}: {RESTORED_ADVICE}")
+        last = self.last_events.get(nonce)
+        if last is None:
+            return
+        # A history that was set back may have grown beyond that revision again: then another event stands there.
+        try:
+            async with asyncio.timeout(LAST_EVENT_S), aclosing(store.watch(PREFIX, last.mod_revision)) as batches:
+                batch = await anext(batches)
+        except CompactedError:
+            return
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"etcd does not tell what happened at revision {last.mod_revision}: if it stays so, {RESTORED_ADVICE}"
+            ) from None
+        if last not in batch.events:
+            raise StoreReplaced(
+                f"etcd tells of another past up to revision {last.mod_revision} than before: {RESTORED_ADVICE}"
+            )
 
 
 class _Fenced(Exception):
@@ -273,7 +309,7 @@ class Membership:
             raise _Fenced(FenceReason.KEY_DELETED)
         self._check_nonce(values.get(CLUSTER_KEY, b""))
         self._check_lease()
-        self._seen.note(self.nonce, revision)
+        self._seen.note(self.nonce, revision, _last_put(stored))
         snapshot = ViewSnapshot(revision, readable_changes(change_of_stored, stored))
         if self.is_joined:
             self._hand_over([snapshot])
@@ -287,7 +323,7 @@ class Membership:
             async for batch in batches:
                 self._check_own(batch)
                 self._check_lease()
-                self._seen.note(self.nonce, batch.revision)
+                self._seen.note(self.nonce, batch.revision, batch.events[-1])
                 self._hand_over(
                     [ViewChanges(batch.revision, readable_changes(change_of_event, batch.events))]
                 )
@@ -327,6 +363,14 @@ class Membership:
             self._on_inputs(list(inputs))
 
 
+def _last_put(stored: Sequence[Stored]) -> WatchEvent | None:
+    """The latest event a snapshot tells of, as a watch would."""
+    last = max(stored, key=lambda held: held.mod_revision, default=None)
+    if last is None:
+        return None
+    return WatchEvent(EventKind.PUT, last.key, last.value, last.create_revision, last.mod_revision)
+
+
 async def _cluster_life(store: Store, seen: SeenHistory) -> tuple[ClusterLife, int]:
     """The life in the store and the revision it was written at; the first router of all begins it."""
     etcd_id = await store.cluster_id()
@@ -345,9 +389,7 @@ async def _cluster_life(store: Store, seen: SeenHistory) -> tuple[ClusterLife, i
                 f"the cluster nonce in etcd is unreadable ({error}): stop all routers and run "
                 "`oncewire cluster new-nonce`"
             ) from None
-        floor = seen.revisions.get(life.nonce, 0)
-        if revision < floor:
-            raise StoreReplaced(f"etcd is at revision {revision} after it was at {floor}: {RESTORED_ADVICE}")
+        await seen.check(store, life.nonce, revision)
         if life.etcd_id not in (0, etcd_id):
             raise StoreReplaced(
                 f"this is etcd cluster {etcd_id:x}, and its data began in {life.etcd_id:x}: {RESTORED_ADVICE}"
