@@ -201,14 +201,19 @@ class Connector:
         context = self._ssl_context
         if address.tls and context is None:
             context = ssl.create_default_context()
-        async with asyncio.timeout(ATTEMPT_S):
-            _, transport = await self._loop.create_connection(
-                lambda: self._make_transport(address),
-                address.host,
-                address.port,
-                ssl=context if address.tls else None,
-                server_hostname=address.host if address.tls else None,
-            )
+        transport = self._transport = Transport(self._engine(address), self._on_event)
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                await self._loop.create_connection(
+                    lambda: transport,
+                    address.host,
+                    address.port,
+                    ssl=context if address.tls else None,
+                    server_hostname=address.host if address.tls else None,
+                )
+        except BaseException:
+            transport.give_up()
+            raise
         try:
             waiting = {transport.closed, self._begun, self._stopping}
             await asyncio.wait(waiting, timeout=ATTEMPT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -221,10 +226,6 @@ class Connector:
                 await transport.close(CLOSE_S if self._session is not None else 0.0)
             self._session_lost()
         transport.closed.result()  # a fault of our own code
-
-    def _make_transport(self, address: Address) -> Transport:
-        self._transport = Transport(self._engine(address), self._on_event)
-        return self._transport
 
     def _engine(self, address: Address) -> Connection:
         if address.user is None:
