@@ -239,8 +239,8 @@ class Injector:
         errors = [line for line in client.last_words().splitlines() if "Error" in line or "Journal" in line]
         self._say(f"{client.name} ended: {errors[-1].strip(' |') if errors else 'it said nothing'}")
         await asyncio.sleep(fault.seconds)
-        client.may_fail = False
         await client.start()
+        client.may_fail = False
         self._say(f"{client.name} is back as a new process, with room")
 
     # --- the record ---------------------------------------------------------------------------------------------------

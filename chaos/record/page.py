@@ -42,16 +42,18 @@ outstanding. All times are in seconds; p50 and p95 are measured values (nearest 
 What the names mean: a partition is *cut* (connections are closed, new ones refused), *silent* (what is sent is
 swallowed, connections end when it ends) or *held* (nothing gets through for {held:g} s, then all of it comes);
 *inward* and *outward* faults hit one direction, seen from the router that is hit, of a link between two from
-the one that was dialed. *full disk*: no file of a client may grow any more (RLIMIT_FSIZE, so that the error is
-EFBIG where a disk that is full gives ENOSPC) until its journal has failed and the client has ended; then it is
-started again with room. A router process that was killed or ended is started again after two seconds or half a
-second, a client after one.
+the one that was dialed. *No other way*: the routers are a chain. *Beyond the lease*: for longer than etcd keeps
+a router's key without hearing of it, so that it gives itself up. *full disk*: no file of a client may grow any
+more (RLIMIT_FSIZE, so that the error is EFBIG where a disk that is full gives ENOSPC) until its journal has
+failed and the client has ended; then it is started again with room. A router process that was killed or ended
+is started again after two seconds or half a second, a client after one.
 
 To repeat it:
 
 ```
 make tools                                    # Toxiproxy, and what draws the plots
-oncewire chaos run all                        # every experiment once
+oncewire chaos run --list                     # the experiments: every fault with its values
+oncewire chaos run all                        # each of them once
 oncewire chaos run NAME --seed N --keep DIR   # one of the runs below, with journals, logs and timeline
 oncewire chaos record                         # goes on where this ledger ends
 ```
