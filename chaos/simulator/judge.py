@@ -135,10 +135,9 @@ class Judge:
         self._retries_lost.setdefault(subscriber, set()).update(messages)
 
     def on_restore(self) -> None:
-        """Exactly-once is lost for what was sent before (protocol c.3)."""
+        """What was sent before is not owed any more, and comes again only where its publisher was told so (K-9)."""
         self._owed = {message: [] for message in self._owed}
         self._confirmed.clear()
-        self._new_again.update(self._owed.keys())
         for subscriber in range(len(self._world.subscribers)):
             self._forget(subscriber)
 

@@ -199,6 +199,7 @@ class Members:
                 if kind is Kind.ROUTER and isinstance(held.record, RouterRecord):
                     self._etcd.leases[held.record.rid] = world.now + LEASE_TTL_S
         world.restores += 1
+        world.nonce_revision = self._etcd.revision + 1
         world.judge.on_restore()
 
     def black_out(self) -> None:

@@ -81,6 +81,8 @@ class World:
         """Called with the effects of each router turn, for whoever writes the story down."""
         self.restores = 0
         """How often etcd came back from an old backup; each has a nonce of its own."""
+        self.nonce_revision = 0
+        """Since when it has that nonce (K-9)."""
         self.coverage: Counter[str] = Counter()
         self._is_pausing = False
         """Time passes although somebody could do something."""
@@ -171,7 +173,8 @@ class World:
         self.members.grant(router)
         self.etcd.start_router(record_of(router))
         router.records = self.cores.records(
-            rid=router.rid, node_id=f"r{index}", nonce=self.nonce, limits=self.limits
+            rid=router.rid, node_id=f"r{index}", nonce=self.nonce, nonce_revision=self.nonce_revision,
+            limits=self.limits,
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()
