@@ -186,7 +186,14 @@ class ToxiproxyServer:
         await self._call(driver.enable if enabled else driver.disable)
 
     async def add_toxic(
-        self, proxy: ProxyAddress, name: str, kind: str, stream: str, attributes: Mapping[str, int]
+        self,
+        proxy: ProxyAddress,
+        name: str,
+        kind: str,
+        stream: str,
+        attributes: Mapping[str, int],
+        *,
+        toxicity: float = 1.0,
     ) -> None:
         """Add a toxic to all connections through a proxy, those there are and those to come.
 
@@ -196,10 +203,13 @@ class ToxiproxyServer:
             kind: Toxiproxy's name of it, such as `latency`.
             stream: UPSTREAM or DOWNSTREAM.
             attributes: as Toxiproxy documents them for this kind.
+            toxicity: the share of connections that are hit, drawn one by one.
         """
         driver = self._proxies[proxy.name]
         await self._call(
-            lambda: driver.add_toxic(name=name, type=kind, stream=stream, attributes=dict(attributes))
+            lambda: driver.add_toxic(
+                name=name, type=kind, stream=stream, toxicity=toxicity, attributes=dict(attributes)
+            )
         )
 
     async def remove_toxic(self, proxy: ProxyAddress, name: str) -> None:
