@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,23 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         )
     if bool(config.etcd_cert_file) != bool(config.etcd_key_file):
         refuse("etcd_cert_file", "a certificate needs its key", "set both etcd.cert_file and etcd.key_file")
+    _check_silence(config, refuse)
+    if config.subscription_timeout_s > config.subscription_timeout_cap_s:
+        refuse(
+            "subscription_timeout_s",
+            f"the cap is {config.subscription_timeout_cap_s:g} seconds",
+            "raise limits.subscription_timeout_cap_s or lower limits.subscription_timeout_s",
+        )
+    if config.publisher_timeout_s > config.publisher_timeout_cap_s:
+        refuse(
+            "publisher_timeout_s",
+            f"the cap is {config.publisher_timeout_cap_s:g} seconds",
+            "raise limits.publisher_timeout_cap_s or lower limits.publisher_timeout_s",
+        )
+
+
+def _check_silence(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """A silence holds several heartbeats, and ends before a lease does."""
     shortest = MIN_HEARTBEATS_IN_SILENCE * config.inter_router_heartbeat_s
     if config.inter_router_silence_s < shortest:
         refuse(
@@ -111,18 +128,6 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
             f"the lease of a silent router ends after {config.lease_ttl_s} seconds (etcd.lease_ttl_s), and it must be "
             "routed around before that",
             "lower inter_router.silence_s or raise etcd.lease_ttl_s",
-        )
-    if config.subscription_timeout_s > config.subscription_timeout_cap_s:
-        refuse(
-            "subscription_timeout_s",
-            f"the cap is {config.subscription_timeout_cap_s:g} seconds",
-            "raise limits.subscription_timeout_cap_s or lower limits.subscription_timeout_s",
-        )
-    if config.publisher_timeout_s > config.publisher_timeout_cap_s:
-        refuse(
-            "publisher_timeout_s",
-            f"the cap is {config.publisher_timeout_cap_s:g} seconds",
-            "raise limits.publisher_timeout_cap_s or lower limits.publisher_timeout_s",
         )
 
 
