@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
-from bridges.node.errors import NodeError, StorageError
+from bridges.node.errors import NodeError, OwnedByAnother, StorageError
 from oncewire.client import ClientError
 
 BUSY_SECONDS = 10.0
@@ -56,6 +58,34 @@ def open_database(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def take_lock(path: Path) -> BinaryIO:
+    """Hold PATH.lock until it is closed: the kernel lets go of it whatever kills the process.
+
+    Raises:
+        OwnedByAnother: another process, or another part of this one, holds it.
+        StorageError: it cannot be made.
+    """
+    lock_path = path.with_name(path.name + ".lock")
+    with storage_errors(lock_path):
+        lock = os.fdopen(os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.truncate(0)
+        lock.write(b"%d\n" % os.getpid())
+    except BlockingIOError:
+        owner = lock.read(32).decode(errors="replace").strip() or "unknown"
+        lock.close()
+        raise OwnedByAnother(
+            f"{path} cannot be used", f"process {owner} is using it", "stop that process first"
+        ) from None
+    except OSError as error:
+        lock.close()
+        raise StorageError(
+            f"{lock_path} cannot be used", error.strerror or str(error), "put the file on a local disk"
+        ) from error
+    return lock
 
 
 @contextmanager
