@@ -68,6 +68,12 @@ class JournalReader:
         with storage_errors(self._path):
             return read_marks(self._connection)
 
+    def topics(self) -> list[str]:
+        """What the journal's receiver subscribes to."""
+        with storage_errors(self._path):
+            rows = self._connection.execute("SELECT topic FROM node_sources ORDER BY id").fetchall()
+        return [row[0] for row in rows]
+
     def end_within(self, low: int, *, max_rows: int | None = None, max_bytes: int | None = None) -> int:
         """Where a range that starts behind `low` must end to keep to limits; at least one message if there is one.
 

@@ -132,6 +132,7 @@ class Outbox:
         self.path = path
         self.sink = sink
         self._max_bytes = max_bytes
+        self._last_writer: Writer | None = None
         self._connection = open_database(path)
         try:
             self._prepare()
@@ -192,6 +193,7 @@ class Outbox:
             BadRequest: a topic cannot be used.
         """
         _check_topics(topics)
+        self._register(writer)
         with transaction(self._connection, self.path) as database:
             generation = self._admit(database, writer)
             if self._find(database, generation, batch) is not None:
@@ -252,6 +254,7 @@ class Outbox:
             PartMissing: a part is not there: the batch must be run again.
             BatchForgotten: a later batch was decided, and this one is not known.
         """
+        self._register(writer)
         with transaction(self._connection, self.path) as database:
             generation = self._admit(database, writer)
             known = self._find(database, generation, batch)
@@ -369,6 +372,13 @@ class Outbox:
         return None if row is None else Manifest(row[0], row[1], row[2], False, bool(row[3]), row[4])
 
     # --- who may write ------------------------------------------------------------------------------------------------
+
+    def _register(self, writer: Writer) -> None:
+        """Let a run in for good, before a request of it that may fail: it is older than runs that come later."""
+        if writer != self._last_writer:
+            with transaction(self._connection, self.path) as database:
+                self._admit(database, writer)
+            self._last_writer = writer
 
     def _admit(self, database: sqlite3.Connection, writer: Writer) -> int:
         """Let the sink's query in, with its newest run; returns the generation."""

@@ -135,6 +135,7 @@ class Receiver:
         self._routers = routers
         self._gate = DepthGate(subscription.max_journal_bytes)
         self._room = Signal()
+        self._changed = Signal()
         self._client_journal = SqliteJournal(path)
         try:
             self._journal = ReceiverJournal(self._client_journal.connection, path, subscription.name)
@@ -152,6 +153,14 @@ class Receiver:
     def producer_count(self) -> int:
         """Producers that number their messages."""
         return self._journal.producer_count
+
+    async def confirmed(self) -> None:
+        """Return when the network has confirmed the subscription, or when there is trouble: see `numbers`."""
+        while True:
+            seen = self._changed.count
+            if self.numbers.trouble or self.numbers.active_links == len(self.subscription.topics):
+                return
+            await self._changed.wait(seen, FULL_POLL_S)
 
     async def run(self) -> None:
         """Receive until cancelled. What the client cannot mend is tried again after a pause."""
@@ -189,6 +198,7 @@ class Receiver:
                 self.numbers.active_links += 1
                 group.create_task(self._take(subscriber, self._sources[topic]))
             self.numbers.trouble = ""
+            self._changed.tell()
 
     async def _take(self, subscriber: Subscriber, source: int) -> None:
         group = GroupCommit(self.subscription.group_s, self.subscription.group_count)
@@ -281,6 +291,7 @@ class Receiver:
         text = str(error)
         if self.numbers.trouble != text:
             self.numbers.trouble = text
+            self._changed.tell()
             logger.warning("subscription %s cannot receive just now: %s", self.subscription.name, text)
 
 

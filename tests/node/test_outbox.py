@@ -320,6 +320,15 @@ def test_an_older_run_is_fenced(outbox: Outbox) -> None:
     assert outbox.marks().epoch == 2
 
 
+def test_a_run_counts_from_its_first_request_even_if_that_fails(outbox: Outbox) -> None:
+    old, new = Writer("query", "old"), Writer("query", "new")
+    with pytest.raises(PartMissing):
+        outbox.commit(old, 0, [StagedPart(0, "a", 1, 1)])
+    outbox.commit(new, 0, [])
+    with pytest.raises(Fenced):
+        outbox.commit(old, 1, [])
+
+
 def test_another_query_is_refused_unless_it_takes_over_and_the_old_one_ever_after(outbox: Outbox) -> None:
     outbox.commit(WRITER, 0, [stage(outbox, 0, "a", "old")])
     other = Writer("other", "run-9")

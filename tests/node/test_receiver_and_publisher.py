@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from bridges.node.publisher import SinkPublisher
 from bridges.node.receiver import Receiver, Subscription
 from oncewire.client import Message, NotAccepted, StillOwed, connect
 from oncewire.wire import Symbol, ULong, decode_message, encode_data_message
+from tests.client.shell_helpers import LONG, until
 from tests.router.processes import RouterProcess, running_router
 
-LONG = 60.0
 WRITER = Writer("query", "run")
 
 
@@ -28,12 +28,6 @@ WRITER = Writer("query", "run")
 async def router() -> AsyncIterator[RouterProcess]:
     async with running_router("--standalone") as process:
         yield process
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(LONG):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
@@ -95,7 +89,7 @@ async def test_a_message_is_accepted_when_it_is_in_the_journal(router: RouterPro
             orders = await client.publisher("orders", name="p")
             trains = await client.publisher("trains.late", name="q")
             for number in range(300):
-                await orders.submit(b"%d" % number)
+                _ = await orders.submit(b"%d" % number)
             await orders.flush(LONG)
             assert stored(path) == [("orders", b"%d" % number) for number in range(300)]
             await trains.send(b"late", timeout=LONG)
