@@ -23,7 +23,7 @@ from enum import Enum
 
 from oncewire.client.errors import UsageError
 from oncewire.client.sequence_set import SequenceSet
-from oncewire.wire import Symbol
+from oncewire.wire import Symbol, ULong
 
 LAST_SEQUENCE = (1 << 62) - 1
 """The largest number: a signed 64-bit column holds it and the one behind it, and no producer gets there by counting."""
@@ -32,12 +32,13 @@ MAX_NAME_BYTES = 256
 MAX_BORN_MS = (1 << 53) - 1
 """Latest birth: an exact number in JSON as well, and 285,000 years away."""
 
-PRODUCER = Symbol("x-opt-producer")
-BORN = Symbol("x-opt-producer-born")
-SEQUENCE = Symbol("x-opt-sequence")
-FLAG = Symbol("x-opt-sequence-flag")
-BEGINS = Symbol("x-opt-sequence-begins")
-FLOOR = Symbol("x-opt-sequence-floor")
+# Message annotations that routers pass on. A message with the first two alone stands alone.
+PRODUCER = Symbol("x-opt-topic-producer")
+"""NAME@BORN; a name without a birth is as old as can be."""
+SEQUENCE = Symbol("x-opt-topic-seq")
+FLOOR = Symbol("x-opt-topic-floor")
+TRANSACTION = Symbol("x-opt-topic-transaction")
+"""`continue`, `ack BEGINS` or `rollback BEGINS`."""
 
 
 class HeaderError(ValueError):
@@ -55,6 +56,9 @@ class Flag(Enum):
     """Commits the pending messages from ``begins`` to just below itself. Carries nothing for the application."""
     ROLLBACK = "rollback"
     """Drops the pending messages from ``begins`` to just below itself, those that are still to come too."""
+
+
+_FLAGS = {flag.value: flag for flag in Flag}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -116,16 +120,11 @@ class SequenceHeader:
 
     def annotations(self) -> dict[Symbol, object]:
         """Return it as message annotations; add them to those of the message."""
-        found: dict[Symbol, object] = {
-            PRODUCER: self.producer.name,
-            BORN: self.producer.born_ms,
-            SEQUENCE: self.sequence,
-            FLAG: self.flag.value,
-        }
-        if self.begins:
-            found[BEGINS] = self.begins
+        found: dict[Symbol, object] = {PRODUCER: str(self.producer), SEQUENCE: ULong(self.sequence)}
         if self.floor:
-            found[FLOOR] = self.floor
+            found[FLOOR] = ULong(self.floor)
+        if self.flag is not Flag.ALONE:
+            found[TRANSACTION] = f"{self.flag.value} {self.begins}" if self.begins else self.flag.value
         return found
 
 
@@ -138,19 +137,30 @@ def read_header(annotations: Mapping[Symbol, object]) -> SequenceHeader | None:
     Raises:
         HeaderError: there is one, but it is malformed. Reject the message: its producer must hear of it.
     """
-    name = annotations.get(PRODUCER)
-    if name is None:
+    producer = annotations.get(PRODUCER)
+    if producer is None:
         return None
-    if not isinstance(name, str):
-        raise HeaderError(f"{PRODUCER} is a string, not {name!r}")
-    flag_text = annotations.get(FLAG)
-    try:
-        flag = Flag(flag_text)
-    except ValueError:
-        raise HeaderError(f"{FLAG} is alone, continue, ack or rollback, not {flag_text!r}") from None
-    numbers = [_number(annotations, key) for key in (BORN, SEQUENCE, BEGINS, FLOOR)]
-    born_ms, sequence, begins, floor = numbers
-    return SequenceHeader(ProducerId(name, born_ms), sequence, flag, begins, floor)
+    if not isinstance(producer, str):
+        raise HeaderError(f"{PRODUCER} is a string, not {producer!r}")
+    flag, begins = _read_transaction(annotations.get(TRANSACTION, Flag.ALONE.value))
+    sequence, floor = _number(annotations, SEQUENCE), _number(annotations, FLOOR)
+    return SequenceHeader(_read_producer(producer), sequence, flag, begins, floor)
+
+
+def _read_producer(text: str) -> ProducerId:
+    name, _, born = text.rpartition("@")
+    if name and born.isascii() and born.isdigit() and len(born) <= len(str(MAX_BORN_MS)):
+        return ProducerId(name, int(born))
+    return ProducerId(text, 0)
+
+
+def _read_transaction(value: object) -> tuple[Flag, int]:
+    words = value.split(" ") if isinstance(value, str) else []
+    begins = words[1] if len(words) == 2 else "0"
+    is_number = begins.isascii() and begins.isdigit() and len(begins) <= len(str(LAST_SEQUENCE))
+    if not is_number or not 1 <= len(words) <= 2 or words[0] not in _FLAGS:
+        raise HeaderError(f"{TRANSACTION} is continue, ack BEGINS or rollback BEGINS, not {value!r}")
+    return _FLAGS[words[0]], int(begins)
 
 
 def _number(annotations: Mapping[Symbol, object], key: Symbol) -> int:

@@ -69,7 +69,8 @@ class SqliteStore(Store[sqlite3.Connection]):
         self._run("COMMIT")
 
     def _begin(self) -> None:
-        # IMMEDIATE: from here on no later owner can raise the fence, so the check at the end is exact.
+        # IMMEDIATE: no later owner can raise the fence from here on, and effects that read before they write cannot
+        # find that what they read is too old to write on.
         self._run("BEGIN IMMEDIATE")
 
     def _commit(self) -> None:

@@ -8,14 +8,13 @@ import pytest
 
 from oncewire.client import UsageError
 from oncewire.client.sequence_header import (
-    BEGINS,
-    BORN,
-    FLAG,
     FLOOR,
     LAST_SEQUENCE,
+    MAX_BORN_MS,
     MAX_NAME_BYTES,
     PRODUCER,
     SEQUENCE,
+    TRANSACTION,
     Flag,
     HeaderError,
     Producer,
@@ -27,6 +26,7 @@ from oncewire.client.sequence_header import (
 from oncewire.client.sequencer import Isolation, Outcome, Sequencer
 from oncewire.client.sequencer_state import JournalHole, Reread, StateError, decode_state
 from oncewire.wire import Message, Symbol, decode_message, encode_message
+from router.message_edits import annotate
 from tests.client.sequence_world import Journal, Reader
 
 A = ProducerId("a", 1000)
@@ -262,26 +262,49 @@ def test_a_header_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "producer"),
+    [
+        ("a@b@7", ProducerId("a@b", 7)),
+        ("sink", ProducerId("sink", 0)),
+        ("a@b", ProducerId("a@b", 0)),
+        ("@7", ProducerId("@7", 0)),
+    ],
+)
+def test_a_producer_that_does_not_tell_its_birth_is_as_old_as_can_be(text: str, producer: ProducerId) -> None:
+    header = read_header({PRODUCER: text, SEQUENCE: 5, FLOOR: 2})
+    assert header == SequenceHeader(producer, 5, Flag.ALONE, floor=2)
+
+
+def test_a_router_passes_on_all_that_a_sequencer_needs() -> None:
+    header = SequenceHeader(A, 9, Flag.ACK, begins=3, floor=9)
+    sent = encode_message(Message(b"", annotations=header.annotations()))
+    arrived = decode_message(annotate(sent, "publisher", b"tag", 1))
+    assert read_header(arrived.annotations) == header
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({PRODUCER: 7}, "x-opt-producer is a string"),
+        ({PRODUCER: 7}, "x-opt-topic-producer is a string"),
         ({PRODUCER: ""}, "1 to 256 bytes"),
         ({PRODUCER: "x" * (MAX_NAME_BYTES + 1)}, "1 to 256 bytes"),
-        ({BORN: -1}, "born at 0 to"),
-        ({BORN: "x"}, "x-opt-producer-born is a whole number"),
-        ({FLAG: "maybe"}, "alone, continue, ack or rollback"),
-        ({FLAG: None}, "alone, continue, ack or rollback"),
+        ({PRODUCER: f"a@{MAX_BORN_MS + 1}"}, "born at 0 to"),
+        ({TRANSACTION: "maybe"}, "is continue, ack BEGINS or rollback BEGINS, not 'maybe'"),
+        ({TRANSACTION: "ack x"}, "is continue, ack BEGINS or rollback BEGINS"),
+        ({TRANSACTION: "ack 1 2"}, "is continue, ack BEGINS or rollback BEGINS"),
+        ({TRANSACTION: "ack " + "9" * 30}, "is continue, ack BEGINS or rollback BEGINS"),
+        ({TRANSACTION: 3}, "is continue, ack BEGINS or rollback BEGINS"),
         ({SEQUENCE: 0}, "is 1 to"),
         ({SEQUENCE: LAST_SEQUENCE}, "is 1 to"),
-        ({SEQUENCE: True}, "x-opt-sequence is a whole number"),
-        ({BEGINS: 3}, "only an ack or a rollback begins"),
-        ({FLAG: "ack", BEGINS: 6}, "begins at 1 to its own number, not at 6"),
-        ({FLAG: "rollback"}, "begins at 1 to its own number, not at 0"),
+        ({SEQUENCE: True}, "x-opt-topic-seq is a whole number"),
+        ({TRANSACTION: "continue 3"}, "only an ack or a rollback begins"),
+        ({TRANSACTION: "ack 6"}, "begins at 1 to its own number, not at 6"),
+        ({TRANSACTION: "rollback"}, "begins at 1 to its own number, not at 0"),
         ({FLOOR: 6}, "floor of message 5"),
     ],
 )
 def test_a_malformed_header_is_refused_with_a_sentence(change: dict[Symbol, object], said: str) -> None:
-    good: dict[Symbol, object] = {PRODUCER: "a", BORN: 1, SEQUENCE: 5, FLAG: "alone"}
+    good: dict[Symbol, object] = {PRODUCER: "a@1", SEQUENCE: 5}
     assert read_header(good) is not None
     with pytest.raises(HeaderError, match=said):
         read_header(good | change)
