@@ -217,6 +217,7 @@ class BridgeNode:
         """
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + min(timeout_s, MAX_WAIT_S)
+        await asyncio.to_thread(self.storage.manifest, sink, number)  # before anything is made for a sink
         publisher = self._publisher(sink)
         publisher.wake()
         while True:

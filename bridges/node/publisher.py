@@ -11,7 +11,16 @@ from pathlib import Path
 from bridges.node.errors import NodeError
 from bridges.node.outbox_journal import OutboxJournal
 from bridges.node.signals import Signal
-from oncewire.client import Client, ClientError, LinkRefused, UsageError, connect
+from oncewire.client import (
+    Client,
+    ClientError,
+    ClientEvent,
+    Connected,
+    Disconnected,
+    LinkRefused,
+    UsageError,
+    connect,
+)
 from oncewire.client.publisher import SESSION_TIMEOUT_S
 
 logger = logging.getLogger("oncewire.bridge")
@@ -102,7 +111,9 @@ class SinkPublisher:
         journal = OutboxJournal(self._path, self._sink, self._progressed)
         journal.outcomes = self.numbers.outcomes
         try:
-            async with connect(self._routers, container_id=self._sink) as client:
+            async with connect(
+                self._routers, container_id=self._sink, on_event=self._on_event
+            ) as client:
                 await self._serve(client, journal)
         finally:
             journal.close()
@@ -164,6 +175,12 @@ class SinkPublisher:
         """Called in the journal's thread."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.progress.tell)
+
+    def _on_event(self, event: ClientEvent) -> None:
+        if isinstance(event, Disconnected):
+            self.numbers.trouble[""] = f"{event.address}: {event.cause}"
+        elif isinstance(event, Connected):
+            self.numbers.trouble.pop("", None)
 
     def _complain(self, topic: str, error: BaseException) -> None:
         text = str(error)

@@ -24,7 +24,9 @@ from bridges.node.signals import Signal
 from oncewire.client import (
     ClientError,
     ClientEvent,
+    Connected,
     Delivery,
+    Disconnected,
     NewIncarnation,
     Outcome,
     OutcomeKind,
@@ -279,7 +281,11 @@ class Receiver:
             await self._room.wait(seen, FULL_POLL_S)
 
     def _on_event(self, event: ClientEvent) -> None:
-        if isinstance(event, NewIncarnation):
+        if isinstance(event, Disconnected):
+            self.numbers.trouble = f"{event.address}: {event.cause}"
+        elif isinstance(event, Connected):
+            self.numbers.trouble = ""
+        elif isinstance(event, NewIncarnation):
             self.numbers.new_incarnations += 1
             logger.warning(
                 "the network had deleted subscription %s to %s: messages are missing",

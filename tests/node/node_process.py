@@ -40,12 +40,14 @@ class NodeProcess:
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, f"the node did not start: exit code {self._process.wait(START_S)}"
+        if not line:
+            self._process.wait(START_S)
+            raise AssertionError(f"the node did not start: exit code {self.end()}")
         self.announced = json.loads(line)
         self._port = int(self.announced["tcp"].rpartition(":")[2])
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """Signal the process and wait for its end; returns the exit code."""
+        """Signal the process, if it still runs, and wait for its end; returns the exit code."""
         assert self._process is not None
         self._process.send_signal(number)
         code = self._process.wait(START_S)

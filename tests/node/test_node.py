@@ -168,15 +168,16 @@ async def test_a_commit_that_waits_for_a_slow_subscriber_says_so_and_goes_on(
     with opened("tcp", tmp_path / "node", router, more) as node:
         async with connected(router) as client:
             subscriber = await client.subscriber("out")
-            part = await call(stage, node, 0, ["x" * 40_000, "y" * 40_000])
-            commit = await call(node.commit, "sink", WRITER, 0, [part], 0.2)
-            assert not commit.is_done
+            for batch in range(2):
+                part = await call(stage, node, batch, ["x" * 40_000])
+                commit = await call(node.commit, "sink", WRITER, batch, [part], 0.2)
+                assert not commit.is_done
             with pytest.raises(OutboxFull):
-                await call(stage, node, 1, ["z"])
+                await call(stage, node, 2, ["z"])
             for _ in range(2):
                 await (await subscriber.receive(LONG)).accept()
             assert (await call(node.wait_done, "sink", commit.number, 10.0)).is_done
-            await call(stage, node, 1, ["z"])
+            await call(stage, node, 2, ["z"])
 
 
 async def test_a_node_that_is_killed_is_waited_for_and_goes_on_where_it_was(
@@ -373,3 +374,6 @@ def test_two_nodes_do_not_share_a_socket_and_a_stale_one_is_replaced(tmp_path: P
         (tmp_path / "other.sock").symlink_to(socket)
         with pytest.raises(AssertionError, match="exit code 2"):
             other.start()
+        (tmp_path / "other.sock").unlink()
+        other.start()
+        other.end()
