@@ -97,11 +97,7 @@ def test_every_setting_is_explained_with_its_default() -> None:
     for key, setting in {**NODE, **SUBSCRIPTION}.items():
         assert setting.reason in text
         assert f"# {key.rpartition('.')[2]} = " in text
-    uncommented = "\n".join(
-        line.removeprefix("# ") for line in text.splitlines() if " = " in line and "..." not in line
-    )
-    assert uncommented.count("\n") > 10
-    for key, setting in NODE.items():
+    for setting in NODE.values():
         if setting.default is not REQUIRED and setting.default is not None:
             setting.parse(setting.default)
     tomllib.loads(text)
