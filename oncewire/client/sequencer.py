@@ -6,15 +6,15 @@ position and says of each message what it is (``Outcome``) and what is to be pro
 
 Rules:
 
-* Q-1 Identity. (producer, number) is processed at most once, whatever comes again and however late.
-* Q-2 Nothing is lost by overtaking. What is known of a producer is the set of its numbers, not its highest number.
-* Q-3 A pending message is processed when an ack that names it is complete, that is when every number from the ack's
+* SQ-1 Identity. (producer, number) is processed at most once, whatever comes again and however late.
+* SQ-2 Nothing is lost by overtaking. What is known of a producer is the set of its numbers, not its highest number.
+* SQ-3 A pending message is processed when an ack that names it is complete, that is when every number from the ack's
   ``begins`` on has come or can no longer come; all of them together, in order of position.
-* Q-4 What a rollback names is never processed, whether it came before or comes later.
-* Q-5 No producer waits for another one, and a message that stands alone waits for nothing.
-* Q-6 A producer that was forgotten is never taken for a new one: after a prune, unknown producers that are not younger
+* SQ-4 What a rollback names is never processed, whether it came before or comes later.
+* SQ-5 No producer waits for another one, and a message that stands alone waits for nothing.
+* SQ-6 A producer that was forgotten is never taken for a new one: after a prune, unknown producers that are not younger
   than all that were ever pruned are refused.
-* Q-7 The output depends on the journal alone, not on the size of the ring, and not on where a checkpoint was taken.
+* SQ-7 The output depends on the journal alone, not on the size of the ring, and not on where a checkpoint was taken.
 
 The core has no clock and does no input or output. Times are the caller's; use the time at which the journal took the
 message, so that reading it again decides the same.
@@ -193,7 +193,7 @@ class Sequencer(Generic[Message]):
 
     Attributes:
         position: of the last message fed, 0 before the first.
-        horizon_ms: latest birth of a producer that was forgotten, -1 if none was (Q-6).
+        horizon_ms: latest birth of a producer that was forgotten, -1 if none was (SQ-6).
     """
 
     def __init__(
@@ -250,12 +250,12 @@ class Sequencer(Generic[Message]):
         """Decide; nothing changes here."""
         if state is None:
             if header.producer.born_ms <= self.horizon_ms:
-                return Relation.PRUNED  # Q-6
+                return Relation.PRUNED  # SQ-6
             if len(self._states) >= self._max_producers:
                 return Relation.CROWDED
             state = ProducerState(header.producer)
         elif state.knows(header.sequence):
-            return Relation.SEEN  # Q-1, Q-4
+            return Relation.SEEN  # SQ-1, SQ-4
         relation = self._new_relation(header, state)
         return Relation.TANGLED if self._tangles(relation, header, state) else relation
 
@@ -267,7 +267,7 @@ class Sequencer(Generic[Message]):
         if header.flag is Flag.ROLLBACK:
             return Relation.PENDING if pending else Relation.EMPTY
         if state.lacks(header.begins, header.sequence, header.floor):
-            return Relation.INCOMPLETE  # Q-3
+            return Relation.INCOMPLETE  # SQ-3
         if not pending:
             return Relation.EMPTY
         return Relation.IN_RING if self._is_in_ring(state, header.begins, header.sequence) else Relation.IN_JOURNAL
@@ -298,7 +298,7 @@ class Sequencer(Generic[Message]):
         effects: list[Batch[Message] | Reread[Message]] = []
         if outcome is Outcome.DELIVERED:
             state.finished.add(header.sequence, header.sequence)
-            effects.append(Batch((placed,)))  # Q-5
+            effects.append(Batch((placed,)))  # SQ-5
         elif outcome is Outcome.BEGAN or outcome is Outcome.EXTENDED:
             self._keep(state, header.sequence, placed)
             if self.isolation is Isolation.READ_UNCOMMITTED:
@@ -340,7 +340,7 @@ class Sequencer(Generic[Message]):
     def _commit_complete(
         self, state: ProducerState[Message], effects: list[Batch[Message] | Reread[Message]]
     ) -> None:
-        """Commit the acks that lack nothing now, in order of their numbers (Q-3)."""
+        """Commit the acks that lack nothing now, in order of their numbers (SQ-3)."""
         for sequence in sorted(state.waiting):
             ack = state.waiting.get(sequence)
             if ack is None or state.lacks(ack.begins, ack.sequence, floor=0):
@@ -362,7 +362,7 @@ class Sequencer(Generic[Message]):
         return Reread(state.producer, missing, state.first_position, self.position)
 
     def _end(self, state: ProducerState[Message], begins: int, sequence: int) -> None:
-        """The numbers from begins to sequence have no further effect (Q-1, Q-4)."""
+        """The numbers from begins to sequence have no further effect (SQ-1, SQ-4)."""
         state.pending.remove(begins, sequence)
         state.finished.add(begins, sequence)
         for number in [number for number in state.waiting if begins <= number <= sequence]:

@@ -2,24 +2,24 @@
 
 A consumer that writes to a database and publishes further messages does both exactly once like this:
 
-1. **Open** the store. That raises its fence: whoever had it open before can commit nothing any more (S-1), and what
-   it left pending is now rolled back by an intent (S-2).
+1. **Open** the store. That raises its fence: whoever had it open before can commit nothing any more (ST-1), and what
+   it left pending is now rolled back by an intent (ST-2).
 2. **Recover.** Restore each source's sequencer (``restore``), publish every intent in ``unconfirmed``, wait until all
    are accepted, then ``confirm`` them.
 3. **Process.** Feed messages to the sequencers. Number what is to be published with ``output(topic).pending()``,
    publish it, and ``settle`` each number when it is accepted. Nobody sees these messages yet.
 4. **Commit.** In ``transaction(sources)`` write the effects. When the block ends, positions, producer states and one
-   ack intent for each output are written behind them, the fence is checked, and all of it commits or none (S-3).
+   ack intent for each output are written behind them, the fence is checked, and all of it commits or none (ST-3).
 5. **Acknowledge.** Publish the new intents, wait until they are accepted, ``confirm`` them; go on with 3.
 
 Rules:
 
-* S-1 Fence. A transaction whose fence is not the store's newest fails.
-* S-2 No loose ends. Before an output's first message is published its producer is in the database; the next owner ends
+* ST-1 Fence. A transaction whose fence is not the store's newest fails.
+* ST-2 No loose ends. Before an output's first message is published its producer is in the database; the next owner ends
   it with a rollback of everything behind its last commit, how far it came or still comes does not matter.
-* S-3 One decision. An ack exists if and only if the effects and the checkpoint do.
-* S-4 Acks are repeated. An intent stays in the database until it is confirmed, and each owner publishes what is there.
-* S-5 Acks complete at once. No ack is numbered before all its producer's messages, earlier acks among them, are
+* ST-3 One decision. An ack exists if and only if the effects and the checkpoint do.
+* ST-4 Acks are repeated. An intent stays in the database until it is confirmed, and each owner publishes what is there.
+* ST-5 Acks complete at once. No ack is numbered before all its producer's messages, earlier acks among them, are
   accepted by every subscription; so its floor is its own number and no reader has to wait for what cannot come.
 
 A store is used by one thread at a time and blocks it: from asyncio call it in a thread. After any failure inside a
@@ -209,7 +209,7 @@ class Store(ABC, Generic[Connection]):
             self._next_intent = number + 1
 
     def _end_predecessors(self) -> None:
-        """Roll back whatever earlier owners left pending, known or not (S-2)."""
+        """Roll back whatever earlier owners left pending, known or not (ST-2)."""
         rows = self._run(
             "SELECT topic, producer, born_ms, begins FROM oncewire_store_outputs WHERE store = ?"
             " ORDER BY born_ms, producer",
@@ -272,7 +272,7 @@ class Store(ABC, Generic[Connection]):
     def output(self, topic: str) -> Producer:
         """Return what numbers this owner's messages to a topic. Ask again for each transaction; do not keep it.
 
-        The first time (and after a long silence) it is stored before it is returned (S-2).
+        The first time (and after a long silence) it is stored before it is returned (ST-2).
 
         Returns:
             A producer: publish with ``pending()`` headers and ``settle`` what is accepted. The store acks.
@@ -324,7 +324,7 @@ class Store(ABC, Generic[Connection]):
 
         Raises:
             StoreFenced: a later owner has opened the store; nothing was committed. End this process.
-            UsageError: a message or an earlier ack of an output is not accepted yet (S-5), or the block ended the
+            UsageError: a message or an earlier ack of an output is not accepted yet (ST-5), or the block ended the
                 transaction itself.
             StoreError: nothing was committed, or (only when the connection broke while it committed) it is not known;
                 opening the store again tells.
@@ -395,7 +395,7 @@ class Store(ABC, Generic[Connection]):
                 )
 
     def _ack(self, output: _Output) -> Intent:
-        """Decide that the output's pending messages count (S-3)."""
+        """Decide that the output's pending messages count (ST-3)."""
         producer = output.producer
         if not producer.all_settled:
             raise UsageError(
@@ -437,7 +437,7 @@ class Store(ABC, Generic[Connection]):
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """A transaction that commits only under our own fence (S-1); whatever fails ends this owner's use."""
+        """A transaction that commits only under our own fence (ST-1); whatever fails ends this owner's use."""
         self._begin()
         try:
             yield

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "gazette.md"
 GUARANTEES = ROOT / "tests" / "client" / "test_gazette_guarantees.py"
 TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)`")
-RULE = re.compile(r"^\| ([QS]-\d) \|", re.MULTILINE)
-RULE_IN_CODE = re.compile(r"^\* ([QS]-\d) ", re.MULTILINE)
+RULE = re.compile(r"^\| (S[QT]-\d) \|", re.MULTILINE)
+RULE_IN_CODE = re.compile(r"^\* (S[QT]-\d) ", re.MULTILINE)
 LIMIT = re.compile(r"^\| `([A-Z_]+)` \| (\d+) \|", re.MULTILINE)
 
 
@@ -39,7 +39,7 @@ def test_every_test_of_the_guarantees_is_on_the_page(page: str) -> None:
 def test_every_rule_is_stated_in_its_module_and_shown_on_the_page(page: str) -> None:
     stated = RULE_IN_CODE.findall((sequencer.__doc__ or "") + (store.__doc__ or ""))
     assert RULE.findall(page) == stated
-    assert set(re.findall(r"\b[QS]-\d\b", page)) == set(stated)
+    assert set(re.findall(r"\bS[QT]-\d\b", page)) == set(stated)
 
 
 def test_every_limit_has_the_value_that_the_page_tells(page: str) -> None:
