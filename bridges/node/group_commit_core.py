@@ -5,7 +5,8 @@ from __future__ import annotations
 GROUP_S = 0.005
 """A disk takes 0.2 to 10 ms for a durable write: waiting as long again costs little and saves most of the writes."""
 GROUP_COUNT = 512
-"""Above this the write costs more than the wait for the disk, and every message of the group waits for all."""
+"""Enough for one durable write to be cheap for each: a group of so many waits no longer. What has come by then is in
+it, so that on a slow disk groups are as large as the credit lets them be."""
 RESUME_SHARE = 0.9
 """A journal that was full takes messages again below this share of its limit, so that it does not flutter."""
 
@@ -25,11 +26,6 @@ class GroupCommit:
         self._count = count
         self._waiting = 0
         self._ends_at = 0.0
-
-    @property
-    def room(self) -> int:
-        """How many more messages this group takes."""
-        return self._count - self._waiting
 
     def arrived(self, messages: int, now: float) -> None:
         """Messages joined the group."""

@@ -248,6 +248,9 @@ class ReceiverJournal:
 class JournalControl:
     """The marks of a journal, for any process that may write the file.
 
+    Do not call it in an event loop that receives into the same journal: its writes wait for the receiver's transaction,
+    which ends in that loop.
+
     Args:
         path: of a journal that exists.
         retention_s: how long messages are kept after they were trimmed.

@@ -37,8 +37,8 @@ from oncewire.client import (
 
 logger = logging.getLogger("oncewire.bridge")
 
-CREDIT = 1000
-"""Messages that may come ahead of the journal: two groups."""
+CREDIT = 2048
+"""Messages that may come ahead of the journal: some groups, so that the next one arrives while one is written."""
 MAX_JOURNAL_BYTES = 8 << 30
 """A disk is cheaper than publishers that wait; but it ends."""
 TIMEOUT_S = 24 * 3600
@@ -205,13 +205,14 @@ class Receiver:
     async def _take(self, subscriber: Subscriber, source: int) -> None:
         group = GroupCommit(self.subscription.group_s, self.subscription.group_count)
         clock = asyncio.get_running_loop().time
+        limit = self.subscription.credit
         while True:
             await self._until_room()
-            deliveries = await subscriber.receive_many(group.room)
+            deliveries = await subscriber.receive_many(limit)
             group.arrived(len(deliveries), clock())
             while (wait_s := group.wait_s(clock())) > 0.0:
                 try:
-                    more = await subscriber.receive_many(group.room, timeout=wait_s)
+                    more = await subscriber.receive_many(limit, timeout=wait_s)
                 except TimeoutError:
                     break
                 group.arrived(len(more), clock())

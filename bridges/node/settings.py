@@ -141,7 +141,8 @@ RECEIVING: Mapping[str, Setting] = {
         "How long the first message of a group waits for others before it is written.",
     ),
     "group_count": Setting(
-        _whole_number(1, 100_000), GROUP_COUNT, "1 to 100000 messages", "A group of so many is written at once.",
+        _whole_number(1, 100_000), GROUP_COUNT, "1 to 100000 messages",
+        "A group of so many is written without waiting for more.",
     ),
     "max_journal_bytes": Setting(
         _size(64 * KIB, KIB**5), MAX_JOURNAL_BYTES, "64 KiB to 1024 TiB",

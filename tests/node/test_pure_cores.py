@@ -117,7 +117,6 @@ def test_a_group_is_written_when_its_first_message_has_waited_or_it_is_full() ->
     assert group.wait_s(1.002) == pytest.approx(0.003)
     group.arrived(2, now=1.004)
     assert group.wait_s(1.004) == pytest.approx(0.001)
-    assert group.room == 1
     assert group.wait_s(1.006) == 0.0
     group.written()
     group.arrived(4, now=2.0)
