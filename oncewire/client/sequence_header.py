@@ -7,7 +7,8 @@ The theory, for readers and writers of this file and of ``sequencer.py``:
   identity of a message. A number is never given to two contents.
 * A message either **stands alone** or is **pending**. A pending message counts when an **ack** names it, and never when
   a **rollback** does. Both name the range from ``begins`` up to themselves, so each can be understood alone, whatever
-  was repeated or overtaken: an ack that comes again, late, cannot end a transaction that is not its own.
+  was repeated or overtaken: an ack that comes again, late, cannot end a transaction that is not its own. Who decides
+  before it publishes (a batch whose rows are stored) needs no ack: its **last** message commits the others and itself.
 * A rollback whose own number is ``LAST_SEQUENCE`` leaves its producer no number to go on with. This is how the next
   owner of a store ends its predecessor, of which it cannot know how far it came.
 * The **floor** is the lowest number that is not yet accepted by every subscription. Below it nothing new can come, so a
@@ -38,7 +39,7 @@ PRODUCER = Symbol("x-opt-topic-producer")
 SEQUENCE = Symbol("x-opt-topic-seq")
 FLOOR = Symbol("x-opt-topic-floor")
 TRANSACTION = Symbol("x-opt-topic-transaction")
-"""`continue`, `ack BEGINS` or `rollback BEGINS`."""
+"""`continue`, `last BEGINS`, `ack BEGINS` or `rollback BEGINS`."""
 
 
 class HeaderError(ValueError):
@@ -52,6 +53,8 @@ class Flag(Enum):
     """Counts by itself, at once."""
     CONTINUE = "continue"
     """Pending: belongs to the transaction that a later ack or rollback ends."""
+    LAST = "last"
+    """Pending as the others, and commits them and itself, from ``begins`` on."""
     ACK = "ack"
     """Commits the pending messages from ``begins`` to just below itself. Carries nothing for the application."""
     ROLLBACK = "rollback"
@@ -59,6 +62,8 @@ class Flag(Enum):
 
 
 _FLAGS = {flag.value: flag for flag in Flag}
+ENDS = frozenset({Flag.LAST, Flag.ACK, Flag.ROLLBACK})
+"""What ends a transaction, and so tells where it begins."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,8 +98,8 @@ class SequenceHeader:
         producer: who wrote it.
         sequence: its number, 1 to LAST_SEQUENCE; only a rollback may have LAST_SEQUENCE.
         flag: how it ends, or belongs to, a transaction.
-        begins: of an ack or rollback: the first number it decides on; equal to ``sequence`` if there is none.
-            0 on other messages.
+        begins: of what ends a transaction: the first number it decides on; equal to ``sequence`` if there is none
+            before it. 0 on other messages.
         floor: the producer's lowest number not yet accepted by every subscription; 0 if it does not tell.
     """
 
@@ -108,13 +113,13 @@ class SequenceHeader:
         top = LAST_SEQUENCE if self.flag is Flag.ROLLBACK else LAST_SEQUENCE - 1
         if not 1 <= self.sequence <= top:
             raise HeaderError(f"the number of a message ({self.flag.value}) is 1 to {top}, not {self.sequence}")
-        if self.flag in {Flag.ACK, Flag.ROLLBACK}:
+        if self.flag in ENDS:
             if not 1 <= self.begins <= self.sequence:
                 raise HeaderError(
                     f"{self.flag.value} {self.sequence} begins at 1 to its own number, not at {self.begins}"
                 )
         elif self.begins:
-            raise HeaderError(f"only an ack or a rollback begins somewhere, not {self.flag.value} {self.sequence}")
+            raise HeaderError(f"only what ends a transaction begins somewhere, not {self.flag.value} {self.sequence}")
         if not 0 <= self.floor <= self.sequence:
             raise HeaderError(f"the floor of message {self.sequence} is 0 to its own number, not {self.floor}")
 
@@ -159,7 +164,7 @@ def _read_transaction(value: object) -> tuple[Flag, int]:
     begins = words[1] if len(words) == 2 else "0"
     is_number = begins.isascii() and begins.isdigit() and len(begins) <= len(str(LAST_SEQUENCE))
     if not is_number or not 1 <= len(words) <= 2 or words[0] not in _FLAGS:
-        raise HeaderError(f"{TRANSACTION} is continue, ack BEGINS or rollback BEGINS, not {value!r}")
+        raise HeaderError(f"{TRANSACTION} is continue, or last, ack or rollback and a number, not {value!r}")
     return _FLAGS[words[0]], int(begins)
 
 
@@ -224,6 +229,10 @@ class Producer:
     def pending(self) -> SequenceHeader:
         """Number a message of the open transaction; the first one opens it."""
         return self._next(Flag.CONTINUE)
+
+    def last(self) -> SequenceHeader:
+        """Number the last message of the open transaction, which commits it; for transactions decided before."""
+        return self._end(Flag.LAST)
 
     def ack(self) -> SequenceHeader:
         """Number the ack of the open transaction and close it here. Publish it only after the commit, never before."""

@@ -62,13 +62,13 @@ class Relation(Enum):
     EMPTY = "empty"
     """An ack or rollback that names nothing that is pending, and nothing that could still come."""
     IN_RING = "in-ring"
-    """An ack of messages that are all in memory."""
+    """An ack or last message, and all that it commits is in memory."""
     IN_JOURNAL = "in-journal"
-    """An ack of messages that are no longer all in memory."""
+    """An ack or last message, and what it commits is no longer all in memory."""
     PENDING = "pending"
     """A rollback that names pending messages."""
     INCOMPLETE = "incomplete"
-    """An ack that names a number that has not come and still can."""
+    """An ack or last message that names a number that has not come and still can."""
     PRUNED = "pruned"
     """Unknown, and not younger than a producer that was forgotten."""
     CROWDED = "crowded"
@@ -89,13 +89,13 @@ class Outcome(Enum):
     EXTENDED = "extended"
     """A further pending message: kept until its transaction ends."""
     COMMITTED = "committed"
-    """An ack: its messages are processed now, from memory (a reader of uncommitted messages has done so before)."""
+    """The end of a transaction: it is processed now, from memory (uncommitted messages were as they came)."""
     COMMITTED_REREAD = "committed-reread"
-    """An ack: its messages are processed now, read from the journal again."""
+    """The end of a transaction: it is processed now, read from the journal again."""
     COMMITTED_NOTHING = "committed-nothing"
     """An ack of a transaction of which nothing reached this reader."""
     WAITING = "waiting"
-    """An ack that overtook some of its messages: it commits when they have come."""
+    """An ack or last message that overtook others: it commits when they have come."""
     ROLLED_BACK = "rolled-back"
     """A rollback: pending messages are dropped."""
     ROLLED_BACK_NOTHING = "rolled-back-nothing"
@@ -131,6 +131,13 @@ OUTCOMES: Mapping[tuple[Flag, Relation], Outcome] = {
     (Flag.CONTINUE, Relation.PRUNED): Outcome.REFUSED_PRUNED,
     (Flag.CONTINUE, Relation.CROWDED): Outcome.REFUSED_CROWDED,
     (Flag.CONTINUE, Relation.TANGLED): Outcome.REFUSED_TANGLED,
+    (Flag.LAST, Relation.IN_RING): Outcome.COMMITTED,
+    (Flag.LAST, Relation.IN_JOURNAL): Outcome.COMMITTED_REREAD,
+    (Flag.LAST, Relation.INCOMPLETE): Outcome.WAITING,
+    (Flag.LAST, Relation.SEEN): Outcome.DUPLICATE,
+    (Flag.LAST, Relation.PRUNED): Outcome.REFUSED_PRUNED,
+    (Flag.LAST, Relation.CROWDED): Outcome.REFUSED_CROWDED,
+    (Flag.LAST, Relation.TANGLED): Outcome.REFUSED_TANGLED,
     (Flag.ACK, Relation.EMPTY): Outcome.COMMITTED_NOTHING,
     (Flag.ACK, Relation.IN_RING): Outcome.COMMITTED,
     (Flag.ACK, Relation.IN_JOURNAL): Outcome.COMMITTED_REREAD,
@@ -268,7 +275,7 @@ class Sequencer(Generic[Message]):
             return Relation.PENDING if pending else Relation.EMPTY
         if state.lacks(header.begins, header.sequence, header.floor):
             return Relation.INCOMPLETE  # SQ-3
-        if not pending:
+        if not pending and header.flag is Flag.ACK:
             return Relation.EMPTY
         return Relation.IN_RING if self._is_in_ring(state, header.begins, header.sequence) else Relation.IN_JOURNAL
 
@@ -286,7 +293,7 @@ class Sequencer(Generic[Message]):
     def _is_in_ring(self, state: ProducerState[Message], begins: int, sequence: int) -> bool:
         if self.isolation is Isolation.READ_UNCOMMITTED:
             return True  # processed as it came
-        held = sum(begins <= number < sequence for number, _ in state.ring.values())
+        held = sum(begins <= number <= sequence for number, _ in state.ring.values())
         return held == state.pending.count(begins, sequence)
 
     # --- changing what is known ---------------------------------------------------------------------------------------
@@ -306,20 +313,26 @@ class Sequencer(Generic[Message]):
         elif outcome is Outcome.ROLLED_BACK or outcome is Outcome.ROLLED_BACK_NOTHING:
             self._end(state, header.begins, header.sequence)
         elif outcome is not Outcome.DUPLICATE:
-            # An ack: complete or not, it waits, and what is complete is committed below.
+            # It ends a transaction: complete or not, it waits, and what is complete is committed below.
             state.waiting[header.sequence] = WaitingAck(header.begins, header.sequence)
+            if header.flag is Flag.LAST:
+                self._keep(state, header.sequence, placed, stays=outcome is Outcome.WAITING)
+                if self.isolation is Isolation.READ_UNCOMMITTED:
+                    effects.append(Batch((placed,)))
         self._raise_floor(state, header.floor)
         self._commit_complete(state, effects)
         return tuple(effects)
 
-    def _keep(self, state: ProducerState[Message], sequence: int, placed: Placed[Message]) -> None:
-        """Remember a pending message; the oldest in memory makes room."""
+    def _keep(
+        self, state: ProducerState[Message], sequence: int, placed: Placed[Message], *, stays: bool = True
+    ) -> None:
+        """Remember a pending message; if it stays, the oldest in memory makes room."""
         if not state.pending:
             state.first_position = placed.position
         state.pending.add(sequence, sequence)
-        if self.isolation is Isolation.READ_UNCOMMITTED or not self._ring_messages:
+        if self.isolation is Isolation.READ_UNCOMMITTED or (stays and not self._ring_messages):
             return
-        if len(self._ring) >= self._ring_messages:
+        if stays and len(self._ring) >= self._ring_messages:
             oldest = next(iter(self._ring))
             del self._ring.pop(oldest).ring[oldest]
         self._ring[placed.position] = state
@@ -355,10 +368,10 @@ class Sequencer(Generic[Message]):
                 tuple(
                     Placed(position, message)
                     for position, (number, message) in state.ring.items()
-                    if ack.begins <= number < ack.sequence
+                    if ack.begins <= number <= ack.sequence
                 )
             )
-        missing = SequenceSet(state.pending.within(ack.begins, ack.sequence - 1))
+        missing = SequenceSet(state.pending.within(ack.begins, ack.sequence))
         return Reread(state.producer, missing, state.first_position, self.position)
 
     def _end(self, state: ProducerState[Message], begins: int, sequence: int) -> None:

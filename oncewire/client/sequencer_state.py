@@ -18,11 +18,11 @@ class StateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WaitingAck:
-    """An ack that came before all that it commits.
+    """An ack, or the last message of a transaction, that came before all that it commits.
 
     Attributes:
         begins: the first number it commits.
-        sequence: its own number.
+        sequence: its own number. That of a last message is pending, too, and it commits itself.
     """
 
     begins: int
@@ -75,8 +75,8 @@ class ProducerState(Generic[Message]):
         if first > last:
             return False
         here = self.finished.count(first, last) + self.pending.count(first, last)
-        # The number of a waiting ack inside the range is one that came.
-        here += sum(first <= number <= last for number in self.waiting)
+        # The number of a waiting ack inside the range is one that came; that of a last message was just counted.
+        here += sum(first <= number <= last and number not in self.pending for number in self.waiting)
         return here < last - first + 1
 
     def encode(self) -> str:

@@ -282,11 +282,11 @@ class Store(ABC, Generic[Connection]):
             StoreFenced: a later owner has opened the store.
             StoreError: it cannot be stored.
         """
+        self._check_usable()
         now = time.time()
         known = self._outputs.get(topic)
         if known is not None and (known.producer.has_pending or now - known.used_at <= self._renew_after):
             return known.producer
-        self._check_usable()
         if known is None and len(self._outputs) >= MAX_OUTPUTS:
             raise UsageError(
                 f"the store {self.name!r} cannot publish to {topic!r}",
@@ -468,6 +468,6 @@ class Store(ABC, Generic[Connection]):
         if self._failed:
             raise StoreUnusable(
                 f"the store {self.name!r} cannot be used",
-                "a transaction failed, so what is in memory is ahead of it",
+                "it was closed, or a transaction failed, so that what is in memory is ahead of it",
                 "close it, open it again and restore from it",
             )

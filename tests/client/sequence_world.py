@@ -124,8 +124,10 @@ class Model:
                 self.processed.append((position, body))
             elif header.flag is Flag.CONTINUE:
                 state.pending.append((position, header.sequence, body))
-            elif header.flag is Flag.ACK:
+            elif header.flag is Flag.ACK or header.flag is Flag.LAST:
                 state.acks.append((header.begins, header.sequence))
+                if header.flag is Flag.LAST:
+                    state.pending.append((position, header.sequence, body))
             else:
                 self.end(state, header.begins, header.sequence)
             state.floor = max(state.floor, header.floor)
@@ -135,7 +137,7 @@ class Model:
         for begins, sequence in sorted(state.acks, key=lambda ack: ack[1]):
             if all(state.is_over(number) for number in range(begins, sequence)):
                 self.processed += [
-                    (position, body) for position, number, body in state.pending if begins <= number < sequence
+                    (position, body) for position, number, body in state.pending if begins <= number <= sequence
                 ]
                 self.end(state, begins, sequence)
 

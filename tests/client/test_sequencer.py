@@ -86,6 +86,25 @@ def test_an_ack_that_overtakes_its_messages_waits_for_all_of_them() -> None:
     assert bodies(reader) == ["a1", "a2"]
 
 
+def test_the_last_message_of_a_decided_transaction_commits_the_others_and_itself() -> None:
+    a = Producer(A)
+    one, two, last = a.pending(), a.pending(), a.last()
+    assert bodies(read([one, two, last, last])) == ["a1", "a2", "a3"]
+    late = read([last, one, one, two])
+    assert late.outcomes[0] is Outcome.WAITING
+    assert bodies(late) == ["a3", "a1", "a2"]  # in order of position
+    assert bodies(read([Producer(B).last()])) == ["b1"]
+
+
+@pytest.mark.parametrize("ring", [0, 1, 2, 3])
+def test_a_last_message_is_committed_from_memory_where_the_others_are_there(ring: int) -> None:
+    a = Producer(A)
+    reader = read([a.pending(), a.pending(), a.last()], ring_messages=ring)
+    assert bodies(reader) == ["a1", "a2", "a3"]
+    assert (reader.outcomes[-1] is Outcome.COMMITTED) == (ring >= 2)
+    assert reader.sequencer._ring == {}
+
+
 def test_a_floor_ends_the_wait_for_messages_that_a_filter_kept_away() -> None:
     a = Producer(A)
     _, two = a.pending(), a.pending()
@@ -255,7 +274,7 @@ def test_a_header_survives_the_wire() -> None:
     a = Producer(A)
     a.alone()
     a.settle(1)
-    for header in (a.pending(), a.pending(), a.ack(), a.rollback(), a.alone(), final_rollback(A, 7)):
+    for header in (a.pending(), a.last(), a.pending(), a.ack(), a.rollback(), a.alone(), final_rollback(A, 7)):
         wire = encode_message(Message(b"body", annotations=header.annotations()))
         assert read_header(decode_message(wire).annotations) == header
     assert read_header({}) is None
@@ -289,15 +308,15 @@ def test_a_router_passes_on_all_that_a_sequencer_needs() -> None:
         ({PRODUCER: ""}, "1 to 256 bytes"),
         ({PRODUCER: "x" * (MAX_NAME_BYTES + 1)}, "1 to 256 bytes"),
         ({PRODUCER: f"a@{MAX_BORN_MS + 1}"}, "born at 0 to"),
-        ({TRANSACTION: "maybe"}, "is continue, ack BEGINS or rollback BEGINS, not 'maybe'"),
-        ({TRANSACTION: "ack x"}, "is continue, ack BEGINS or rollback BEGINS"),
-        ({TRANSACTION: "ack 1 2"}, "is continue, ack BEGINS or rollback BEGINS"),
-        ({TRANSACTION: "ack " + "9" * 30}, "is continue, ack BEGINS or rollback BEGINS"),
-        ({TRANSACTION: 3}, "is continue, ack BEGINS or rollback BEGINS"),
+        ({TRANSACTION: "maybe"}, "is continue, or last, ack or rollback and a number, not 'maybe'"),
+        ({TRANSACTION: "ack x"}, "is continue, or last, ack or rollback and a number"),
+        ({TRANSACTION: "ack 1 2"}, "is continue, or last, ack or rollback and a number"),
+        ({TRANSACTION: "ack " + "9" * 30}, "is continue, or last, ack or rollback and a number"),
+        ({TRANSACTION: 3}, "is continue, or last, ack or rollback and a number"),
         ({SEQUENCE: 0}, "is 1 to"),
         ({SEQUENCE: LAST_SEQUENCE}, "is 1 to"),
         ({SEQUENCE: True}, "x-opt-topic-seq is a whole number"),
-        ({TRANSACTION: "continue 3"}, "only an ack or a rollback begins"),
+        ({TRANSACTION: "continue 3"}, "only what ends a transaction begins"),
         ({TRANSACTION: "ack 6"}, "begins at 1 to its own number, not at 6"),
         ({TRANSACTION: "rollback"}, "begins at 1 to its own number, not at 0"),
         ({FLOOR: 6}, "floor of message 5"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from oncewire.client.sequence_header import Flag, ProducerId, SequenceHeader, final_rollback
+from oncewire.client.sequence_header import ENDS, Flag, ProducerId, SequenceHeader, final_rollback
 from oncewire.client.sequencer import OUTCOMES, Batch, Outcome, Relation, Sequencer, Step
 from tests.client.sequence_world import Journal, Reader
 from tests.support.golden import assert_golden
@@ -72,7 +72,7 @@ def cases() -> Iterator[tuple[str, Flag, str, Step[str], Reader]]:
     for state, (came, settings) in STATES.items():
         for flag in Flag:
             for clock, number in CLOCKS.items():
-                ends = flag in {Flag.ACK, Flag.ROLLBACK}
+                ends = flag in ENDS
                 floor = number if "floor" in clock else 0
                 new = header(number, flag, min(7, number) if ends else 0, floor)
                 reader = reach(came, settings)
@@ -94,7 +94,7 @@ def describe(step: Step[str]) -> str:
 def test_every_state_flag_and_clock_leads_to_what_the_table_says() -> None:
     lines = [
         "What a sequencer makes of a message with number 3, 8, 10 or 12, by what came before.",
-        "An ack or rollback begins at 7. In the states that know the producer, 1 to 9 came before.",
+        "What ends a transaction begins at 7. In the states that know the producer, 1 to 9 came before.",
         "",
         f"{'state':24}{'flag':10}{'clock':27}{'outcome':21}{'processed':30}then pending",
     ]
@@ -116,14 +116,15 @@ def test_the_table_shows_every_outcome_that_a_header_can_have() -> None:
 
 def test_each_relation_can_be_met_by_the_flags_it_is_for() -> None:
     of_content = {Relation.FIRST, Relation.FURTHER}
-    of_ends = {Relation.EMPTY}
-    of_acks = {Relation.IN_RING, Relation.IN_JOURNAL, Relation.INCOMPLETE}
+    of_controls = {Relation.EMPTY}
+    of_commits = {Relation.IN_RING, Relation.IN_JOURNAL, Relation.INCOMPLETE}
     of_all = {Relation.SEEN, Relation.PRUNED, Relation.CROWDED, Relation.TANGLED}
     wanted: dict[Flag, set[Relation]] = {
         Flag.ALONE: of_content | of_all,
         Flag.CONTINUE: of_content | of_all,
-        Flag.ACK: of_ends | of_acks | of_all,
-        Flag.ROLLBACK: of_ends | {Relation.PENDING} | of_all,
+        Flag.LAST: of_commits | of_all,
+        Flag.ACK: of_controls | of_commits | of_all,
+        Flag.ROLLBACK: of_controls | {Relation.PENDING} | of_all,
     }
     assert set(OUTCOMES) == {(flag, relation) for flag, relations in wanted.items() for relation in relations}
 
