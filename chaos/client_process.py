@@ -20,7 +20,9 @@ from chaos.events import (
     Incarnation,
     JournalTail,
     Opened,
+    Received,
     Resumed,
+    Sent,
     read_journal,
 )
 from chaos.processed_table import read_processed
@@ -43,6 +45,8 @@ class ClientProcess:
         self.log = log
         self.counts: Counter[str] = Counter()
         """How often each event happened, by its name; brought up to date by `look`."""
+        self.reached: dict[str, int] = {}
+        """By publisher, the highest number it has sent (its own name), or this client has received."""
         self.is_attached = False
         self.is_confirmed = False
         self.is_closed = False
@@ -95,8 +99,15 @@ class ClientProcess:
                 self.is_confirmed = True
             case Closed():
                 self.is_attached, self.is_closed = False, True
+            case Sent():
+                self._reach(self.name, event.seq)
+            case Received():
+                self._reach(event.publisher, event.seq)
             case _:
                 pass
+
+    def _reach(self, publisher: str, seq: int) -> None:
+        self.reached[publisher] = max(seq, self.reached.get(publisher, 0))
 
     def check(self) -> None:
         """Raise ClientFailed if the process ended otherwise than in good order."""

@@ -24,7 +24,7 @@ from topology.etcd_server import free_port, tied_to_parent
 
 VARIABLE = "TOXIPROXY_SERVER"
 PROGRAM = "toxiproxy-server"
-GET_IT = "run `make tools` in the project's folder (it needs Go 1.23 or newer), or set TOXIPROXY_SERVER to its path"
+GET_IT = "run `make tools` in the project's folder, which builds it, or set TOXIPROXY_SERVER to its path"
 READY_TIMEOUT_S = 20.0
 """It listens within milliseconds; a busy machine may take longer."""
 POLL_S = 0.02
@@ -97,13 +97,14 @@ class ToxiproxyServer:
         self._proxies: dict[str, Any] = {}
         """toxiproxy-python's object of each proxy."""
         self._api: Any = None
-        self._version = ""
+        self.version = ""
+        """What it says of itself when it runs."""
         self._finalizer: weakref.finalize[..., ToxiproxyServer] | None = None
 
     @property
     def description(self) -> str:
         """What runs, for people."""
-        return f"Toxiproxy {self._version} ({self.path})"
+        return f"Toxiproxy {self.version} ({self.path})"
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ class ToxiproxyServer:
         while process.poll() is None and time.monotonic() < ends_at:
             answer = await self._call(self._api.version)
             if answer:
-                self._version = _version_in(answer.decode(errors="replace"))
+                self.version = _version_in(answer.decode(errors="replace"))
                 return
             await asyncio.sleep(POLL_S)
         _end(process)
@@ -185,7 +186,14 @@ class ToxiproxyServer:
         await self._call(driver.enable if enabled else driver.disable)
 
     async def add_toxic(
-        self, proxy: ProxyAddress, name: str, kind: str, stream: str, attributes: Mapping[str, int]
+        self,
+        proxy: ProxyAddress,
+        name: str,
+        kind: str,
+        stream: str,
+        attributes: Mapping[str, int],
+        *,
+        toxicity: float = 1.0,
     ) -> None:
         """Add a toxic to all connections through a proxy, those there are and those to come.
 
@@ -195,10 +203,13 @@ class ToxiproxyServer:
             kind: Toxiproxy's name of it, such as `latency`.
             stream: UPSTREAM or DOWNSTREAM.
             attributes: as Toxiproxy documents them for this kind.
+            toxicity: the share of connections that are hit, drawn one by one.
         """
         driver = self._proxies[proxy.name]
         await self._call(
-            lambda: driver.add_toxic(name=name, type=kind, stream=stream, attributes=dict(attributes))
+            lambda: driver.add_toxic(
+                name=name, type=kind, stream=stream, toxicity=toxicity, attributes=dict(attributes)
+            )
         )
 
     async def remove_toxic(self, proxy: ProxyAddress, name: str) -> None:

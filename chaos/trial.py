@@ -195,6 +195,17 @@ class Trial:
             timeout_s,
         )
 
+    @property
+    def behind(self) -> int:
+        """By how many messages the flow that lags most is behind its publisher, as of the last look."""
+        most = 0
+        for plan in self._plans:
+            sent = self.publishers[plan.name].reached.get(plan.name, 0)
+            for each in self._subscriber_plans:
+                if matches(each.address, plan.topic):
+                    most = max(most, sent - self.subscribers[each.name].reached.get(plan.name, 0))
+        return most
+
     async def wait_until_unsettled(
         self, at_least: int, candidates: Sequence[str], timeout_s: float
     ) -> RouterState:

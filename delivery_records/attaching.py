@@ -94,6 +94,8 @@ class Attaching:
             self._read(attempt)
 
     def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> tuple[str, str] | None:
+        if self._core.draining.is_on:
+            return "amqp:link:redirect", _DRAINING  # K-8a
         if request.topic is not None:
             try:
                 (check_topic if isinstance(request, PublisherAttach) else check_pattern)(request.topic)
@@ -150,6 +152,8 @@ class Attaching:
                 self._give_up(attempt, "amqp:invalid-field", "another link has this key")
                 return
             old_session = session_of_record(record, done.mod_revision)
+            if old_session < self._core.nonce_revision:
+                old_session = SESSION_NONE  # K-9: it began before the data came back from a backup
             moved_topic = record.topic != request.topic
         unsettled = any(outcome is None for outcome in (request.unsettled or {}).values())
         if unsettled and (not old_session or moved_topic):
@@ -327,5 +331,6 @@ def _same_link(record: PublisherRecord | SubscriptionRecord, request: PublisherA
     return (record.container_id, record.link_name) == (request.container_id, request.link_name)
 
 
+_DRAINING = "this router is going to stop and takes no links; attach at another router"
 _NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
 _EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"

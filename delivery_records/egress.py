@@ -145,7 +145,8 @@ class Egress:
             effects.SubscriberReply(
                 request.link, self.core.view.subscriptions[self.key].record.topic,
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
-                self.mode, self.created, self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
+                self.mode, self.core.told_incarnation(self.created),
+                self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
             )
         )  # fmt: skip
         if self.incomplete:
@@ -159,9 +160,10 @@ class Egress:
         """The attach barrier is complete: from here on G1 covers this subscription (A-6)."""
         self.confirmed = True
         self.reply()
-        self.core.note(Decision.SUBSCRIBER_CONFIRMED, subscription=self.name, incarnation=self.created)
+        incarnation = self.core.told_incarnation(self.created)
+        self.core.note(Decision.SUBSCRIBER_CONFIRMED, subscription=self.name, incarnation=incarnation)
         if self.exactly_once:
-            self.core.out.append(effects.Confirm(self.link, self.created))
+            self.core.out.append(effects.Confirm(self.link, incarnation))
 
     # ------------------------------------------------------------------ from the ingress
 
@@ -231,8 +233,14 @@ class Egress:
             self._transfer(entry, message)
         else:
             self._hold(entry, message)
-            if self.sent < self.limit and self._is_full and self._is_locked_out(entry):
+            if self.sent < self.limit and self._passes_waiting(entry):
                 self._pump()
+
+    def _passes_waiting(self, entry: Entry) -> bool:
+        """Whether it may go ahead of other publishers' deliveries: of a full map (C-4), or of a drain (K-8a)."""
+        if self._is_full:
+            return self._is_locked_out(entry)
+        return self.core.draining.is_on and self._may_send(entry)
 
     def _wants(self, entry: Entry, sync: SyncState) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
@@ -365,9 +373,28 @@ class Egress:
 
     # ------------------------------------------------------------------ sending
 
+    def _is_held_back(self, entry: Entry) -> bool:
+        """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
+        assert entry.sync is not None
+        return entry.sync.ingress_rid != self.core.rid and not _has_place(entry)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """K-8a: everything sent is settled, and no close waits for etcd."""
+        return (self.mapped == 0 or self.mode is _AT_MOST_ONCE) and not self.is_closing
+
+    @property
+    def resumes(self) -> bool:
+        """The subscriber presents all it has wherever it attaches next; what waits for a retry is in no map (E-4a)."""
+        if self.mode is not SubscriptionMode.EXACTLY_ONCE:
+            return False
+        return not any(entry.state is AGAIN for entries in self.sessions.values() for entry in entries.values())
+
     def _may_send(self, entry: Entry) -> bool:
         """Reply first (A-6), no new delivery while a map is incomplete or full (C-4)."""
         if not self._is_replied or self.is_closing:
+            return False
+        if self.core.draining.is_on and self._is_held_back(entry):
             return False
         if self.incomplete:
             return False
@@ -476,7 +503,7 @@ class Egress:
             entry = waiting[0]
             if entry.state in (State.HELD, State.KNOWN, State.AGAIN) and entry.is_held:
                 if not self._may_send(entry):
-                    self._release_locked_out(waiting)
+                    self._release_behind(waiting)
                     break
                 message, entry.message = entry.message, b""
                 waiting.popleft()
@@ -485,20 +512,24 @@ class Egress:
             else:
                 waiting.popleft()
 
-    def _release_locked_out(self, waiting: deque[Entry]) -> None:
-        """C-4: the head waits for room; the first one of a publisher that has nothing in the map does not."""
-        asked: set[int] = set()
+    def _release_behind(self, waiting: deque[Entry]) -> None:
+        """The head waits for room (C-4) or for a drain to end (K-8a), and others need not; each publisher's in order.
+
+        Of a publisher that has nothing in a full map the first one may go; in a drain, all of this router's publishers.
+        """
+        blocked: set[int] = set()
         for entry in list(waiting):
             if self.sent >= self.limit or not entry.is_held or entry.state is not State.HELD:
                 continue
-            if entry.sync is None or entry.sync.epoch in asked:
+            if entry.sync is None or entry.sync.epoch in blocked:
                 continue
-            asked.add(entry.sync.epoch)
-            if self._may_send(entry):
-                message, entry.message = entry.message, b""
-                waiting.remove(entry)
-                entry.is_held = False
-                self._transfer(entry, message)
+            if not self._may_send(entry):
+                blocked.add(entry.sync.epoch)
+                continue
+            message, entry.message = entry.message, b""
+            waiting.remove(entry)
+            entry.is_held = False
+            self._transfer(entry, message)
 
     def _answer_drain(self) -> None:
         """C-5: nothing more is here that may be sent."""

@@ -396,11 +396,29 @@ class Ingress:
     def _grant(self) -> None:
         """C-1: credit for every unreceived map entry, and for what is free in the window."""
         assert self.link is not None
+        if self.core.draining.is_on:
+            return
         limit = self.credit.next_limit(self.window, self.core.topic_window(self.topic))
         if limit is not None:
             first = None if self.credit.session_told or not self.session else self.session
             self.credit.session_told = self.credit.session_told or first is not None
             self.core.out.append(effects.GrantCredit(self.link, limit, first))
+
+    def withdraw_credit(self) -> None:
+        """K-8a: take back what was granted; what was sent on it is still received."""
+        if self.link is not None and self.credit.limit > self.credit.received:
+            self.credit.limit = self.credit.received
+            self.core.out.append(effects.GrantCredit(self.link, self.credit.limit))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """K-8a: everything received is settled, and no close waits for etcd."""
+        return len(self.window) == self.window.unreceived and self.phase is not Phase.CLOSING
+
+    @property
+    def resumes(self) -> bool:
+        """The publisher presents its map wherever it attaches next."""
+        return self.exactly_once
 
     def retire(self) -> None:
         """I-7: a newer epoch or a deletion ended this one; nothing of it may be sent any more."""

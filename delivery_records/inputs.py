@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from delivery_records.limits import DRAIN_LIMIT_S
 from delivery_records.outcomes import Outcome
 from delivery_records.peer_messages import Datagram, PeerMessage
 from delivery_records.view import Change, PublisherRecord, SubscriptionMode, SubscriptionRecord
@@ -199,6 +200,16 @@ class StoreHealth:
     available: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The router is to stop: let the clients move first (K-8a). The shell takes no connection from now on."""
+
+    connections: Sequence[Sequence[int]]
+    """The links of each client connection."""
+    limit_s: float = DRAIN_LIMIT_S
+    """After so many seconds everybody is sent away as it is."""
+
+
 @dataclass(slots=True)
 class PeerFrame:
     """A sequenced frame of another router's channel arrived (T-1). On the hot path, so it is not frozen."""
@@ -239,6 +250,7 @@ Input: TypeAlias = (
     | ViewSnapshot
     | ViewChanges
     | StoreHealth
+    | Drain
     | PeerFrame
     | PeerDatagram
     | PathsChanged

@@ -84,6 +84,12 @@ OWING_NAMES = 8
 """Names told to a publisher that asks who owes it (the count is always told)."""
 PAST_EPOCHS = 10_000
 """Former epochs of subscriptions that are remembered, so that their late ACKs count (I-2)."""
+DRAIN_LIMIT_S = 10.0
+"""The longest a router that is to stop waits for what is unsettled: a slow subscriber answers within it (K-8a)."""
+DRAIN_PATIENCE_S = 0.5
+"""Longest wait for a client that resumes: it loses nothing by moving at once, and must not stand still (K-8a)."""
+DRAIN_CHECK_S = 0.02
+"""Between two looks at who is at rest: short against the time a client needs to connect elsewhere (K-8a)."""
 ORPHAN_NONCES = 10_000
 """Puts of unknown fate that are remembered; the oldest is forgotten first (K-2a)."""
 

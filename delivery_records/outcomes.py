@@ -91,6 +91,9 @@ class Decision(Enum):
     STEAL_REFUSED = "steal_refused"
     EXPIRY_PROPOSED = "expiry_proposed"
     VIEW_RELOADED = "view_reloaded"
+    # the router's end
+    DRAIN_STARTED = "drain_started"
+    CLIENTS_SENT_AWAY = "clients_sent_away"
     # channels between routers
     CHANNEL_UP = "channel_up"
     CHANNEL_RESTARTED = "channel_restarted"

@@ -15,6 +15,7 @@ from delivery_records import effects, inputs
 from delivery_records.attaching import Attaching, Attempt
 from delivery_records.barrier import AttachBarrier
 from delivery_records.channel import Peers
+from delivery_records.draining import Draining
 from delivery_records.egress import Egress
 from delivery_records.entries import SyncState
 from delivery_records.expiry import Expiry
@@ -33,7 +34,7 @@ from delivery_records.peering import Peering
 from delivery_records.reactions import Reactions
 from delivery_records.steals import StealGuard
 from delivery_records.tables import describe
-from delivery_records.tags import session_of
+from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
 from delivery_records.timers import Timer, Timers
 from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
 from delivery_records.window import frozen_runs
@@ -54,8 +55,9 @@ class Records:
     """State machines of all links of one router incarnation, over one view of the cluster."""
 
     def __init__(
-        self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message
-    ) -> None:
+        self, *, rid: int, node_id: str, nonce: bytes, limits: Limits | None = None, annotate: Annotate = keep_message,
+        era: int = 0, nonce_revision: int = 0,
+    ) -> None:  # fmt: skip
         """Start empty.
 
         Args:
@@ -64,10 +66,15 @@ class Records:
             nonce: the cluster nonce, 4 bytes, in every network tag.
             limits: what the operator set.
             annotate: splices the message annotations in; raises ValueError on a malformed message.
+            era: drawn together with the nonce, part of the incarnations subscribers are told (K-9).
+            nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
         """
+        assert 0 <= era < 1 << ERA_BITS
         self.rid = rid
         self.node_id = node_id
         self.nonce = nonce
+        self.era = era
+        self.nonce_revision = nonce_revision
         self.limits = limits or Limits()
         self.annotate = annotate
         self.now = 0.0
@@ -94,6 +101,7 @@ class Records:
         self.attaching = Attaching(self)
         self.barrier = AttachBarrier(self)
         self.expiry = Expiry(self)
+        self.draining = Draining(self)
         self.peers = Peers(self)
         self.peering = Peering(self)
         self.reactions = Reactions(self)
@@ -119,6 +127,7 @@ class Records:
             inputs.ViewSnapshot: self.reactions.on_snapshot,
             inputs.StoreHealth: self._on_store_health,
             inputs.PathsChanged: self._on_paths,
+            inputs.Drain: self.draining.start,
         }
 
     # ------------------------------------------------------------------ driving
@@ -206,11 +215,11 @@ class Records:
             return
         if not detach.closed:
             self.out.append(effects.Detach(detach.link, False))
-            self._lose(detach.link, endpoint, LossCause.DETACH)
+            self.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Attempt):
             # E-8, I-8: nothing was deleted, so it must not look closed
             self.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
-            self._lose(detach.link, endpoint, LossCause.DETACH)
+            self.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
             endpoint.phase = Phase.CLOSING  # I-8
             self.propose_deletion(f"pubs/{endpoint.key}", endpoint.epoch)
@@ -221,9 +230,9 @@ class Records:
     def _on_lost(self, lost: inputs.LinkLost) -> None:
         endpoint = self.links.get(lost.link)
         if endpoint is not None:
-            self._lose(lost.link, endpoint, lost.cause)
+            self.lose(lost.link, endpoint, lost.cause)
 
-    def _lose(self, link: int, endpoint: Attempt | Ingress | Egress, cause: LossCause) -> None:
+    def lose(self, link: int, endpoint: Attempt | Ingress | Egress, cause: LossCause) -> None:
         """A-9: the link is suspended; its terminus stays until its timer or a newer attach."""
         self.links.pop(link, None)
         if isinstance(endpoint, Attempt):
@@ -375,6 +384,8 @@ class Records:
             self.barrier.on_grace_over(rid)
         elif timer is Timer.PARKED:
             self.peering.on_parked_timer(rid)
+        elif timer is Timer.DRAIN:
+            self.draining.look()
 
     def _on_unknown_put(self, nonce: str) -> None:
         if self.attaching.on_unknown_timer(nonce):
@@ -467,6 +478,10 @@ class Records:
     def mark_egress(self, egress: Egress) -> None:
         """Have the egress' settlements sent at the end of this turn."""
         self.dirty_egresses.append(egress)
+
+    def told_incarnation(self, created: int) -> int:
+        """K-9: the number a subscriber is told; a create revision alone may come again when etcd's data went back."""
+        return self.era << REVISION_BITS | created
 
     def is_live_tag(self, tag: bytes) -> bool:
         """E-6: False when the tag's session is not in view, so that it counts as settled.

@@ -25,14 +25,14 @@ def describe(core: Records) -> dict[str, object]:
         "applied": view.applied,
         "routers": [
             {"id": r.record.node_id, "rid": rid, "amqp": r.record.amqp, "http": r.record.http,
-             "leaving": r.record.leaving}
+             "draining": r.record.draining, "leaving": r.record.leaving}
             for rid, r in sorted(view.routers.items())
         ],
         "subscriptions": [
             {
                 "name": s.name, "topic": s.record.topic, "router": names.get(s.record.rid, "gone"), "epoch": s.epoch,
-                "incarnation": s.created, "mode": s.record.mode.value, "timeout_s": s.record.timeout_s,
-                "peer": s.record.peer,
+                "incarnation": core.told_incarnation(s.created), "mode": s.record.mode.value,
+                "timeout_s": s.record.timeout_s, "peer": s.record.peer,
             }
             for s in view.subscriptions.values()
         ],

@@ -14,7 +14,11 @@ MAX_TAG_BYTES = 32
 VERBATIM_BYTES = 21
 """What is left of 32 bytes behind flags, nonce and session."""
 NONCE_BYTES = 4
+ERA_BITS = 15
+"""With it an incarnation stays below 2^63, which every database can hold."""
 SESSION_BYTES = 6
+REVISION_BITS = 8 * SESSION_BYTES
+"""Of an etcd revision: 2^48 are 8,900 years of a thousand writes per second."""
 _HEADER_BYTES = 1 + NONCE_BYTES + SESSION_BYTES
 _FLAG_VERBATIM = b"\x00"
 _FLAG_DIGEST = b"\x01"

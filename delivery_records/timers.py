@@ -24,6 +24,7 @@ class Timer(IntEnum):
     CHANNEL = 12
     PARKED = 13
     PROVISIONAL = 14
+    DRAIN = 15
 
 
 Owner: TypeAlias = str | int

@@ -52,6 +52,8 @@ class RouterRecord:
     version: str = ""
     leaving: bool = False
     """Written before an orderly stop revokes the lease: no grace time is needed (K-8)."""
+    draining: bool = False
+    """It serves until its clients have moved, and takes no new ones: nobody is sent to it (K-8a)."""
 
 
 @dataclass(frozen=True, slots=True)

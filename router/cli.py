@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
 import click
 
 from router.config_loading import SETTINGS, LoadedConfig, format_config, load
-from router.settings import yes_or_no
-
-_SHORT_FLAGS = {"etcd_endpoints": ("--etcd",)}
-"""Further names of flags: `oncewire local` calls it so, too."""
-
-
-def _setting_options(command: Callable[..., None]) -> Callable[..., None]:
-    """One flag for each setting, in the order of the schema."""
-    for name, setting in reversed(SETTINGS.items()):
-        attributes: dict[str, Any] = {"metavar": "VALUE"}
-        if setting.parse is yes_or_no:
-            attributes = {"is_flag": False, "flag_value": "true", "metavar": "[true|false]"}
-        option = click.option(
-            setting.flag,
-            *_SHORT_FLAGS.get(name, ()),
-            name,
-            default=None,
-            help=f"{setting.reason} [{setting.allowed}]",
-            **attributes,
-        )
-        command = option(command)
-    return command
+from router.setting_options import setting_options
 
 
 @click.command("router", short_help="Run one router.")
@@ -40,11 +18,14 @@ def _setting_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--print-config", is_flag=True, help="Print the settings in force as TOML, and stop.")
 @click.option("--announce", is_flag=True, help="Print one line of JSON on stdout when the router is ready.")
 @click.option("--parent-pid", type=int, hidden=True, help="End with that process.")
-@_setting_options
+@setting_options(SETTINGS)
 def router(
     file: str | None, print_config: bool, announce: bool, parent_pid: int | None, **flags: Any
 ) -> None:
     """Run one router until SIGTERM or Ctrl-C.
+
+    The signal drains it: clients are sent to other routers when what they have sent or were sent is settled, at most
+    for limits.drain_limit_s. A second signal ends it at once.
 
     Each setting can be given in the TOML file, as an environment variable (--listen-port is ONCEWIRE_LISTEN_PORT)
     and as a flag; the flag wins over the variable, the variable over the file.

@@ -15,6 +15,8 @@ from delivery_records.effects import Detach
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
 from oncewire.wire import (
     CONNECTION_FORCED,
+    CONNECTION_REDIRECT,
+    LINK_REDIRECT,
     RESOURCE_LIMIT_EXCEEDED,
     AmqpError,
     Connection,
@@ -61,6 +63,7 @@ TIMER_RESOLUTION_S = 0.05
 """Heartbeats need not be more exact, and a deadline that cannot be met yet is not tried more often."""
 
 ClientLink = PublisherLink | SubscriberLink
+_CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
 
 
 class ClientConnection(asyncio.Protocol):
@@ -111,6 +114,11 @@ class ClientConnection(asyncio.Protocol):
     def is_served(self) -> bool:
         """Whether there is an incarnation behind this connection."""
         return self._driver is not None
+
+    @property
+    def link_numbers(self) -> list[int]:
+        """The links it has now, by number."""
+        return list(self._links)
 
     @property
     def frame_size(self) -> int:
@@ -186,6 +194,8 @@ class ClientConnection(asyncio.Protocol):
             self._driver.submit(inputs)
         if not self.is_dirty:
             self.mark_dirty()
+        if self._listener.is_draining:
+            self.leave_if_unused()
 
     def _submit(self, inputs: list[Input]) -> None:
         if inputs and self._driver is not None:
@@ -309,7 +319,11 @@ class ClientConnection(asyncio.Protocol):
         """Detach a link, or answer its detach; before the attach was answered this is a refusal (A-8)."""
         if shell.number in self._links:
             self._forget(shell)
-        error = conventions.amqp_error(effect.condition, effect.description, effect.info)
+        condition, info = effect.condition, effect.info
+        if condition == LINK_REDIRECT:  # K-8a
+            told = self._listener.redirect(self.container_id)
+            condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
+        error = conventions.amqp_error(condition, effect.description, info)
         self._detach_link(shell.link, effect.closed, error)
 
     def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
@@ -320,18 +334,31 @@ class ClientConnection(asyncio.Protocol):
                 link.detach(closed, None if error is None else AmqpError(error.condition))
 
     def close(self, condition: str, description: str) -> None:
-        """Close the connection with an error; its links count as lost."""
+        """Close the connection with an error; its links count as lost.
+
+        A redirect names the router to go to, if there is one (K-8a).
+        """
+        info: dict[str, object] | None = None
+        if condition == CONNECTION_REDIRECT:
+            info = self._listener.redirect(self.container_id)
+            condition = CONNECTION_FORCED if info is None else condition
         inputs: list[Input] = []
         self._end_links(inputs)
         with contextlib.suppress(StateError):  # it is closing already
             try:
-                self.engine.close(conventions.amqp_error(condition, description))
+                self.engine.close(conventions.amqp_error(condition, description, info))
             except LimitError:  # the client's frames are too small for the explanation
                 self.engine.close(conventions.amqp_error(condition, ""))
         self._submit(inputs)
         self.mark_dirty()
         if self._transport is not None:
             self._loop.call_later(CLOSE_TIMEOUT_S, self._end)
+
+    def leave_if_unused(self) -> None:
+        """K-8a: while the router drains, a connection without links has nothing to wait for."""
+        if self._links or self.engine.state in _CLOSING:
+            return
+        self.close(CONNECTION_REDIRECT, "this router is going to stop; connect to another router")
 
     def stop_serving(self) -> None:
         """The incarnation is over: nothing this client sent from now on counts (K-3)."""

@@ -21,12 +21,18 @@ from router.settings import (
     whole_number,
     yes_or_no,
 )
+from topology import linkstate
 
 KIB = 1024
 MIB = 1024 * KIB
 MAX_FRAME_SIZE = 1 * MIB
 """A map of 21,800 unsettled deliveries fits in one frame (C-4)."""
 MAX_MESSAGE_SIZE = 64 * MIB
+IDLE_TIMEOUT_S = 10.0
+"""Until a client is missed that another cannot replace meanwhile, and longest pause of a client whose direction alone
+is cut off. Shorter ones would end stock clients whose program is busy: some of them beat only while it calls them."""
+REDIAL_S = 1.0
+"""One packet a second to a router that is gone for good: cheap beside what a longer way costs."""
 _PORT = "0 to 65535; 0 = any free port"
 _ANONYMOUS = "loopback, always or never"
 _FILE = "path of a PEM file, or empty"
@@ -64,7 +70,7 @@ class RouterConfig:
         "Clients that log in with SASL PLAIN.", secret=True,
     )  # fmt: skip
     idle_timeout_s: float = setting(
-        "listen.idle_timeout_s", seconds(1, 3600), 30.0, "1 to 3600 seconds",
+        "listen.idle_timeout_s", seconds(1, 3600), IDLE_TIMEOUT_S, "1 to 3600 seconds",
         "A client that sends nothing for this long counts as gone; heartbeats keep it.",
     )  # fmt: skip
     inter_router_host: str = setting(
@@ -87,6 +93,18 @@ class RouterConfig:
         "inter_router.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
         "Routers without the password: only where no other machine can connect, unless you say so.",
     )  # fmt: skip
+    inter_router_heartbeat_s: float = setting(
+        "inter_router.heartbeat_s", seconds(0.05, 60), linkstate.HEARTBEAT_S, "0.05 to 60 seconds",
+        "How often a router says that it lives; 10 bytes to each neighbour.",
+    )  # fmt: skip
+    inter_router_silence_s: float = setting(
+        "inter_router.silence_s", seconds(0.15, 180), linkstate.SILENCE_S, "0.15 to 180 seconds",
+        "A neighbour that says nothing for so long is routed around; a false alarm costs a change of path, no message.",
+    )  # fmt: skip
+    inter_router_redial_s: float = setting(
+        "inter_router.redial_s", seconds(0.05, 300), REDIAL_S, "0.05 to 300 seconds",
+        "Longest wait before a lost link is tried again; a healed one is back after this and a handshake.",
+    )  # fmt: skip
     mesh: str = setting(
         "inter_router.mesh", one_of("auto", "configured"), "auto", "auto or configured",
         "auto = a link to every router in etcd; configured = only the connectors below.",
@@ -100,7 +118,15 @@ class RouterConfig:
         "http.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = no HTTP",
         "Health, metrics and state for operators; read only and without login.",
     )  # fmt: skip
+    http_drain: str = setting(
+        "http.drain", one_of("loopback", "always", "never"), "loopback", "loopback, always or never",
+        "Who may have this router drain and stop with POST /drain: only this machine, unless you say so.",
+    )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Next to AMQP's 5672.")
+    store: str = setting(
+        "store", one_of("gateway", "etcd3"), "gateway", "gateway or etcd3",
+        "How to talk to etcd: its JSON gateway over HTTP, or gRPC, which needs the extra oncewire[etcd3].",
+    )  # fmt: skip
     etcd_endpoints: tuple[str, ...] = setting(
         "etcd.endpoints", urls, ("http://127.0.0.1:2379",), "URLs http(s)://host:port",
         "The etcd cluster all routers share; 2379 is etcd's client port.",
@@ -154,6 +180,10 @@ class RouterConfig:
     publisher_timeout_cap_s: float = setting(
         "limits.publisher_timeout_cap_s", seconds(0, 2_592_000), limits.PUBLISHER_TIMEOUT_CAP_S,
         "0 to 2592000 seconds", "The most a client may ask for.",
+    )  # fmt: skip
+    drain_limit_s: float = setting(
+        "limits.drain_limit_s", seconds(0, 3600), limits.DRAIN_LIMIT_S, "0 to 3600 seconds",
+        "The longest a router that is to stop waits for clients that keep no unsettled map (K-8a).",
     )  # fmt: skip
     max_attempts: int = setting(
         "limits.max_attempts", whole_number(1, 1_000_000), limits.MAX_ATTEMPTS, "1 to 1000000",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig, anonymous_is_allowed
 from router.settings import Connector, Setting, settings_of
+from topology.linkstate import MIN_HEARTBEATS_IN_SILENCE
 
 SETTINGS = settings_of(RouterConfig)
 """Every setting by the name of its field."""
@@ -96,6 +97,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         )
     if bool(config.etcd_cert_file) != bool(config.etcd_key_file):
         refuse("etcd_cert_file", "a certificate needs its key", "set both etcd.cert_file and etcd.key_file")
+    _check_silence(config, refuse)
     if config.subscription_timeout_s > config.subscription_timeout_cap_s:
         refuse(
             "subscription_timeout_s",
@@ -107,6 +109,25 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
             "publisher_timeout_s",
             f"the cap is {config.publisher_timeout_cap_s:g} seconds",
             "raise limits.publisher_timeout_cap_s or lower limits.publisher_timeout_s",
+        )
+
+
+def _check_silence(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """A silence holds several heartbeats, and ends before a lease does."""
+    shortest = MIN_HEARTBEATS_IN_SILENCE * config.inter_router_heartbeat_s
+    if config.inter_router_silence_s < shortest:
+        refuse(
+            "inter_router_silence_s",
+            f"neighbours are heard every {config.inter_router_heartbeat_s:g} seconds (inter_router.heartbeat_s), and "
+            "one late heartbeat would look like a dead router",
+            f"set inter_router.silence_s to {shortest:g} or more, or lower inter_router.heartbeat_s",
+        )
+    if not config.standalone and config.inter_router_silence_s >= config.lease_ttl_s:
+        refuse(
+            "inter_router_silence_s",
+            f"the lease of a silent router ends after {config.lease_ttl_s} seconds (etcd.lease_ttl_s), and it must be "
+            "routed around before that",
+            "lower inter_router.silence_s or raise etcd.lease_ttl_s",
         )
 
 

@@ -9,12 +9,13 @@ from delivery_records import Records
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from router.neighbours import Neighbours
+from router.peer_connection import PeerConnection
 from router.settings import Connector
 
 BACK_OFF_MIN_S = 0.05
-BACK_OFF_MAX_S = 5.0
-"""Soon enough after a restart, rare enough for a router that is gone for good."""
-CONNECT_TIMEOUT_S = 3.0
+CONNECT_TIMEOUT_S = 2.0
+"""For the TCP connection alone. The system asks again one second after a first packet that was lost; a link that heals
+later than that is found by the next attempt."""
 
 
 class Dialing:
@@ -27,6 +28,8 @@ class Dialing:
         self._log = log
         self._dialers: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._refusals: dict[str, str] = {}
+        """Why the neighbour at an address refused us last: told once, not with every attempt."""
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Start the dialers; those of the automatic mesh follow the view."""
@@ -52,7 +55,7 @@ class Dialing:
 
     async def _dial_router(self, rid: int) -> None:
         """Keep a link to one incarnation; cancelled when it leaves the view."""
-        back_off = _BackOff()
+        back_off = _BackOff(self._config.inter_router_redial_s)
         while True:
             router = self._records.view.routers.get(rid)
             link = self._neighbours.links.get(rid)
@@ -65,7 +68,7 @@ class Dialing:
 
     async def _dial_connector(self, connector: Connector) -> None:
         """Keep a configured link."""
-        back_off = _BackOff()
+        back_off = _BackOff(self._config.inter_router_redial_s)
         while True:
             address = self._address_of(connector)
             if address is not None:
@@ -84,27 +87,37 @@ class Dialing:
 
     async def _connect(self, address: str, cost: int, back_off: _BackOff) -> None:
         """Connect, and stay until the connection is gone."""
-        host, _, port = address.rpartition(":")
-        loop = asyncio.get_running_loop()
+        connection = self._neighbours.outgoing(cost)
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, connection = await loop.create_connection(
-                    lambda: self._neighbours.outgoing(cost), host.strip("[]"), int(port)
-                )
+            await _open(connection, address)
         except (OSError, ValueError, TimeoutError) as error:
             self._log.event(RouterEvent.NEIGHBOUR_UNREACHABLE, address=address, why=str(error) or "no answer")
             return
         await asyncio.wait([connection.closed])
         if connection.was_up:
             back_off.reset()
-        else:
+            self._refusals.pop(address, None)
+        elif self._refusals.get(address) != connection.refusal:
+            self._refusals[address] = connection.refusal
             self._log.event(RouterEvent.NEIGHBOUR_REFUSED, address=address, why=connection.refusal)
 
 
-class _BackOff:
-    """50 ms x 2^n up to 5 s, with jitter so that routers do not dial in step."""
+async def _open(connection: PeerConnection, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+    except BaseException:
+        connection.give_up()
+        raise
 
-    def __init__(self) -> None:
+
+class _BackOff:
+    """50 ms x 2^n up to a limit, half to the whole of it by chance so that routers do not dial in step."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
         self._delay_s = BACK_OFF_MIN_S
 
     def reset(self) -> None:
@@ -114,4 +127,4 @@ class _BackOff:
     async def sleep(self) -> None:
         """Wait before the next attempt."""
         await asyncio.sleep(self._delay_s * random.uniform(0.5, 1.0))
-        self._delay_s = min(self._delay_s * 2, BACK_OFF_MAX_S)
+        self._delay_s = min(self._delay_s * 2, self._limit_s)

@@ -1,4 +1,4 @@
-"""HTTP for operators: `/healthz`, `/readyz`, `/metrics`, `/api/v1/state`. Read only, without login."""
+"""HTTP for operators: `/healthz`, `/readyz`, `/metrics`, `/api/v1/state`, `/drain`; without login."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class HttpServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._text)
         app.router.add_get("/api/v1/state", self._state)
+        app.router.add_post("/drain", self._drain)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, host: str, port: int) -> int:
@@ -60,6 +61,20 @@ class HttpServer:
 
     async def _text(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        """K-8a: drain and stop. 202 and how long it may take; asked again it changes nothing.
+
+        JSON is asked for because no browser sends that for a page of another site without asking first.
+        """
+        if not self._status.may_drain(request.remote or ""):
+            text = "only this machine may; send the process SIGTERM, or set http.drain = always"
+            return web.json_response({"error": text}, status=403)
+        if request.content_type != "application/json":
+            return web.json_response({"error": "send Content-Type: application/json"}, status=415)
+        if self._status.draining() is None:
+            self._status.drain()
+        return web.json_response({"draining": self._status.draining()}, status=202)
 
     async def _state(self, _request: web.Request) -> web.Response:
         return web.json_response(self._status.tables())

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from delivery_records import Records
-from delivery_records.inputs import Input
+from delivery_records.inputs import Drain, Input
 from router.config import RouterConfig
 from router.dialing import Dialing
 from router.listener import ClientListener
@@ -29,6 +29,8 @@ LINK_PATIENCE_S = 3.0
 """A router counts as ready without a link to some live router after this long: that one may be dead."""
 FLUSH_S = 0.5
 """An orderly stop gives the sockets at most this long (K-8)."""
+DRAIN_EXTRA_S = 1.0
+"""Beyond the limit of a drain: for clients that are slow to close a connection they were sent away from."""
 LEAVE_TIMEOUT_S = 2.0
 """For telling etcd: without etcd the lease ends by itself, and nobody waits for this process."""
 
@@ -67,6 +69,8 @@ class Incarnation:
             nonce=membership.nonce,
             limits=config.record_limits(),
             annotate=annotate,
+            era=membership.life.era,
+            nonce_revision=membership.life_revision,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(End.FAULT))
         self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log)
@@ -78,6 +82,7 @@ class Incarnation:
         self._log = log
         self._dialing = Dialing(config, self.neighbours, self.records, log)
         self._reason: End | None = None
+        self._drain_wanted = asyncio.Event()
         self._end_wanted = asyncio.Event()
         self._serving_since = 0.0
 
@@ -87,6 +92,7 @@ class Incarnation:
             async with asyncio.TaskGroup() as tasks:
                 StoreOperations(self.membership.store, self.driver, tasks, self._log)
                 self._spawn(tasks, self._follow_view(), "view")
+                self._spawn(tasks, self._drain(), "drain")
                 if not self._config.standalone:
                     self._spawn(tasks, self._dialing.run(tasks), "dialing")
                 await self._end_wanted.wait()
@@ -110,6 +116,27 @@ class Incarnation:
         except Exception as error:  # noqa: BLE001  (whatever it is: the incarnation can no longer be trusted)
             self._log.internal_error(error, name)
             self.end(End.FAULT)
+
+    def drain(self) -> None:
+        """K-8a: let the clients move to other routers, then end in good order. Where none is served, end at once."""
+        self._drain_wanted.set()
+        if not self.is_serving:
+            self.end(End.STOPPED)
+
+    async def _drain(self) -> None:
+        await self._drain_wanted.wait()
+        if self._reason is not None:
+            return
+        limit = self._config.drain_limit_s
+        connections = self._listener.start_draining()
+        self.driver.submit([Drain(connections, limit)])
+        try:
+            async with asyncio.timeout(limit + DRAIN_EXTRA_S), asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.membership.announce_draining())
+                tasks.create_task(self._listener.wait_empty())
+        except TimeoutError:
+            pass
+        self.end(End.STOPPED)
 
     def end(self, reason: End) -> None:
         """Have the incarnation end; the first reason counts. Without a lease nothing is handled from now on."""

@@ -1,7 +1,8 @@
 """Watches the event loop: how late it is, and garbage collection at times of our choosing (K-3a).
 
-A router that stalls for seconds loses its lease, so stalls are measured, and the collector never runs in the middle of
-a burst: young objects are collected once a second, everything only once in a while.
+A router that stalls is routed around by its neighbours, and after a few seconds more it loses its lease; so stalls are
+measured, and the collector never runs in the middle of a burst: young objects are collected once a second, everything
+only once in a while.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from router.logs import EventLog, RouterEvent
 PERIOD_S = 0.1
 ALARM_S = 0.25
 """A later loop is worth a line in the log."""
+ENDANGERED_FRACTION = 0.5
+"""A stall of this part of what neighbours bear is one too many: the next may be the one they do not."""
 YOUNG_EVERY = 10
 """Periods between collections of young objects: once a second."""
 FULL_EVERY = 3000
@@ -24,11 +27,20 @@ FULL_EVERY = 3000
 class LoopWatch:
     """Measures the lag of the running loop and collects garbage in its pauses."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: EventLog, borne_s: float) -> None:
+        """Nothing is measured yet.
+
+        Args:
+            log: where lag is told.
+            borne_s: neighbours that hear nothing for so long route around this router.
+        """
         self.lag_s = 0.0
         """Lag at the last measurement."""
         self.worst_s = 0.0
         """Largest lag since `take_worst`."""
+        self.stalls = 0
+        """Stalls so long that neighbours may soon give this router up."""
+        self._borne_s = borne_s
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
@@ -62,7 +74,12 @@ class LoopWatch:
     def _on_time(self) -> None:
         self.lag_s = max(0.0, time.monotonic() - self._due)
         self.worst_s = max(self.worst_s, self.lag_s)
-        if self.lag_s > ALARM_S:
+        if self.lag_s > ENDANGERED_FRACTION * self._borne_s:
+            self.stalls += 1
+            self._log.event(
+                RouterEvent.LOOP_STALLED, seconds=round(self.lag_s, 3), neighbours_bear=round(self._borne_s, 3)
+            )
+        elif self.lag_s > ALARM_S:
             self._log.event(RouterEvent.LOOP_LAG, seconds=round(self.lag_s, 3))
         self._periods += 1
         if self._periods % FULL_EVERY == 0:

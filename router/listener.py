@@ -14,6 +14,7 @@ from oncewire.cli.errors import CliError
 from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
 from router.client_connection import ClientConnection
 from router.config import RouterConfig, anonymous_is_allowed
+from router.elsewhere import FAILOVER_LIST, choose, other_routers, redirect_info, server_list
 from router.link_refusal import LinkRefusal
 from router.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
@@ -37,6 +38,8 @@ class ClientListener:
         self.bytes_out = 0
         self.accepted = 0
         self.refused_links = 0
+        self.is_draining = False
+        """No client is taken any more, and who has no links is sent elsewhere (K-8a)."""
         self._connections: set[ClientConnection] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -76,12 +79,17 @@ class ClientListener:
         sasl = SaslServer(
             mechanisms, self._verify if self.config.users else None, allow_no_sasl=self._anonymous
         )
+        properties = self._properties
+        if self.driver is not None:
+            others = other_routers(self.driver.records.view, self.driver.records.rid)
+            if others:
+                properties = {**properties, FAILOVER_LIST: server_list(others, self.accepted)}
         engine = Connection(
             Role.SERVER,
             container_id=self.config.node_id,
             max_frame_size=self.config.max_frame_size,
             idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
-            properties=self._properties,
+            properties=properties,
             sasl=sasl,
             now=time.monotonic(),
         )
@@ -109,6 +117,16 @@ class ClientListener:
             return f"this router has {self.config.max_connections} connections; connect to another router"
         return None
 
+    def redirect(self, container_id: str) -> dict[str, object] | None:
+        """The info of a redirect for this client (K-8a); None = there is no other router to send it to."""
+        if self.driver is None:
+            return None
+        others = other_routers(self.driver.records.view, self.driver.records.rid)
+        target = choose(others, container_id)
+        if target is None:
+            return None
+        return {**redirect_info(target), str(FAILOVER_LIST): server_list(others, self.accepted)}
+
     def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
         """An attach was refused before the record core heard of it."""
         self.refused_links += 1
@@ -122,6 +140,14 @@ class ClientListener:
         )
 
     # --- ends of an incarnation ---------------------------------------------------------------------------------------
+
+    def start_draining(self) -> list[list[int]]:
+        """Take no more clients and send away those without links; returns the links of each of the others (K-8a)."""
+        self.stop_listening()
+        self.is_draining = True
+        for connection in list(self._connections):
+            connection.leave_if_unused()
+        return [found for connection in self._connections if (found := connection.link_numbers)]
 
     def end_incarnation(self, why: str) -> None:
         """Send all clients away and let nothing they still send count (K-3, K-8)."""

@@ -23,6 +23,7 @@ from typing import Self
 
 import aiohttp
 
+from delivery_records.limits import DRAIN_LIMIT_S
 from oncewire.cli.errors import CliError
 from router.config_loading import SETTINGS
 from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port
@@ -30,7 +31,7 @@ from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd
 READY_TIMEOUT_S = 60.0
 """From start to /readyz: a second on a quiet machine, far more where everything is busy."""
 STOP_TIMEOUT_S = 5.0
-"""From SIGTERM to SIGKILL; an orderly stop takes under a second."""
+"""From the signal to SIGKILL, beside the limit of a drain; an orderly stop takes under a second."""
 POLL_S = 0.02
 PORT_ATTEMPTS = 5
 """Between choosing a free port and listening on it another process may take it."""
@@ -60,6 +61,8 @@ class LocalRouter:
     process: subprocess.Popen[bytes] | None = None
     settings: dict[str, str] = field(default_factory=dict)
     """Further settings of this router, by key."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Further variables of its process; a PYTHONPATH makes it a router of another version."""
 
     @property
     def url(self) -> str:
@@ -161,8 +164,8 @@ class LocalNetwork:
         await asyncio.gather(*(self.wait_ready(name) for name in self.routers))
 
     async def stop(self) -> None:
-        """Stop all routers in good order, then etcd."""
-        await asyncio.gather(*(self.terminate(name) for name in self.routers))
+        """Stop all routers in good order, then etcd. Nobody drains: there is no router left to move to."""
+        await asyncio.gather(*(self._stop_at_once(name) for name in self.routers))
         if self.etcd is not None:
             await self.etcd.stop()
             self.etcd = None
@@ -192,10 +195,19 @@ class LocalNetwork:
         await self._reap(router)
 
     async def terminate(self, name: str) -> None:
-        """SIGTERM a router and wait for its orderly stop."""
+        """SIGTERM a router and wait until it has drained and stopped."""
         router = self.routers[name]
         if router.is_running:
             os.kill(router.pid, signal.SIGTERM)
+            os.kill(router.pid, signal.SIGCONT)
+        await self._reap(router, DRAIN_LIMIT_S)
+
+    async def _stop_at_once(self, name: str) -> None:
+        router = self.routers[name]
+        if router.is_running:
+            # Two different ones, for two of a kind may arrive as one: the second ends the drain (K-8a).
+            os.kill(router.pid, signal.SIGTERM)
+            os.kill(router.pid, signal.SIGINT)
             os.kill(router.pid, signal.SIGCONT)
         await self._reap(router)
 
@@ -275,7 +287,7 @@ class LocalNetwork:
         command += [f"{flag_of[key]}={value}" for key, value in settings.items()]
         # What the user set for one router of his own is not meant for these.
         ours = {setting.variable for setting in SETTINGS.values()} | {"ONCEWIRE_CONFIG"}
-        environment = {name: value for name, value in os.environ.items() if name not in ours}
+        environment = {name: value for name, value in os.environ.items() if name not in ours} | router.environment
         log = None if self._log_folder is None else (self._log_folder / f"{router.id}.log").open("ab")
         try:
             # A session of its own: Ctrl-C in a terminal is for us, who then stop the routers in good order.
@@ -287,9 +299,9 @@ class LocalNetwork:
             if log is not None:
                 log.close()
 
-    async def _reap(self, router: LocalRouter) -> None:
+    async def _reap(self, router: LocalRouter, drain_s: float = 0.0) -> None:
         process = router.process
-        ends_at = time.monotonic() + STOP_TIMEOUT_S
+        ends_at = time.monotonic() + drain_s + STOP_TIMEOUT_S
         while process is not None and process.poll() is None:
             if time.monotonic() > ends_at:
                 process.kill()

@@ -18,6 +18,7 @@ class RouterEvent(Enum):
     """What the shell itself has to say; the record core's events are the values of `Decision`."""
 
     ROUTER_STARTED = "router_started"
+    ROUTER_DRAINING = "router_draining"
     ROUTER_STOPPED = "router_stopped"
     INCARNATION_STARTED = "incarnation_started"
     INCARNATION_ENDED = "incarnation_ended"
@@ -34,6 +35,7 @@ class RouterEvent(Enum):
     NEIGHBOUR_SLOW = "neighbour_slow"
     PATHS_CHANGED = "paths_changed"
     LOOP_LAG = "loop_lag"
+    LOOP_STALLED = "loop_stalled"
     KEY_MALFORMED = "key_malformed"
     INTERNAL_ERROR = "internal_error"
 
@@ -46,6 +48,7 @@ _WARNINGS = frozenset(
         RouterEvent.NEIGHBOUR_REFUSED,
         RouterEvent.NEIGHBOUR_SLOW,
         RouterEvent.LOOP_LAG,
+        RouterEvent.LOOP_STALLED,
         RouterEvent.KEY_MALFORMED,
         Decision.PUBLISHER_EXPIRED,
         Decision.PUBLISHER_NOT_ALIVE,

@@ -13,6 +13,10 @@ from router.status import Numbers, Status
 _COUNTERS = {
     "incarnations": ("oncewire_incarnations", "Lives of this router since its process started"),
     "accepted_connections": ("oncewire_client_connections_accepted", "Client connections accepted"),
+    "loop_stalls": (
+        "oncewire_loop_stalls",
+        "Times the event loop stood still for half of what neighbours bear before they route around it",
+    ),
     "refused_links": ("oncewire_links_refused", "Attaches refused before the record core heard of them"),
 }
 _GAUGES = {

@@ -41,7 +41,16 @@ class Neighbours:
         self.turn = turn
         self.links: dict[int, PeerConnection] = {}
         """Links that are up, by the neighbour's incarnation."""
-        self.routing = Routing(rid, config.node_id, self._flood, self._give_up)
+        self.silence_s = config.inter_router_silence_s
+        """A neighbour that said nothing for so long is given up."""
+        self.routing = Routing(
+            rid,
+            config.node_id,
+            self._flood,
+            self._give_up,
+            heartbeat_s=config.inter_router_heartbeat_s,
+            silence_s=self.silence_s,
+        )
         self._config = config
         self._nonce = nonce
         self._driver = driver
@@ -78,7 +87,9 @@ class Neighbours:
             role,
             container_id=self._config.node_id,
             max_frame_size=self._config.max_frame_size,
-            idle_time_out_ms=peer_connection.IDLE_TIMEOUT_MS,
+            # Half of this is told (2.4.5): our silence. So the neighbour says something twice as often, whatever its
+            # own settings are, and routing gives it up before the engine would.
+            idle_time_out_ms=round(2000 * self.silence_s),
             offered_capabilities=[conventions.INTER_ROUTER],
             desired_capabilities=[conventions.INTER_ROUTER],
             properties=peer_connection.open_properties(self.rid, self._nonce, cost),
@@ -258,12 +269,16 @@ class Neighbours:
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
+    def heard(self, connection: PeerConnection) -> None:
+        """Something was read from a neighbour, be it a part of a frame: it lives."""
+        if connection.identity is not None:
+            self.routing.heard(connection.identity.rid)
+
     def receive_batch(self, connection: PeerConnection, batch: bytes) -> str | None:
         """Take what a neighbour sent; returns what is wrong with it, None if nothing."""
         if self._is_stopped or connection.identity is None:
             return None
         rid = connection.identity.rid
-        self.routing.heard(rid)
         try:
             for kind, data in read_batch(batch):
                 if kind == FRAME:

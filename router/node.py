@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from delivery_records.view import RouterRecord
 from oncewire.cli.errors import CliError
-from router.config import RouterConfig
+from router.config import RouterConfig, is_loopback
 from router.http import HttpServer
 from router.incarnation import End, Incarnation
 from router.lag import LoopWatch
@@ -22,7 +22,7 @@ from router.publisher_link import PublisherLink
 from router.status import Numbers
 from router.store_setup import store_factory
 from router.turn import Turn
-from topology.membership import Membership
+from topology.membership import Membership, SeenHistory
 from topology.store import Store, StoreAuthError, StoreError
 
 START_PATIENCE_S = 5.0
@@ -40,7 +40,8 @@ class RouterNode:
         self._version = version
         self._log = EventLog(config.node_id)
         self._turn = Turn()
-        self._watch = LoopWatch(self._log)
+        # The last heartbeat before a stall may be one period old.
+        self._watch = LoopWatch(self._log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         self._listener = ClientListener(config, self._log, self._turn, version)
         self._peers = PeerListener(config)
         self._http = HttpServer(self)
@@ -48,7 +49,10 @@ class RouterNode:
         self._incarnations = 0
         self._past_decisions: Counter[str] = Counter()
         self._stop_wanted = asyncio.Event()
+        self._drains_until: float | None = None
+        """K-8a: when everybody is sent away, on the monotonic clock; None = it does not drain."""
         self._is_store_away = False
+        self._seen = SeenHistory()
         self._started_at = time.monotonic()
         self.amqp_url = ""
         """Where clients connect; known once it listens, as is `http_url`."""
@@ -74,6 +78,18 @@ class RouterNode:
             await self._http.stop()
             self._watch.stop()
             self._log.event(RouterEvent.ROUTER_STOPPED)
+
+    def drain(self) -> None:
+        """K-8a: let the clients move, then stop; called again, stop at once (K-8)."""
+        incarnation = self._incarnation
+        if self._drains_until is not None or incarnation is None or not incarnation.is_serving:
+            self.stop()
+            return
+        self._drains_until = time.monotonic() + self._config.drain_limit_s
+        self._log.event(RouterEvent.ROUTER_DRAINING, limit_s=self._config.drain_limit_s)
+        self._stop_wanted.set()
+        self._listener.stop_listening()
+        incarnation.drain()
 
     def stop(self) -> None:
         """K-8: stop in good order."""
@@ -120,7 +136,9 @@ class RouterNode:
         patience = time.monotonic() + START_PATIENCE_S
         while not self._stop_wanted.is_set():
             try:
-                membership = await Membership.join(open_store, record, self._config.lease_ttl_s)
+                membership = await Membership.join(
+                    open_store, record, self._config.lease_ttl_s, self._seen
+                )
             except StoreError as error:
                 if not self._incarnations and (
                     time.monotonic() > patience or isinstance(error, StoreAuthError)
@@ -170,6 +188,8 @@ class RouterNode:
 
     def waiting_for(self) -> list[str]:
         """See `Status`."""
+        if self._drains_until is not None:
+            return ["its end: it drains, and takes no clients"]
         if self._incarnation is None:
             return ["a lease in etcd"]
         return self._incarnation.waiting_for()
@@ -208,8 +228,21 @@ class RouterNode:
             lease_left_s=lease_left,
             loop_lag_s=self._watch.lag_s,
             worst_loop_lag_s=self._watch.take_worst(),
+            loop_stalls=self._watch.stalls,
             neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
         )
+
+    def may_drain(self, peer: str) -> bool:
+        """See `Status`."""
+        allowed = self._config.http_drain
+        return allowed == "always" or (allowed == "loopback" and is_loopback(peer))
+
+    def draining(self) -> dict[str, object] | None:
+        """See `Status`."""
+        if self._drains_until is None:
+            return None
+        left = max(0.0, self._drains_until - time.monotonic())
+        return {"limit_s": self._config.drain_limit_s, "left_s": round(left, 1)}
 
     def tables(self) -> dict[str, object]:
         """See `Status`."""
@@ -221,6 +254,7 @@ class RouterNode:
             "incarnations": self._incarnations,
             "connections": self._listener.connection_count,
             "waiting_for": self.waiting_for(),
+            "draining": self.draining(),
         }
         if incarnation is not None:
             tables |= incarnation.records.describe()

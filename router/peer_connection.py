@@ -54,13 +54,13 @@ LINK_NAME = "frames"
 MESSAGE_FORMAT = 0x4F574200 | peer_codec.PROTOCOL_VERSION
 """Batches are no AMQP messages, so they have a message-format of their own (2.8.11)."""
 
-IDLE_TIMEOUT_MS = 10_000
-"""The engine's own; routing gives up a silent neighbour sooner (topology.linkstate)."""
 CREDIT = 1 << 20
 """Batches a neighbour may send before it hears of us again: never the limit, the byte credit of T-5 is."""
 OUTPUT_HIGH_BYTES = 256 * 1024
 """What may wait in the socket's buffer; the rest waits where it can still be dropped (T-2)."""
-HANDSHAKE_TIMEOUT_S = 5.0
+HANDSHAKE_TIMEOUT_S = 10.0
+"""For all of the handshake. A neighbour that says nothing at all is given up after a silence as at any other time, so
+that a link whose first bytes were lost is tried again soon."""
 BEHIND_CHECK_S = 0.25
 """How often a slow neighbour's queue is looked through for late bodies."""
 
@@ -105,6 +105,7 @@ class PeerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._opened_at = self._heard_at = time.monotonic()
         self._queue_check: asyncio.TimerHandle | None = None
         self._is_dirty = False
         self._is_behind = False
@@ -129,12 +130,16 @@ class PeerConnection(asyncio.Protocol):
         if self.is_dialer:
             self.engine.open()
             self.mark_dirty()
-        self._timer = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._on_handshake_timeout)
+        self._opened_at = self._heard_at = time.monotonic()
+        self._watch_handshake()
 
     def data_received(self, data: bytes) -> None:
         """One read: handle what is ours, pass on what is not."""
         self.bytes_in += len(data)
-        self.engine.receive_data(data, time.monotonic())
+        now = self._heard_at = time.monotonic()
+        if self.is_up:
+            self._neighbours.heard(self)
+        self.engine.receive_data(data, now)
         self._process_events()
 
     def eof_received(self) -> bool:
@@ -155,6 +160,11 @@ class PeerConnection(asyncio.Protocol):
         self._neighbours.remove_connection(self)
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def give_up(self) -> None:
+        """Nobody waits for this connection any more: uvloop closes it then, and tells us nothing of its end."""
+        if self._transport is not None:
+            self.connection_lost(None)
 
     def pause_writing(self) -> None:
         """The neighbour reads too slowly; from now on bodies get old."""
@@ -320,11 +330,17 @@ class PeerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _on_handshake_timeout(self) -> None:
+    def _watch_handshake(self) -> None:
+        """Wait until the link is up, for as long as the neighbour goes on with the handshake."""
         self._timer = None
-        if not self.is_up:
+        ends_at = min(self._heard_at + self._neighbours.silence_s, self._opened_at + HANDSHAKE_TIMEOUT_S)
+        if time.monotonic() >= ends_at:
             self.refusal = self.refusal or "no answer to the handshake"
             self.abort()
+        else:
+            self._timer = self._loop.call_later(
+                max(0.01, ends_at - time.monotonic()), self._watch_handshake
+            )
 
     def _set_timer(self) -> None:
         if self._timer is not None:

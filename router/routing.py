@@ -13,6 +13,7 @@ from topology.linkstate_codec import decode_message, encode_message
 LATE_S = 0.5
 """A timer that fires later than this was held up with everything else: what neighbours said meanwhile is read first."""
 CATCH_UP_S = 0.1
+"""For reading it: a pause of our own is no reason to give anybody up."""
 
 
 class Routing:
@@ -24,6 +25,8 @@ class Routing:
         node_id: str,
         send: Callable[[Sequence[int], bytes], None],
         give_up: Callable[[int], None],
+        heartbeat_s: float,
+        silence_s: float,
     ) -> None:
         """Start without neighbours.
 
@@ -32,15 +35,19 @@ class Routing:
             node_id: its name.
             send: sends a message to these neighbours.
             give_up: closes the connection to a neighbour that is silent.
+            heartbeat_s, silence_s: see `LinkState`.
         """
         self.next_hops: Mapping[int, int] = {}
         """Neighbour to send to, by destination; as of the last `update`."""
         self._send = send
         self._give_up = give_up
-        self._state = LinkState(rid, node_id, time.monotonic())
+        self._state = LinkState(
+            rid, node_id, time.monotonic(), heartbeat_s=heartbeat_s, silence_s=silence_s
+        )
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+        self._spare_until = 0.0
         self._set_timer()
 
     def neighbour_up(self, rid: int, cost: int) -> None:
@@ -94,22 +101,24 @@ class Routing:
                 self._give_up(effect.rid)
             else:
                 self._send(effect.neighbours, encode_message(effect.message))
-        if self._state.next_deadline() < self._due:
+        if self._next_due() < self._due:
             self._set_timer()
+
+    def _next_due(self) -> float:
+        return max(self._state.next_deadline(), self._spare_until)
 
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._due = self._state.next_deadline()
+        self._due = self._next_due()
         self._timer = self._loop.call_later(max(0.0, self._due - time.monotonic()), self._on_timer)
 
     def _on_timer(self) -> None:
         now = time.monotonic()
-        if now - self._due > LATE_S:
-            self._due = now
-            self._timer = self._loop.call_later(CATCH_UP_S, self._on_timer)
-            return
-        effects = self._state.handle_timer(now)
+        is_late = now - self._due > LATE_S
+        effects = self._state.handle_timer(now, spare_silent=is_late)
+        if is_late:
+            self._spare_until = now + CATCH_UP_S
         self._due = 0.0
         self._carry_out(effects)
         self._set_timer()

@@ -18,7 +18,7 @@ from router.parent_watch import die_with_parent
 
 
 def run_router(config: RouterConfig, version: str, *, announce: bool, parent_pid: int | None) -> None:
-    """Run a router until SIGTERM or SIGINT.
+    """Run a router until SIGTERM or SIGINT; the first one drains it, a second one stops it at once (K-8a).
 
     Args:
         config: its settings.
@@ -42,7 +42,7 @@ async def _run(config: RouterConfig, version: str, announce: bool) -> None:
     loop.set_exception_handler(lambda _loop, context: _on_loop_error(log, context))
     node = RouterNode(config, version)
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.stop)
+        loop.add_signal_handler(number, node.drain)
     announcing = asyncio.ensure_future(_announce(node, config)) if announce else None
     try:
         await node.run()

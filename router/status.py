@@ -41,6 +41,8 @@ class Numbers:
     """Until this router fences itself; 0 without an incarnation."""
     loop_lag_s: float
     worst_loop_lag_s: float
+    loop_stalls: int = 0
+    """Times the loop was so late that neighbours may soon give this router up."""
     neighbours: list[NeighbourNumbers] = field(default_factory=list)
 
 
@@ -49,6 +51,18 @@ class Status(Protocol):
 
     def waiting_for(self) -> list[str]:
         """What is missing until clients are welcome; empty when the router is ready."""
+        ...
+
+    def draining(self) -> dict[str, object] | None:
+        """`limit_s`, and `left_s` until it; None while the router serves (K-8a)."""
+        ...
+
+    def drain(self) -> None:
+        """Let the clients move to other routers, then stop (K-8a)."""
+        ...
+
+    def may_drain(self, peer: str) -> bool:
+        """Whether a request from this address may have the router drain."""
         ...
 
     def numbers(self) -> Numbers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig
@@ -17,12 +18,41 @@ def store_factory(config: RouterConfig) -> Callable[[], Store]:
     """What makes clients of the store; nothing is connected yet.
 
     Raises:
-        CliError: the TLS files cannot be used.
+        CliError: the TLS files or the package etcd3 cannot be used.
     """
     if config.standalone:
         return MemoryEtcd().client
+    if config.store == "etcd3":
+        return _etcd3_factory(config)
     options = GatewayOptions(user=config.etcd_user, password=config.etcd_password, tls=_tls(config))
     return lambda: GatewayStore(config.etcd_endpoints, options)
+
+
+def _etcd3_factory(config: RouterConfig) -> Callable[[], Store]:
+    # Only here: who does not choose it needs none of its modules.
+    from topology.etcd3_rpc import Etcd3Missing, Etcd3Options, load_packages
+    from topology.etcd3_store import Etcd3Store
+
+    try:
+        load_packages()
+    except Etcd3Missing as error:
+        raise CliError(
+            "the store etcd3 cannot be used", str(error),
+            "do that, or leave the setting `store` out: the gateway needs no further package",
+        ) from None  # fmt: skip
+    _tls(config)  # gRPC would say what is wrong with a file only to its own log
+    options = Etcd3Options(
+        user=config.etcd_user,
+        password=config.etcd_password,
+        ca=_content(config.etcd_ca_file),
+        certificate=_content(config.etcd_cert_file),
+        key=_content(config.etcd_key_file),
+    )
+    return lambda: Etcd3Store(config.etcd_endpoints, options)
+
+
+def _content(file: str) -> bytes | None:
+    return Path(file).read_bytes() if file else None
 
 
 def _tls(config: RouterConfig) -> ssl.SSLContext | None:

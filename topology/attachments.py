@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import math
+import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, TypeVar
 
+from delivery_records.tags import ERA_BITS, NONCE_BYTES
 from delivery_records.view import (
     SESSION_IS_THIS_PUT,
     Change,
@@ -29,7 +31,7 @@ from delivery_records.view import (
 from topology.store import PREFIX, EventKind, Stored, WatchEvent
 
 CLUSTER_KEY = PREFIX + "cluster"
-"""Holds the cluster nonce, which is part of every network tag."""
+"""Holds the `ClusterLife`: the cluster nonce, which is part of every network tag, and what belongs to it."""
 MAX_VALUE_BYTES = 65_536
 """A record has some hundred bytes; a longer value is not ours and is not parsed."""
 MAX_REVISION = 2**63 - 1
@@ -121,24 +123,49 @@ def readable_changes(convert: Callable[[_Source], Change | None], sources: Itera
     return changes
 
 
-def encode_nonce(nonce: bytes) -> bytes:
+@dataclass(frozen=True, slots=True)
+class ClusterLife:
+    """One life of etcd's data, from its first router or `oncewire cluster new-nonce` on (K-9)."""
+
+    nonce: bytes
+    """Part of every network tag: what was sent in another life is never taken for something of this one."""
+    era: int
+    """Part of every incarnation a subscriber is told. 0: written by a version that knew none."""
+    etcd_id: int
+    """The etcd cluster this life began in; 0: not known."""
+
+
+def new_life(etcd_id: int) -> ClusterLife:
+    """A life that is told from every other."""
+    return ClusterLife(
+        secrets.token_bytes(NONCE_BYTES), 1 + secrets.randbelow((1 << ERA_BITS) - 1), etcd_id
+    )
+
+
+def encode_life(life: ClusterLife) -> bytes:
     """The value of `CLUSTER_KEY`."""
-    return json.dumps({"nonce": nonce.hex()}).encode()
+    fields = {"nonce": life.nonce.hex(), "era": life.era, "etcd_id": f"{life.etcd_id:x}"}
+    return json.dumps(fields).encode()
 
 
-def decode_nonce(value: bytes, length: int) -> bytes:
-    """The cluster nonce.
+def decode_life(value: bytes) -> ClusterLife:
+    """What is in the value of `CLUSTER_KEY`.
 
     Raises:
-        MalformedValue: this is no nonce of `length` bytes.
+        MalformedValue: it makes no sense.
     """
+    reader = _Reader("cluster", value)
     try:
-        nonce = bytes.fromhex(_Reader("cluster", value).text("nonce"))
+        nonce = bytes.fromhex(reader.text("nonce"))
+        etcd_id = int(reader.text("etcd_id", "0"), 16)
     except ValueError:
-        nonce = b""
-    if len(nonce) != length:
-        raise MalformedValue(f"cluster: the nonce is not {length} bytes in hex")
-    return nonce
+        raise MalformedValue("cluster: the nonce or the id of etcd is not in hex") from None
+    era = reader.whole("era", 0)
+    if len(nonce) != NONCE_BYTES:
+        raise MalformedValue(f"cluster: the nonce is not {NONCE_BYTES} bytes in hex")
+    if era >= 1 << ERA_BITS:
+        raise MalformedValue(f"cluster: the era {era} has more than {ERA_BITS} bits")
+    return ClusterLife(nonce, era, etcd_id)
 
 
 class _Reader:
@@ -213,6 +240,7 @@ def _router(reader: _Reader) -> RouterRecord:
         protocol_max=reader.whole("protocol_max", 1),
         version=reader.text("version", ""),
         leaving=reader.flag("leaving"),
+        draining=reader.flag("draining"),
     )
 
 

@@ -23,7 +23,7 @@ WIDE = 500
 STATE_PATH = "/api/v1/state"
 
 _COLUMNS: dict[str, tuple[str, Sequence[str]]] = {
-    "routers": ("Routers", ("id", "rid", "amqp", "http", "leaving")),
+    "routers": ("Routers", ("id", "rid", "amqp", "http", "draining", "leaving")),
     "links": ("Links between routers", ("from", "to", "cost")),
     "subscriptions": (
         "Subscriptions",

@@ -141,7 +141,7 @@ class EtcdServer:
         self._arguments = list(arguments)
         self._name = name
         self._members = dict(members or {})
-        self._client_port, self._peer_port = free_port(), free_port()
+        self._client_port, self._peer_port, self._health_port = free_port(), free_port(), free_port()
         self._child = _Child(Path(tempfile.mkdtemp(prefix="oncewire-etcd-")))
         # Also at the interpreter's exit, for those who do not get to call `stop`.
         self._cleanup = weakref.finalize(self, self._child.clean_up)
@@ -155,6 +155,13 @@ class EtcdServer:
         return [f"{scheme}://127.0.0.1:{self._client_port}"]
 
     @property
+    def _health_url(self) -> str:
+        """Where it tells how it is, also to those it would want a certificate of."""
+        if "--client-cert-auth" not in self._arguments:
+            return self.urls[0]
+        return f"http://127.0.0.1:{self._health_port}"
+
+    @property
     def pid(self) -> int:
         """Process id.
 
@@ -164,6 +171,11 @@ class EtcdServer:
         if self._child.process is None:
             raise EtcdFailed("etcd is not running")
         return self._child.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """False before `start` and after `kill`."""
+        return self._child.process is not None
 
     @property
     def data_folder(self) -> Path:
@@ -188,7 +200,7 @@ class EtcdServer:
                 port_taken = "address already in use" in str(error)
                 if self._members or not port_taken or not attempts_left:
                     raise
-                self._client_port, self._peer_port = free_port(), free_port()
+                self._client_port, self._peer_port, self._health_port = free_port(), free_port(), free_port()
             else:
                 return
 
@@ -263,6 +275,8 @@ class EtcdServer:
             "--log-outputs=stderr",
             "--log-level=error",
         ]
+        if self._health_url != client:
+            line.append(f"--listen-metrics-urls={self._health_url}")
         if not self._members:
             # Alone it need not wait for others: ready at once, and leases may be as short as 1 s.
             line += ["--heartbeat-interval=20", "--election-timeout=200"]
@@ -278,7 +292,7 @@ class EtcdServer:
             if process.poll() is not None:
                 self._child.process = None
                 raise EtcdFailed(f"{self.binary} ended with code {process.returncode}: {self._last_words()}")
-            if await is_healthy(self.urls[0]):
+            if await is_healthy(self._health_url):
                 return
             await asyncio.sleep(POLL_S)
         await self.kill()

@@ -15,17 +15,18 @@ import aiohttp
 from yarl import URL
 
 from topology import gateway_codec as codec
+from topology.etcd_members import (
+    CALL_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    SNAPSHOT_TIMEOUT_S,
+    WATCH_SILENCE_S,
+    EtcdMembers,
+    NotSent,
+    TokenRefused,
+    Unanswered,
+)
 from topology.gateway_codec import ErrorClass, GatewayFormatError, JsonObject
-from topology.store import LeaseLost, StoreAuthError, StoreRejected, StoreReplaced
-
-CALL_TIMEOUT_S = 3.0
-"""For one call over all members: two fit before the fence deadline, two thirds of a 10 s lease (K-3)."""
-SNAPSHOT_TIMEOUT_S = 6.0
-"""A snapshot may be tens of megabytes; longer is no use, for the fence deadline passes meanwhile (K-4)."""
-CONNECT_TIMEOUT_S = 1.0
-"""A member that does not even accept a connection is not waited for longer: the next may be well."""
-WATCH_SILENCE_S = 3.0
-"""A watch without events for so long is opened again, which finds a half-open connection or a frozen member."""
+from topology.store import LeaseLost, StoreAuthError, StoreRejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +44,15 @@ class GatewayOptions:
     watch_silence_s: float = WATCH_SILENCE_S
 
 
-class NotSent(Exception):
-    """The request certainly was not handled; another member may handle it."""
-
-
-class Unanswered(Exception):
-    """The request was sent; what became of it is unknown."""
-
-
-class TokenRefused(Exception):
-    """The login token is missing or too old; the request was not looked at."""
-
-
-class GatewayClient:
+class GatewayClient(EtcdMembers):
     """HTTP connections to the members, the member in use, and the login token."""
 
     def __init__(self, endpoints: Sequence[str], options: GatewayOptions) -> None:
         """See `GatewayStore`."""
-        self._endpoints = [_endpoint_url(endpoint) for endpoint in endpoints]
-        if not self._endpoints:
-            raise ValueError("no etcd endpoint is given: name at least one, such as http://127.0.0.1:2379")
+        super().__init__(endpoints)
         self.options = options
-        self.cluster_id = 0
-        """0 until the first answer."""
-        self.closed = False
-        self._current = 0
         self._session: aiohttp.ClientSession | None = None
         self._token = ""
-
-    @property
-    def member_count(self) -> int:
-        """How many members are configured."""
-        return len(self._endpoints)
-
-    @property
-    def endpoint(self) -> URL:
-        """The member that is asked next."""
-        return self._endpoints[self._current]
-
-    def rotate(self, failed: URL) -> None:
-        """Ask the next member from now on, unless somebody else has moved on from `failed` already."""
-        if self.endpoint == failed:
-            self._current = (self._current + 1) % len(self._endpoints)
 
     async def post(
         self, endpoint: URL, path: str, body: JsonObject, timeout_s: float, lease_id: int = 0
@@ -94,7 +62,7 @@ class GatewayClient:
         Raises:
             NotSent, Unanswered: another member may be asked, or not.
             LeaseLost: of `lease_id`.
-            StoreAuthError, StoreRejected, StoreReplaced: see there.
+            StoreAuthError, StoreRejected: see there.
             GatewayFormatError: this is not etcd's gateway.
         """
         await self.log_in_once(endpoint)
@@ -128,21 +96,6 @@ class GatewayClient:
             if response.status != 200:
                 _raise_for_error(response.status, await response.content.read(_ERROR_BYTES), 0)
             yield response.content
-
-    def check_cluster(self, answer: JsonObject) -> codec.Header:
-        """The answer's header.
-
-        Raises:
-            StoreReplaced: it speaks for another cluster than the first answer to this client did.
-        """
-        found = codec.header(answer)
-        if found.cluster_id and self.cluster_id and found.cluster_id != self.cluster_id:
-            raise StoreReplaced(
-                f"etcd at {self.endpoint} is cluster {found.cluster_id:x}, before it was {self.cluster_id:x}: "
-                "its data was lost or restored, or the endpoints belong to different clusters"
-            )
-        self.cluster_id = found.cluster_id or self.cluster_id
-        return found
 
     async def log_in_once(self, endpoint: URL) -> None:
         """Log in if a user is configured and that has not been done."""
@@ -245,16 +198,3 @@ def _describe(error: BaseException) -> str:
         # aiohttp's own text wraps the reason in its settings and a Python list.
         return os.strerror(cause.errno)
     return str(error) or type(error).__name__
-
-
-def _endpoint_url(endpoint: str) -> URL:
-    try:
-        url = URL(endpoint)
-        known = url.scheme in ("http", "https") and bool(url.host)
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(
-            f"{endpoint!r} is not an etcd endpoint: write it as http://HOST:PORT or https://HOST:PORT"
-        )
-    return url.origin()

@@ -7,21 +7,19 @@ Calls go to one member at a time and move on to the next when it fails. A write 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import AsyncGenerator, Sequence
+
+from yarl import URL
 
 from topology import gateway_codec as codec
 from topology.gateway_codec import GatewayFormatError, JsonObject
-from topology.gateway_http import GatewayClient, GatewayOptions, NotSent, Unanswered
+from topology.gateway_http import GatewayClient, GatewayOptions
 from topology.gateway_watch import watch
 from topology.store import (
     LeaseLost,
     PutResult,
     Stored,
     StoreRejected,
-    StoreReplaced,
-    StoreTimeout,
-    StoreUnavailable,
     WatchBatch,
 )
 
@@ -41,7 +39,6 @@ class GatewayStore:
         """
         self._options = options or GatewayOptions()
         self._client = GatewayClient(endpoints, self._options)
-        self._highest_revision = 0
 
     async def cluster_id(self) -> int:
         """See `Store`."""
@@ -110,56 +107,33 @@ class GatewayStore:
         await self._client.close()
 
     async def _range(self, body: JsonObject, timeout_s: float) -> tuple[int, list[Stored]]:
-        floor = self._highest_revision
+        floor = self._client.highest_revision
         answer = await self._call("kv/range", body, write=False, timeout_s=timeout_s)
         revision = codec.header(answer).revision
-        if revision < floor:
-            # A linearizable read is behind an earlier answer only if history itself was set back.
-            raise StoreReplaced(
-                f"etcd at {self._client.endpoint} is at revision {revision} after it was at {floor}: "
-                "it was restored from an older backup"
-            )
-        self._highest_revision = max(self._highest_revision, revision)
+        self._client.check_revision(revision, floor)
         return revision, codec.stored_keys(answer)
 
     def _write_result(self, answer: JsonObject, succeeded: bool) -> PutResult:
         revision = codec.header(answer).revision
-        self._highest_revision = max(self._highest_revision, revision)
+        self._client.note_revision(revision)
         return PutResult(succeeded, revision)
 
     async def _call(
         self, path: str, body: JsonObject, *, write: bool, lease_id: int = 0, timeout_s: float | None = None
     ) -> JsonObject:
-        """One call, to as many members as needed and possible in time."""
         client = self._client
-        ends_at = time.monotonic() + (timeout_s or self._options.call_timeout_s)
-        failures: list[str] = []
-        for tries_left in range(client.member_count, 0, -1):
-            endpoint = client.endpoint
-            left_s = ends_at - time.monotonic()
-            if left_s <= 0:
-                break
-            # A read may be asked elsewhere, so it does not spend all its time on a member that hangs.
-            share_s = left_s if write or tries_left == 1 else left_s / 2
+
+        async def send(endpoint: URL, share_s: float) -> JsonObject:
             try:
                 answer = await client.post(endpoint, path, body, share_s, lease_id)
-                client.check_cluster(_result(answer))
-                return answer
-            except NotSent as error:
-                failures.append(f"{endpoint} says {error}")
-                client.rotate(endpoint)
-            except Unanswered as error:
-                client.rotate(endpoint)
-                if write:
-                    raise StoreTimeout(f"no answer from etcd at {endpoint}: {error}") from None
-                failures.append(f"{endpoint} does not answer: {error}")
+                client.check_cluster(codec.header(_result(answer)).cluster_id)
             except GatewayFormatError as error:
                 raise StoreRejected(
                     f"what answers at {endpoint} is not etcd's gateway ({error}): give etcd's client URL"
                 ) from None
-        raise StoreUnavailable(
-            f"etcd cannot be reached ({'; '.join(failures)}): is it running, are the URLs right?"
-        )
+            return answer
+
+        return await client.call(send, timeout_s or self._options.call_timeout_s, write=write)
 
 
 def _result(answer: JsonObject) -> JsonObject:

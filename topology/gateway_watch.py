@@ -14,78 +14,57 @@ import aiohttp
 from yarl import URL
 
 from topology import gateway_codec as codec
+from topology.etcd_members import Silent, TokenRefused, Unanswered
 from topology.gateway_codec import GatewayFormatError, JsonObject
-from topology.gateway_http import GatewayClient, NotSent, TokenRefused, Unanswered, raise_error
-from topology.store import CompactedError, StoreAuthError, StoreRejected, WatchBatch, WatchEvent
+from topology.gateway_http import GatewayClient, raise_error
+from topology.store import CompactedError, StoreRejected, WatchBatch, WatchEvent
 
-FIRST_PAUSE_S = 0.05
-"""Before a broken watch is opened again; doubled each time, up to LONGEST_PAUSE_S."""
-LONGEST_PAUSE_S = 1.0
-"""A member that is back is noticed within a second: well below the lease's time to live."""
 MAX_LINE_BYTES = 64 << 20
 """etcd cuts responses into fragments of about 2 MiB; a longer line than this is not etcd's."""
 
 
-class _Silent(Exception):
-    """Nothing came for a while: normal on a quiet network, and all that shows of a dead connection."""
-
-
-async def watch(client: GatewayClient, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
+def watch(client: GatewayClient, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
     """See `Store.watch`."""
-    next_revision = from_revision
-    pause_s = FIRST_PAUSE_S
-    was_refused = False
-    while not client.closed:
-        endpoint = client.endpoint
+
+    async def once(endpoint: URL, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
         try:
-            async with aclosing(_watch_once(client, endpoint, prefix, next_revision)) as batches:
+            async with aclosing(_watch_once(client, endpoint, prefix, start_revision)) as batches:
                 async for batch in batches:
-                    next_revision = batch.revision + 1
-                    pause_s, was_refused = FIRST_PAUSE_S, False
                     yield batch
-        except _Silent:
-            pause_s, was_refused = FIRST_PAUSE_S, False
-            continue
-        except TokenRefused as error:
-            if was_refused:
-                raise StoreAuthError(f"etcd at {endpoint} refuses the watch: {error}") from None
-            was_refused = await _log_in_again(client, endpoint)
-        except (NotSent, Unanswered):
-            client.rotate(endpoint)
         except GatewayFormatError as error:
             raise StoreRejected(f"what answers at {endpoint} is not etcd's gateway ({error})") from None
-        await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-
-async def _log_in_again(client: GatewayClient, endpoint: URL) -> bool:
-    try:
-        await client.log_in(endpoint)
-    except NotSent:
-        client.rotate(endpoint)
-        return False
-    return True
+    return client.watch(once, client.log_in, from_revision)
 
 
 async def _watch_once(
-    client: GatewayClient, endpoint: URL, prefix: str, next_revision: int
+    client: GatewayClient, endpoint: URL, prefix: str, start_revision: int
 ) -> AsyncGenerator[WatchBatch, None]:
     """The events of one connection; ends only by an exception."""
-    # Asking for one revision more than needed makes etcd say so when `next_revision` itself was compacted: of that
-    # revision it would still send what was put, but not what was deleted.
-    body = codec.watch_body(prefix, max(1, next_revision - 1))
+    body = codec.watch_body(prefix, start_revision)
     parts: list[WatchEvent] = []
     async with client.stream(endpoint, "watch", body) as content:
         lines = _Lines(content)
         while True:
             line = await lines.next(client.options.watch_silence_s)
             result = _watch_response(client, codec.parse_object(line))
-            parts.extend(e for e in codec.watch_events(result) if e.mod_revision >= next_revision)
+            if result.get("created") is True and codec.header(result).revision < start_revision:
+                await _check_history(client, endpoint, start_revision)
+            parts.extend(codec.watch_events(result))
             if parts and result.get("fragment") is not True:
                 batch = WatchBatch(parts[-1].mod_revision, tuple(parts))
                 parts = []
-                next_revision = batch.revision + 1
                 yield batch
+
+
+async def _check_history(client: GatewayClient, endpoint: URL, seen: int) -> None:
+    """A member that is behind what this watch has told already may only lag; a linearizable read tells.
+
+    Raises:
+        StoreReplaced: history was set back. The watch would be silent until it has caught up, and miss what it skips.
+    """
+    answer = await client.post(endpoint, "kv/range", codec.range_body("oncewire"), client.options.call_timeout_s)
+    client.check_revision(codec.header(answer).revision, seen)
 
 
 def _watch_response(client: GatewayClient, answer: JsonObject) -> JsonObject:
@@ -100,7 +79,7 @@ def _watch_response(client: GatewayClient, answer: JsonObject) -> JsonObject:
     result = answer.get("result")
     if not isinstance(result, dict):
         raise GatewayFormatError("a line of the watch without result")
-    client.check_cluster(result)
+    client.check_cluster(codec.header(result).cluster_id)
     compacted = codec.integer(result, "compact_revision")
     if compacted:
         # etcd serves from the compact revision itself on; what was deleted at that revision is gone, though.
@@ -125,7 +104,7 @@ class _Lines:
         """The next line.
 
         Raises:
-            _Silent: none came in time.
+            Silent: none came in time.
             Unanswered: the connection broke.
         """
         while (end := self._buffer.find(b"\n", self._searched)) < 0:
@@ -143,7 +122,7 @@ class _Lines:
             async with asyncio.timeout(timeout_s):
                 data = await self._content.readany()
         except TimeoutError:
-            raise _Silent from None
+            raise Silent from None
         except (aiohttp.ClientError, OSError) as error:
             raise Unanswered(str(error)) from None
         if not data:

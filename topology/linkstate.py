@@ -24,10 +24,13 @@ from topology.linkstate_codec import (
 )
 from topology.paths import NO_PATHS, Paths, best_paths
 
-HEARTBEAT_S = 1.0
-"""Between two heartbeats to a neighbour."""
-SILENCE_S = 3.0
-"""A neighbour that said nothing for so long is routed around: well below the lease's time to live."""
+HEARTBEAT_S = 0.5
+"""Between two heartbeats to a neighbour: 10 bytes each, four of them fit in a silence."""
+SILENCE_S = 2.0
+"""A neighbour that said nothing for so long is routed around. Shorter than a busy machine's pauses would cost a change
+of path now and then, and nothing else: no message is lost by a path, the channel over it starts anew (T-4)."""
+MIN_HEARTBEATS_IN_SILENCE = 3
+"""Two heartbeats in a row may be late without anybody being suspected."""
 REFRESH_S = 60.0
 """A router announces its links anew after this, so that what nobody refreshes can be forgotten."""
 MAX_AGE_S = 200.0
@@ -74,18 +77,31 @@ class _Known:
 class LinkState:
     """The link states one router incarnation knows, and its best paths."""
 
-    def __init__(self, rid: int, node_id: str, now: float) -> None:
+    def __init__(
+        self,
+        rid: int,
+        node_id: str,
+        now: float,
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+        silence_s: float = SILENCE_S,
+    ) -> None:
         """Start without neighbours.
 
         Args:
             rid: this incarnation.
             node_id: its name, for people.
             now: the time.
+            heartbeat_s: between two heartbeats to a neighbour.
+            silence_s: a neighbour that said nothing for so long is given up; several heartbeats long.
         """
+        assert silence_s >= MIN_HEARTBEATS_IN_SILENCE * heartbeat_s > 0
         self.rid = rid
         self.paths: Paths = NO_PATHS
         """As of the last `update_paths`."""
         self._node_id = node_id
+        self._heartbeat_s = heartbeat_s
+        self._silence_s = silence_s
         self._neighbours: dict[int, _Neighbour] = {}
         self._known: dict[int, _Known] = {}
         self._gone: dict[int, None] = {}
@@ -108,7 +124,7 @@ class LinkState:
         assert rid != self.rid
         if len(self._neighbours) >= MAX_NEIGHBOURS and rid not in self._neighbours:
             return [DropNeighbour(rid)]
-        self._neighbours[rid] = _Neighbour(cost, now, now + HEARTBEAT_S)
+        self._neighbours[rid] = _Neighbour(cost, now, now + self._heartbeat_s)
         # It may know nothing at all: tell it everything. The others only need the new link.
         return self._announce_own(now, besides=rid) + self._tell_all(rid, now)
 
@@ -166,13 +182,21 @@ class LinkState:
         """When `handle_timer` wants to be called next."""
         times = [self._refresh_at]
         for neighbour in self._neighbours.values():
-            times += (neighbour.heartbeat_at, neighbour.heard_at + SILENCE_S)
+            times += (neighbour.heartbeat_at, neighbour.heard_at + self._silence_s)
         return min(times)
 
-    def handle_timer(self, now: float) -> list[Effect]:
-        """Time has passed: send heartbeats, give up silent neighbours, refresh and forget link states."""
+    def handle_timer(self, now: float, *, spare_silent: bool = False) -> list[Effect]:
+        """Time has passed: send heartbeats, give up silent neighbours, refresh and forget link states.
+
+        Args:
+            now: the time.
+            spare_silent: give nobody up. For a router that was held up itself and has not read yet what its neighbours
+                said meanwhile; it calls again when it has.
+        """
         effects: list[Effect] = []
-        silent = [rid for rid, n in self._neighbours.items() if now >= n.heard_at + SILENCE_S]
+        silent = [rid for rid, n in self._neighbours.items() if now >= n.heard_at + self._silence_s]
+        if spare_silent:
+            silent = []
         for rid in silent:
             del self._neighbours[rid]
             effects.append(DropNeighbour(rid))
@@ -181,7 +205,7 @@ class LinkState:
             effects += self._announce_own(now)
         due = [rid for rid, n in self._neighbours.items() if now >= n.heartbeat_at]
         for rid in due:
-            self._neighbours[rid].heartbeat_at = now + HEARTBEAT_S
+            self._neighbours[rid].heartbeat_at = now + self._heartbeat_s
         if due:
             effects.append(SendTo(tuple(due), Heartbeat()))
         return effects

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
 from delivery_records.inputs import StoreHealth, ViewChanges, ViewSnapshot
-from delivery_records.tags import NONCE_BYTES
 from delivery_records.view import RouterRecord
 from topology.attachments import (
     CLUSTER_KEY,
+    ClusterLife,
     MalformedValue,
     change_of_event,
     change_of_stored,
-    decode_nonce,
-    encode_nonce,
+    decode_life,
+    encode_life,
     encode_record,
+    new_life,
     readable_changes,
     router_store_key,
 )
@@ -35,17 +35,20 @@ from topology.lease_clock import LeaseClock
 from topology.store import (
     ABSENT,
     PREFIX,
+    RESTORED_ADVICE,
     UNCONDITIONAL,
     CompactedError,
     EventKind,
     LeaseLost,
     Store,
+    Stored,
     StoreError,
     StoreRejected,
     StoreReplaced,
     StoreTimeout,
     StoreUnavailable,
     WatchBatch,
+    WatchEvent,
 )
 
 LEASE_TTL_S = 10
@@ -58,6 +61,8 @@ RETRY_S = 0.1
 """Between two attempts at a call the store could not answer; the fence deadline ends them."""
 PULSE_S = 1.0
 """At least so often the keep-alive thread hears that this loop runs."""
+LAST_EVENT_S = 2.0
+"""For etcd to tell an event of the past once more; it takes milliseconds."""
 REVOKE_TIMEOUT_S = 1.0
 """For ending the lease of an incarnation that is over: that only spares others the rest of its time."""
 
@@ -77,6 +82,50 @@ class FenceReason(Enum):
     """Another cluster, an older history, or another nonce: network tags of before mean nothing now."""
     STORE_REFUSED = "store_refused"
     """The store refuses this router for good: login, permission, or not an etcd."""
+
+
+@dataclass(slots=True)
+class SeenHistory:
+    """How far this process has seen etcd come, over all its incarnations (K-9)."""
+
+    revisions: dict[bytes, int] = field(default_factory=dict)
+    """The highest under each nonce; an operator draws a new nonce once in years."""
+    last_events: dict[bytes, WatchEvent] = field(default_factory=dict)
+    """The last one seen under each nonce. It stays true for ever, unless history is set back."""
+
+    def note(self, nonce: bytes, revision: int, last: WatchEvent | None) -> None:
+        """The view has come to this revision; `last` is the latest event of it that is known."""
+        self.revisions[nonce] = max(revision, self.revisions.get(nonce, 0))
+        if last is not None:
+            self.last_events[nonce] = last
+
+    async def check(self, store: Store, nonce: bytes, revision: int) -> None:
+        """Whether a store at this revision goes on where this process has seen it.
+
+        Raises:
+            StoreReplaced: its history was set back.
+            StoreUnavailable: that cannot be told now.
+        """
+        floor = self.revisions.get(nonce, 0)
+        if revision < floor:
+            raise StoreReplaced(f"etcd is at revision {revision} after it was at {floor}: {RESTORED_ADVICE}")
+        last = self.last_events.get(nonce)
+        if last is None:
+            return
+        # A history that was set back may have grown beyond that revision again: then another event stands there.
+        try:
+            async with asyncio.timeout(LAST_EVENT_S), aclosing(store.watch(PREFIX, last.mod_revision)) as batches:
+                batch = await anext(batches)
+        except CompactedError:
+            return
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"etcd does not tell what happened at revision {last.mod_revision}: if it stays so, {RESTORED_ADVICE}"
+            ) from None
+        if last not in batch.events:
+            raise StoreReplaced(
+                f"etcd tells of another past up to revision {last.mod_revision} than before: {RESTORED_ADVICE}"
+            )
 
 
 class _Fenced(Exception):
@@ -100,21 +149,23 @@ class Membership:
         store: Store,
         open_store: Callable[[], Store],
         record: RouterRecord,
-        nonce: bytes,
+        life: tuple[ClusterLife, int],
         clock: LeaseClock,
+        seen: SeenHistory,
     ) -> None:
         """Use `join`."""
         self.store = store
         """For reads and proposals of this incarnation only: it may not outlive a change of cluster."""
         self.rid = record.rid
         """The lease's id (K-1a)."""
-        self.nonce = nonce
-        """Of the cluster, for network tags."""
+        self.life, self.life_revision = life
+        """Nonce and era of the cluster, and the revision they were written at (K-9)."""
         self.is_joined = False
         """Whether the first snapshot has been handed over."""
         self._record = record
         self._key = router_store_key(record)
         self._clock = clock
+        self._seen = seen
         self._has_left = False
         self._is_healthy = True
         self._on_inputs: Callable[[list[MembershipInput]], None] | None = None
@@ -122,7 +173,11 @@ class Membership:
 
     @classmethod
     async def join(
-        cls, open_store: Callable[[], Store], record: RouterRecord, ttl_s: int = LEASE_TTL_S
+        cls,
+        open_store: Callable[[], Store],
+        record: RouterRecord,
+        ttl_s: int = LEASE_TTL_S,
+        seen: SeenHistory | None = None,
     ) -> Membership:
         """Take a lease and learn the cluster's nonce. Nobody sees this router before `follow`.
 
@@ -130,20 +185,28 @@ class Membership:
             open_store: makes a new client of the store; called here and in the keep-alive thread.
             record: what others learn of this router; its `rid` is replaced by the lease's id.
             ttl_s: time to live of the lease, seconds.
+            seen: what earlier incarnations of this process saw, and this one adds to.
 
         Raises:
+            StoreReplaced: etcd's data went back, and no new nonce was written since (K-9).
             StoreError: it did not work; nothing is left behind but perhaps a lease that ends by itself.
         """
         store = open_store()
         try:
-            nonce = await _cluster_nonce(store)
+            seen = seen or SeenHistory()
+            life = await _cluster_life(store, seen)
             asked_at = lease_time()
             rid = await store.grant_lease(ttl_s)
         except BaseException:
             await store.close()
             raise
         clock = LeaseClock(ttl_s, min(KEEP_ALIVE_S, ttl_s / KEEP_ALIVES_PER_TTL), asked_at)
-        return cls(store, open_store, replace(record, rid=rid), nonce, clock)
+        return cls(store, open_store, replace(record, rid=rid), life, clock, seen)
+
+    @property
+    def nonce(self) -> bytes:
+        """Of the cluster, for network tags."""
+        return self.life.nonce
 
     def vet(self, now: float) -> bool:
         """Whether what was read before `now` (on `time.monotonic`) may be handled; the first False is final (K-3a)."""
@@ -174,6 +237,15 @@ class Membership:
             for task in (following, watching):
                 task.cancel()
             await asyncio.gather(following, watching, return_exceptions=True)
+
+    async def announce_draining(self) -> None:
+        """K-8a: tell the others that nobody is to be sent here any more. Without etcd they are not told."""
+        self._record = replace(self._record, draining=True)
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(REVOKE_TIMEOUT_S):
+                await self.store.compare_and_put(
+                    self._key, encode_record(self._record), UNCONDITIONAL, self.rid
+                )
 
     async def leave(self) -> None:
         """K-8: tell the others that no grace time is needed, and end the lease. What fails here ends by itself."""
@@ -237,6 +309,7 @@ class Membership:
             raise _Fenced(FenceReason.KEY_DELETED)
         self._check_nonce(values.get(CLUSTER_KEY, b""))
         self._check_lease()
+        self._seen.note(self.nonce, revision, _last_put(stored))
         snapshot = ViewSnapshot(revision, readable_changes(change_of_stored, stored))
         if self.is_joined:
             self._hand_over([snapshot])
@@ -250,6 +323,7 @@ class Membership:
             async for batch in batches:
                 self._check_own(batch)
                 self._check_lease()
+                self._seen.note(self.nonce, batch.revision, batch.events[-1])
                 self._hand_over(
                     [ViewChanges(batch.revision, readable_changes(change_of_event, batch.events))]
                 )
@@ -269,7 +343,7 @@ class Membership:
 
     def _check_nonce(self, value: bytes) -> None:
         with suppress(MalformedValue):
-            if decode_nonce(value, NONCE_BYTES) == self.nonce:
+            if decode_life(value) == self.life:
                 return
         raise _Fenced(FenceReason.CLUSTER_CHANGED)
 
@@ -289,19 +363,35 @@ class Membership:
             self._on_inputs(list(inputs))
 
 
-async def _cluster_nonce(store: Store) -> bytes:
-    """The nonce in the store; the first router of all makes it."""
+def _last_put(stored: Sequence[Stored]) -> WatchEvent | None:
+    """The latest event a snapshot tells of, as a watch would."""
+    last = max(stored, key=lambda held: held.mod_revision, default=None)
+    if last is None:
+        return None
+    return WatchEvent(EventKind.PUT, last.key, last.value, last.create_revision, last.mod_revision)
+
+
+async def _cluster_life(store: Store, seen: SeenHistory) -> tuple[ClusterLife, int]:
+    """The life in the store and the revision it was written at; the first router of all begins it."""
+    etcd_id = await store.cluster_id()
     while True:
-        stored = await store.get(CLUSTER_KEY)
+        revision, found = await store.snapshot(CLUSTER_KEY)
+        stored = next((held for held in found if held.key == CLUSTER_KEY), None)
         if stored is None:
-            new = encode_nonce(secrets.token_bytes(NONCE_BYTES))
             # Whoever wins, and whatever became of this put: the next read tells.
             with suppress(StoreTimeout):
-                await store.compare_and_put(CLUSTER_KEY, new, ABSENT)
+                await store.compare_and_put(CLUSTER_KEY, encode_life(new_life(etcd_id)), ABSENT)
             continue
         try:
-            return decode_nonce(stored.value, NONCE_BYTES)
+            life = decode_life(stored.value)
         except MalformedValue as error:
             raise StoreRejected(
-                f"the cluster nonce in etcd is unreadable ({error}): stop all routers and delete {CLUSTER_KEY}"
+                f"the cluster nonce in etcd is unreadable ({error}): stop all routers and run "
+                "`oncewire cluster new-nonce`"
             ) from None
+        await seen.check(store, life.nonce, revision)
+        if life.etcd_id not in (0, etcd_id):
+            raise StoreReplaced(
+                f"this is etcd cluster {etcd_id:x}, and its data began in {life.etcd_id:x}: {RESTORED_ADVICE}"
+            )
+        return life, stored.mod_revision

@@ -20,6 +20,12 @@ ABSENT = 0
 """`expect_mod_revision` of a put that must create the key."""
 
 
+RESTORED_ADVICE = (
+    "its data was restored from an older backup. Stop all routers, run `oncewire cluster new-nonce`, start them"
+)
+"""K-9: what an operator has to do when revisions went back."""
+
+
 class StoreError(Exception):
     """Something went wrong between this router and its store. The text says what, why and what to do."""
 
@@ -59,7 +65,7 @@ class StoreRejected(StoreError):
 
 
 class StoreReplaced(StoreError):
-    """Another cluster answers, or its revisions went back: every router must start anew."""
+    """Another cluster answers, or its revisions went back: every router must start anew (K-9)."""
 
 
 @dataclass(frozen=True, slots=True)

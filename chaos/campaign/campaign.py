@@ -14,14 +14,15 @@ from rich.console import Console
 from chaos.campaign.corpus import read_corpus
 from chaos.campaign.goals import goals
 from chaos.campaign.kills import SCENARIOS, SEEDS_EACH, Kill, run_mutants, without_schedule
-from chaos.campaign.ledger import Block, Ledger, LedgerError, missing, read_ledger, total_of
-from chaos.campaign.mutants_table import MutantsTable, read_table, replace_file
+from chaos.campaign.ledger import Block, blocks_ledger, missing, read_ledger, total_of
+from chaos.campaign.mutants_table import MutantsTable, read_table
 from chaos.campaign.page import write_page
 from chaos.campaign.progress import RunProgress
 from chaos.campaign.report import MAX_SHOWN, say
 from chaos.campaign.seeds import Outcome, Seeds, run_seeds, shipped
 from chaos.campaign.tally import FINDINGS, Tally
 from chaos.campaign.version import code_version, mutants_version
+from chaos.ledger import Ledger, LedgerError, replace_file
 from chaos.mutants.edits import Edit
 from chaos.simulator.cores import Cores
 
@@ -100,15 +101,15 @@ def run_campaign(plan: Plan, console: Console) -> Summary:
     """
     ends_at = None if plan.seconds is None else time.monotonic() + plan.seconds
     code = code_version()
-    with Ledger(plan.ledger) as ledger:
+    with blocks_ledger(plan.ledger) as ledger:
         is_interrupted = _run_missing_mutants(plan, code, console)
-        left = missing(ledger.blocks, code, Seeds(0, plan.seeds), plan.block_seeds)
+        left = missing(ledger.rows, code, Seeds(0, plan.seeds), plan.block_seeds)
         while left and not is_interrupted and (ends_at is None or time.monotonic() < ends_at):
             is_interrupted = _run_block(plan, ledger, left[0], code, console)
             if not is_interrupted:
                 left.pop(0)
         write_campaign_page(plan.ledger, plan.page, plan.table)
-        tally = total_of(ledger.blocks, code)
+        tally = total_of(ledger.rows, code)
     return Summary(code, tally, read_table(plan.table), is_interrupted, sum(each.count for each in left))
 
 
@@ -117,7 +118,7 @@ def write_campaign_page(ledger: Path, page: Path, table: Path) -> None:
     replace_file(page, write_page(read_ledger(ledger), read_table(table), read_corpus()))
 
 
-def _run_block(plan: Plan, ledger: Ledger, seeds: Seeds, code: str, console: Console) -> bool:
+def _run_block(plan: Plan, ledger: Ledger[Block], seeds: Seeds, code: str, console: Console) -> bool:
     """Run one block and write it down; True when Ctrl-C came first."""
     with RunProgress(console, str(seeds), seeds.count) as progress:
         outcome: Outcome = run_seeds(seeds, plan.jobs, plan.make_cores, progress.show_seeds)

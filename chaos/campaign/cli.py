@@ -219,8 +219,8 @@ def campaign(
     seed broke a guarantee and no mutant survived; the first line says how far the goals are reached.
     """
     from chaos.campaign.campaign import Plan, print_summary, run_campaign, write_campaign_page
-    from chaos.campaign.ledger import LedgerError
     from chaos.campaign.workers import WorkerDied, default_jobs
+    from chaos.ledger import LedgerError
 
     if hours is not None and minutes is not None:
         raise CliError(

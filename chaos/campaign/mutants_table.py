@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.campaign.kills import Kill, shipped_failures
-from chaos.campaign.ledger import LedgerError
+from chaos.ledger import LedgerError, replace_file
 
 
 @dataclass(slots=True)
@@ -85,18 +85,3 @@ def _kill(row: Mapping[str, Any]) -> Kill:
         row["name"], row["rule"], row["why"], tuple(row["aim"]), row["seeds"], row["found_as"], row["violation"],
         row["crash"], row["shipped_seed"], row["shipped_violation"], row["cpu_s"], row["directed"],
     )  # fmt: skip
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file so that it is either the old one or the new one, never half of it.
-
-    Raises:
-        LedgerError: it cannot be written.
-    """
-    new = path.with_name(f".{path.name}.new")
-    try:
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    except OSError as error:
-        fix = "make room, or give --state a folder that you may write"
-        raise LedgerError(f"{path} cannot be written", error.strerror or str(error), fix) from None

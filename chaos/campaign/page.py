@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from chaos.campaign.corpus import Found
 from chaos.campaign.goals import goals
@@ -11,6 +11,7 @@ from chaos.campaign.ledger import Block, total_of
 from chaos.campaign.mutants_table import MutantsTable
 from chaos.campaign.report import WORDS
 from chaos.campaign.tally import FINDINGS, Tally
+from chaos.markdown import cell, markdown_table
 from chaos.mutants.catalogue import DIRECTED, LATER, WITHOUT
 from chaos.simulator.coverage import expected
 from chaos.simulator.schedule import HEALING_S
@@ -80,25 +81,25 @@ def _totals(blocks: Sequence[Block], tally: Tally, code: str) -> list[str]:
         "Code that was changed later has another hash, and these numbers do not speak of it;",
         "`oncewire chaos simulate --json` names the hash of the code as it is.",
         f"{machines}.\n",
-        _table(("", "number"), rows),
+        markdown_table(("", "number"), rows),
         "## Faults by kind\n",
-        _table(
+        markdown_table(
             ("fault", "times"), [(f"`{name}`", f"{count:,}") for name, count in sorted(tally.faults.items())]
         ),
     ]
     names = sorted({*expected(), *tally.coverage})
-    met = [(_cell(name), f"{n:,}" if (n := tally.coverage[name]) else "**never**") for name in names]
+    met = [(cell(name), f"{n:,}" if (n := tally.coverage[name]) else "**never**") for name in names]
     parts += [
         "## Situations met\n",
         "A campaign must meet each of these.\n",
-        _table(("situation", "times"), met),
+        markdown_table(("situation", "times"), met),
     ]
     if tally.failing:
         failing = [
-            (f"{each.seed}", each.found_as, _cell(each.violation))
+            (f"{each.seed}", each.found_as, cell(each.violation))
             for each in tally.failing[:MAX_FAILING_SHOWN]
         ]
-        parts += ["## Failing seeds\n", _table(("seed", "found", "violation"), failing)]
+        parts += ["## Failing seeds\n", markdown_table(("seed", "found", "violation"), failing)]
     return parts
 
 
@@ -120,12 +121,12 @@ def _mutants(table: MutantsTable, code: str) -> list[str]:
         parts.append(f"Not tried to the end yet: {', '.join(f'`{name}`' for name in untried)}.\n")
     rows = [
         (
-            f"`{row.name}`", row.rule, row.found_as or "**survives**", row.first_word, f"{row.tried:,}", _cell(row.why),
+            f"`{row.name}`", row.rule, row.found_as or "**survives**", row.first_word, f"{row.tried:,}", cell(row.why),
         )
         for row in table.ordered()
         if not row.is_directed
     ]  # fmt: skip
-    return [*parts, _table(("mutant", "rule", "found as", "judge", "seeds", "what the rule is for"), rows)]
+    return [*parts, markdown_table(("mutant", "rule", "found as", "judge", "seeds", "what the rule is for"), rows)]
 
 
 def _directed(table: MutantsTable) -> list[str]:
@@ -135,22 +136,22 @@ def _directed(table: MutantsTable) -> list[str]:
         found = "not tried yet" if row is None else row.found_as or "**survives**"
         scenario = f"[schedule](../../{SCENARIOS}/{edit.name}.txt)"
         judge = "" if row is None else row.first_word
-        rows.append((f"`{edit.name}`", edit.rule, found, judge, scenario, _cell(edit.why)))
+        rows.append((f"`{edit.name}`", edit.rule, found, judge, scenario, cell(edit.why)))
     return [
         "### Shown by a written schedule\n",
         "These need several things in one order that no seed hits; the schedule is replayed, with and without rule.\n",
-        _table(("mutant", "rule", "found as", "judge", "schedule", "what the rule is for"), rows),
+        markdown_table(("mutant", "rule", "found as", "judge", "schedule", "what the rule is for"), rows),
     ]
 
 
 def _without() -> list[str]:
     rows = [
-        (rule, _cell(elsewhere.reason), f"`tests/{elsewhere.test}`") for rule, elsewhere in sorted(WITHOUT.items())
+        (rule, cell(elsewhere.reason), f"`tests/{elsewhere.test}`") for rule, elsewhere in sorted(WITHOUT.items())
     ]
     return [
         "### Rules without a mutant\n",
         f"No edit takes these out, or no guarantee shows their absence. {', '.join(sorted(LATER))} are not built.\n",
-        _table(("rule", "why", "test"), rows),
+        markdown_table(("rule", "why", "test"), rows),
     ]
 
 
@@ -162,8 +163,8 @@ def _corpus(corpus: Sequence[Found]) -> list[str]:
     rows = [
         (
             f"[{each.finding}](../counterexamples.md)" if each.finding else "",
-            "" if each.seed is None else f"{each.seed} (code `{each.code}`)", _cell(each.violation), _cell(each.what),
-            _cell(each.fixed_by), f"`{each.scenario}`" if each.scenario else "",
+            "" if each.seed is None else f"{each.seed} (code `{each.code}`)", cell(each.violation), cell(each.what),
+            cell(each.fixed_by), f"`{each.scenario}`" if each.scenario else "",
         )
         for each in corpus
     ]  # fmt: skip
@@ -171,7 +172,7 @@ def _corpus(corpus: Sequence[Found]) -> list[str]:
         "## What it found in our own code\n",
         "Every fault that the simulator found on the way to what is shipped. Each seed runs clean today, as a test",
         "checks. Where no seed stands nobody kept it; a scenario that is named holds the schedule itself.\n",
-        _table(("finding", "seed", "violation", "what was wrong", "fixed by", "scenario"), rows),
+        markdown_table(("finding", "seed", "violation", "what was wrong", "fixed by", "scenario"), rows),
     ]
 
 
@@ -191,14 +192,5 @@ def _earlier(blocks: Sequence[Block]) -> list[str]:
     return [
         "## Earlier versions of the code\n",
         "Not in the sums above.\n",
-        _table(("code", "seeds", "simulated hours", "deliveries checked", "found"), rows),
+        markdown_table(("code", "seeds", "simulated hours", "deliveries checked", "found"), rows),
     ]
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from chaos.campaign.seeds import Outcome, Seeds
 from chaos.campaign.tally import FINDINGS, Failing, Tally
-from chaos.simulator.swarm import FAULTS
+from chaos.simulator.swarm import ALL_FAULTS
 
 MAX_SHOWN = 20
 """Failing seeds printed in full; the JSON line has more."""
@@ -67,7 +67,7 @@ def print_report(console: Console, report: Report) -> None:
     tally = report.tally
     console.print(_numbers(tally))
     say(console, f"faults: {_counts(tally.faults)}")
-    if missing := [fault for fault in FAULTS if not tally.faults[fault]]:
+    if missing := [fault for fault in ALL_FAULTS if not tally.faults[fault]]:
         say(console, f"faults that did not occur: {', '.join(missing)}")
     if tally.coverage:
         say(console, f"situations met: {_counts(tally.coverage, '; ')}")

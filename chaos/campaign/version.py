@@ -13,6 +13,9 @@ RUN = "chaos.simulator.schedule"
 SEARCH = "chaos.mutants.search"
 CATALOGUE = "chaos.mutants.catalogue"
 _OURS = ("oncewire", "delivery_records", "topology", "chaos")
+PROCESSES = ("oncewire", "delivery_records", "topology", "router")
+"""Packages that routers and clients are made of."""
+EXPERIMENTS = ("chaos.experiments.runner", "chaos.experiments.catalogue", "chaos.load")
 
 
 def code_version(*entries: str) -> str:
@@ -30,6 +33,19 @@ def code_version(*entries: str) -> str:
 def mutants_version() -> str:
     """As code_version, with the catalogue of mutants."""
     return code_version(RUN, SEARCH, CATALOGUE)
+
+
+def processes_version() -> str:
+    """A hash over all of routers and clients as processes, and over the experiments that are made with them."""
+    digest = hashlib.sha256(code_version(*EXPERIMENTS).encode())
+    for package in PROCESSES:
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        assert spec.submodule_search_locations
+        root = Path(spec.submodule_search_locations[0])
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{package}/{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 def _closure(entries: tuple[str, ...]) -> dict[str, bytes]:

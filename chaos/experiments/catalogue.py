@@ -40,6 +40,8 @@ TOXICS: Mapping[str, Mapping[str, int]] = {
     "slow_close": {"delay": 3_000},
 }
 """Toxiproxy's toxics, with the values that are used: each is felt, and leaves the network able to work."""
+MIXED = "random"
+"""Name of the experiment that is drawn from the seed."""
 MIXED_ROUNDS = 6
 """Rounds of the experiment `random`."""
 MIXED_TOGETHER = 3
@@ -192,7 +194,7 @@ def mixed(seed: int) -> Experiment:
     """The experiment `random` of a seed: rounds of up to three faults of any kind at once."""
     chance = random.Random(f"mixed {seed}")
     return Experiment(
-        name="random",
+        name=MIXED,
         summary="faults of all kinds together, drawn from the seed",
         rounds=[_draw_round(chance) for _ in range(MIXED_ROUNDS)],
         etcd_members=3,
@@ -201,12 +203,12 @@ def mixed(seed: int) -> Experiment:
 
 
 def _draw_round(chance: random.Random) -> Sequence[FaultPlan]:
-    drawn: dict[type[FaultPlan], FaultPlan] = {}
+    drawn: list[FaultPlan] = []
     for _ in range(chance.randint(1, MIXED_TOGETHER)):
         fault = _draw(chance)
-        # Two of one type at once could take the same router or both remaining members of etcd.
-        drawn.setdefault(type(fault), fault)
-    return list(drawn.values())
+        if not any(fault.places & other.places for other in drawn):
+            drawn.append(fault)
+    return drawn
 
 
 def _draw(chance: random.Random) -> FaultPlan:

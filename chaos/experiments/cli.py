@@ -78,10 +78,9 @@ def run(
         for name in chosen:
             console.rule(f"{name}, seed {each}")
             with _folder(keep, f"{name}-{each}") as folder:
-                result = _run(name, each, folder, console)
+                result = run_named(name, each, folder, console)
                 if keep is not None:
-                    lines = (f"{step.t:9.3f}  {step.text}\n" for step in result.timeline)
-                    (folder / "timeline.txt").write_text("".join(lines))
+                    (folder / "timeline.txt").write_text(result.timeline_text())
             results.append(result)
             print_result(console, result)
             if as_json:
@@ -121,7 +120,8 @@ def _folder(keep: Path | None, name: str) -> Iterator[Path]:
     yield (keep / name).absolute()
 
 
-def _run(name: str, seed: int, folder: Path, console: Console) -> ExperimentResult:
+def run_named(name: str, seed: int, folder: Path, console: Console) -> ExperimentResult:
+    """Run one experiment of the catalogue in an empty folder. Raises CliError and click.Abort."""
     from chaos.experiments.catalogue import catalogue
     from chaos.experiments.runner import run_experiment
     from chaos.flights import DataSetError

@@ -16,6 +16,7 @@ from chaos.client_process import ClientProcess
 from chaos.experiments.plans import (
     ClientSignal,
     EtcdFault,
+    Experiment,
     FaultPlan,
     FullDisk,
     Manner,
@@ -47,15 +48,19 @@ Say = Callable[[str], None]
 class Injector:
     """Knows how each fault is done to the processes and proxies of one network."""
 
-    def __init__(self, network: ProxiedNetwork, trial: Trial, strikes: Strikes, say: Say) -> None:
+    def __init__(
+        self, experiment: Experiment, network: ProxiedNetwork, trial: Trial, strikes: Strikes, say: Say
+    ) -> None:
         """Nothing is broken yet.
 
         Args:
+            experiment: knows the names of its faults.
             network: the proxies, etcd and routers.
             trial: the clients.
             strikes: keeps the record of faults.
             say: is told each step.
         """
+        self._experiment = experiment
         self._network = network
         self._trial = trial
         self._strikes = strikes
@@ -234,8 +239,8 @@ class Injector:
         errors = [line for line in client.last_words().splitlines() if "Error" in line or "Journal" in line]
         self._say(f"{client.name} ended: {errors[-1].strip(' |') if errors else 'it said nothing'}")
         await asyncio.sleep(fault.seconds)
-        client.may_fail = False
         await client.start()
+        client.may_fail = False
         self._say(f"{client.name} is back as a new process, with room")
 
     # --- the record ---------------------------------------------------------------------------------------------------
@@ -243,7 +248,7 @@ class Injector:
     def _fired(self, fault: FaultPlan, target: Target) -> None:
         self._say(f"{fault}: at {target.name}, {target.unsettled} deliveries unsettled through it")
         if not isinstance(fault, RouterSignal):  # these Strikes record themselves
-            self._strikes.record(fault.kind, target.name, target.unsettled)
+            self._strikes.record(self._experiment.kind_of(fault), target.name, target.unsettled)
 
 
 def size_limit(client: ClientProcess) -> int:

@@ -16,6 +16,19 @@ from chaos.layout import Load
 
 UNSETTLED_AT_FAULT = 100
 """Deliveries that must be unsettled through a fault's target when it fires."""
+LEASE = "etcd.lease_ttl_s"
+"""The routers' setting: how long etcd keeps a router's key without hearing of it, in seconds."""
+
+
+class Place(Enum):
+    """What a fault takes hold of. Two faults at one place would hide each other."""
+
+    CLIENT_CONNECTIONS = "connections of clients"
+    LINKS = "links between routers"
+    ETCD_CONNECTIONS = "connections with etcd"
+    ROUTERS = "routers"
+    CLIENTS = "clients"
+    ETCD = "etcd"
 
 
 class Path(Enum):
@@ -31,6 +44,21 @@ class Path(Enum):
     """One router's connections with every member of etcd."""
     ROUTERS_ETCD = "routers-etcd"
     """Every router's connections with every member of etcd."""
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What a fault on this path takes hold of."""
+        return _PLACES[self]
+
+
+_PLACES = {
+    Path.CLIENT_ROUTER: frozenset({Place.CLIENT_CONNECTIONS}),
+    Path.ROUTER_ROUTER: frozenset({Place.LINKS}),
+    Path.ROUTER_NETWORK: frozenset({Place.LINKS}),
+    Path.ROUTER_ETCD: frozenset({Place.ETCD_CONNECTIONS}),
+    # Where nobody reaches any member, nobody notices that one is gone.
+    Path.ROUTERS_ETCD: frozenset({Place.ETCD_CONNECTIONS, Place.ETCD}),
+}
 
 
 class Way(Enum):
@@ -70,16 +98,27 @@ class ToxicFault:
     @property
     def kind(self) -> str:
         """Name of the fault in results."""
-        return f"{self.toxic} {self.path.value}"
+        kill = " with SIGKILL" if self.and_kill else ""
+        return f"{self.toxic}{kill} {self.path.value}{_one_way(self.way)}"
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What it takes hold of."""
+        return self.path.places
 
     def __str__(self) -> str:
         values = ", ".join(f"{name} {value}" for name, value in self.attributes.items())
         kill = ", with SIGKILL of the router" if self.and_kill else ""
-        return f"{self.kind} {self.way.value} ({values}) for {self.seconds:g} s{kill}"
+        return f"{self.toxic} {self.path.value} {self.way.value} ({values}) for {self.seconds:g} s{kill}"
 
 
-HELD_S = 1.5
-"""Shorter than any silence after which a client (2 s), a router (3 s) or a call of etcd (3 s) is given up."""
+def _one_way(way: Way) -> str:
+    return "" if way is Way.BOTH else f" {way.value}"
+
+
+HELD_S = 1.2
+"""Shorter than any silence after which a client (2 s), a router (2 s, of which a heartbeat may be half a second old)
+or a call of etcd (3 s) is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +133,12 @@ class Partition:
     @property
     def kind(self) -> str:
         """Name of the fault in results."""
-        one_way = "" if self.way is Way.BOTH else "one-way "
-        return f"{one_way}{self.manner.value} partition {self.path.value}"
+        return f"{self.manner.value} partition {self.path.value}{_one_way(self.way)}"
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What it takes hold of."""
+        return self.path.places
 
     def __str__(self) -> str:
         way = "" if self.way is Way.BOTH else f" {self.way.value}"
@@ -116,6 +159,11 @@ class RouterSignal:
     def kind(self) -> str:
         """Name of the fault in results."""
         return self.number.name
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What it takes hold of."""
+        return frozenset({Place.ROUTERS})
 
     def __str__(self) -> str:
         if self.number is signal.SIGSTOP:
@@ -144,6 +192,11 @@ class EtcdFault:
         """Name of the fault in results."""
         return f"{self.number.name} etcd {self.member.value}"
 
+    @property
+    def places(self) -> frozenset[Place]:
+        """What it takes hold of."""
+        return frozenset({Place.ETCD})
+
     def __str__(self) -> str:
         back = "goes on" if self.number is signal.SIGSTOP else "is started again"
         return f"{self.number.name} of etcd's {self.member.value}, which {back} after {self.seconds:g} s"
@@ -162,6 +215,11 @@ class ClientSignal:
         """Name of the fault in results."""
         return f"SIGKILL {self.role}"
 
+    @property
+    def places(self) -> frozenset[Place]:
+        """What it takes hold of."""
+        return frozenset({Place.CLIENTS})
+
     def __str__(self) -> str:
         return f"SIGKILL of a {self.role}, started again after {self.seconds:g} s"
 
@@ -178,6 +236,11 @@ class FullDisk:
     def kind(self) -> str:
         """Name of the fault in results."""
         return f"full disk {self.role}"
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What it takes hold of."""
+        return frozenset({Place.CLIENTS})
 
     def __str__(self) -> str:
         return f"full disk of a {self.role}, which is started with room {self.seconds:g} s after it ended"
@@ -218,9 +281,9 @@ STEADY = Load(
     batch=200,
     batch_s=0.8,
 )
-QUICK_LEASE = {"etcd.lease_ttl_s": "5"}
+QUICK_LEASE = {LEASE: "5"}
 """A router is fenced after 3.3 s without etcd and its key is gone after 5 s: fit for rehearsing."""
-LONG_LEASE = {"etcd.lease_ttl_s": "10"}
+LONG_LEASE = {LEASE: "10"}
 """The default: a change of etcd's leader takes up to 3 s, in which no router may be fenced."""
 
 
@@ -243,3 +306,13 @@ class Experiment:
     def faults(self) -> int:
         """How many faults it fires."""
         return sum(len(each) for each in self.rounds)
+
+    def kind_of(self, fault: FaultPlan) -> str:
+        """Name of the fault in results: where the network makes another fault of it, that is said too."""
+        if not isinstance(fault, Partition):
+            return fault.kind
+        if fault.path is Path.ROUTER_ROUTER and self.shape is Shape.CHAIN:
+            return f"{fault.kind}, no other way"
+        if Place.ETCD_CONNECTIONS in fault.places and fault.seconds > float(self.settings[LEASE]):
+            return f"{fault.kind}, beyond the lease"
+        return fault.kind

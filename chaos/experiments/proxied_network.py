@@ -82,6 +82,11 @@ class ProxiedNetwork:
         """What runs, for people."""
         return f"{self.toxiproxy.description}; {len(self.members)} x {self.members[0].binary}"
 
+    @property
+    def software(self) -> str:
+        """Which versions run."""
+        return f"Toxiproxy {self.toxiproxy.version}, etcd {self.members[0].binary.version}"
+
     def wires_of(self, path: Path, router: str) -> list[Wire]:
         """All connections of a path that have this router at one end; every one for ROUTERS_ETCD."""
         if path is Path.ROUTERS_ETCD:

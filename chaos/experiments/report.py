@@ -27,10 +27,11 @@ def print_list(console: Console, experiments: Mapping[str, Experiment]) -> None:
 
 def print_result(console: Console, result: ExperimentResult) -> None:
     """Print the faults with what they cost, and the verdict in one sentence."""
-    table = _table("fault", "target", "deliveries\nunsettled then", "longest wait\nfor a message")
-    for cost in result.faults:
-        fault = cost.fault
-        table.add_row(fault.kind, fault.target, str(fault.unsettled), _ms(cost.gap_s))
+    table = _table("fault", "target", "unsettled\nthen", "mended\nafter", "recovery", "longest\nwait")
+    for cost in result.rounds:
+        for fault in cost.faults:
+            costs = map(_ms, (cost.mended_s, cost.recovery_s, cost.wait_s))
+            table.add_row(fault.kind, fault.target, str(fault.unsettled), *costs)
     console.print(table)
     reasons = result.reasons()
     if not reasons:
@@ -73,7 +74,8 @@ def print_summary(console: Console, results: Sequence[ExperimentResult]) -> None
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=SIMPLE_HEAD)
-    table.add_column(first, no_wrap=True)
+    # Names of faults are long; they give way to the numbers.
+    table.add_column(first, overflow="fold")
     for heading in others:
         table.add_column(heading, justify="right", no_wrap=True)
     return table

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from chaos.checker import PublisherHistory, SubscriberHistory, Verdict
 from chaos.events import Attached, Disconnected, Incarnation, Opened, Resumed
-from chaos.experiments.plans import UNSETTLED_AT_FAULT, Experiment
-from chaos.faults import FaultCost
+from chaos.experiments.catalogue import MIXED
+from chaos.experiments.plans import UNSETTLED_AT_FAULT, Experiment, Place
+from chaos.faults import Fault
+from chaos.recovery import RoundCost
 
-SEVERAL = "several at once"
-"""Kind under which rounds of more than one fault are counted."""
+ANYWHERE = "at random"
+"""Instead of a place, in `random`."""
 COUNTS = ("lost", "duplicated", "reordered", "stuck")
 """What must be zero."""
 
@@ -88,13 +91,14 @@ class ExperimentResult:
     experiment: Experiment
     seed: int
     verdict: Verdict
-    rounds: Sequence[Sequence[FaultCost]]
-    """With the longest time any subscription waited for the next message of a publisher, until the next round."""
+    rounds: Sequence[RoundCost]
     fenced: Sequence[str]
     """Routers that gave up an incarnation while their process lived on, once for each time."""
     timeline: Sequence[Step]
     problems: Sequence[str]
     seconds: float
+    software: str
+    """Versions of what the routers and clients ran with."""
 
     @property
     def passed(self) -> bool:
@@ -108,9 +112,9 @@ class ExperimentResult:
         if len(self.faults) != self.experiment.faults:
             reasons.append(f"{len(self.faults)} of {self.experiment.faults} faults fired")
         reasons += [
-            f"{cost.fault.kind} at {cost.fault.target} met only {cost.fault.unsettled} unsettled deliveries"
-            for cost in self.faults
-            if cost.fault.unsettled < UNSETTLED_AT_FAULT
+            f"{fault.kind} at {fault.target} met only {fault.unsettled} unsettled deliveries"
+            for fault in self.faults
+            if fault.unsettled < UNSETTLED_AT_FAULT
         ]
         if any(each.incarnations > 1 for each in self.verdict.subscribers):
             reasons.append("a subscription expired")
@@ -122,10 +126,14 @@ class ExperimentResult:
             reasons.append(f"routers gave up their incarnations without need: {', '.join(self.fenced)}")
         return reasons
 
+    def timeline_text(self) -> str:
+        """One line for each thing that happened."""
+        return "".join(f"{step.t:9.3f}  {step.text}\n" for step in self.timeline)
+
     @property
-    def faults(self) -> list[FaultCost]:
+    def faults(self) -> list[Fault]:
         """All faults, in the order in which they were fired."""
-        return [cost for costs in self.rounds for cost in costs]
+        return [fault for cost in self.rounds for fault in cost.faults]
 
     @property
     def resumed_links(self) -> int:
@@ -144,15 +152,21 @@ class ExperimentResult:
             **{count: total(count) for count in (*COUNTS, "unexpected", "redelivered")},
             "resumed_links": self.resumed_links,
             "fenced": list(self.fenced),
-            "faults": [
+            "rounds": [
                 {
-                    "kind": cost.fault.kind,
-                    "target": cost.fault.target,
-                    "unsettled_then": cost.fault.unsettled,
-                    "recovery_ms": round(cost.gap_s * 1000),
+                    "kind": kind_of_round(self.experiment.name, [fault.kind for fault in cost.faults]),
+                    "place": _place_of(self.experiment, number),
+                    "faults": [
+                        {"kind": fault.kind, "target": fault.target, "unsettled_then": fault.unsettled}
+                        for fault in cost.faults
+                    ],
+                    "mended_ms": round(cost.mended_s * 1000),
+                    "recovery_ms": round(cost.recovery_s * 1000),
+                    "longest_wait_ms": round(cost.wait_s * 1000),
                 }
-                for cost in self.faults
+                for number, cost in enumerate(self.rounds)
             ],
+            "software": self.software,
             "timeline": [[step.t, step.text] for step in self.timeline],
             "reasons": self.reasons(),
             "seconds": round(self.seconds, 1),
@@ -171,14 +185,32 @@ def summary_of(results: Sequence[ExperimentResult]) -> dict[str, object]:
 
 
 def recoveries(results: Sequence[ExperimentResult]) -> dict[str, list[float]]:
-    """Recovery times in seconds by kind of fault; what a round of several cost is nobody's alone."""
+    """Recovery times in seconds of all rounds, by their kind."""
     times: dict[str, list[float]] = {}
     for result in results:
-        for costs in result.rounds:
-            kind = costs[0].fault.kind if len(costs) == 1 else SEVERAL
-            if costs:
-                times.setdefault(kind, []).append(max(cost.gap_s for cost in costs))
+        for cost in result.rounds:
+            kind = kind_of_round(result.experiment.name, [fault.kind for fault in cost.faults])
+            times.setdefault(kind, []).append(cost.recovery_s)
     return times
+
+
+def _place_of(experiment: Experiment, number: int) -> str:
+    """What a round takes hold of."""
+    if experiment.name == MIXED:
+        return ANYWHERE
+    places = {place for fault in experiment.rounds[number] for place in fault.places}
+    return next(place.value for place in Place if place in places)
+
+
+def kind_of_round(experiment: str, kinds: Sequence[str]) -> str:
+    """Under which name a round is counted: what several faults at once cost is none of them's alone.
+
+    In the experiment `random` they also last for other times than elsewhere.
+    """
+    if experiment == MIXED:
+        return f"random, {len(kinds)} at once"
+    counted = Counter(kinds)
+    return " + ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in counted.items())
 
 
 def percentiles(times: Sequence[float]) -> dict[str, int]:

@@ -15,11 +15,10 @@ from chaos.experiments.plans import Path as ConnectionPath
 from chaos.experiments.proxied_network import ProxiedNetwork
 from chaos.experiments.results import ExperimentResult, Timeline, client_steps
 from chaos.experiments.targets import Target, targets_of
-from chaos.faults import Fault
-from chaos.flow_gaps import costs_of_rounds, flow_gaps
 from chaos.layout import lay_out
+from chaos.recovery import BEHIND_S, Round, costs_of_rounds, flows_of
 from chaos.strikes import Strikes
-from chaos.toxiproxy import ToxiproxyFailed
+from chaos.toxiproxy import UPSTREAM, ToxiproxyFailed
 from chaos.trial import Trial, TrialFailed
 from router.local_network import LocalNetworkError
 from topology.etcd_server import EtcdFailed
@@ -27,12 +26,14 @@ from topology.store import StoreError
 
 LOOK_S = 0.05
 """How often routers are asked what is unsettled: a fault comes at most this much after its condition."""
-SPREAD_AFTER_S = 8.0
-"""Clients that have all fled to one router leave the others without a load; then they are sent on."""
-LOAD_TIMEOUT_S = 60.0
+SPREAD_AFTER_S = 4.0
+"""Clients that have all fled to one router leave the others without a load; then some of them are sent on."""
+SENT_ON = 0.5
+"""How many of them: all would flee to one router again."""
+LOAD_TIMEOUT_S = 90.0
 """Until every target of a round has its load."""
 RECOVERY_TIMEOUT_S = 90.0
-"""From the end of a fault until every client has messages again, on the slowest machine."""
+"""From the end of a fault until every client has messages again and has caught up, on the slowest machine."""
 END_S = 120.0
 """From the last message to the last acceptance."""
 
@@ -77,21 +78,19 @@ def internal_errors(folder: Path) -> list[str]:
     ]
 
 
-def draw_targets(
-    faults: Sequence[FaultPlan], candidates: Sequence[Sequence[Target]], chance: random.Random
-) -> list[Target] | None:
+def draw_targets(candidates: Sequence[Sequence[Target]], chance: random.Random) -> list[Target] | None:
     """One target with enough load for each fault, by chance; None while there are not enough.
 
-    Two faults of one type never share a target: the second would hit what is broken already.
+    No fault hits only what another one hits too: it would test nothing.
     """
-    taken: set[tuple[type[FaultPlan], str]] = set()
     chosen: list[Target] = []
-    for fault, each in zip(faults, candidates, strict=True):
-        free = [target for target in each if target.is_loaded and (type(fault), target.name) not in taken]
+    for each in candidates:
+        free = [
+            target for target in each if target.is_loaded and not any(target.hides(other) for other in chosen)
+        ]
         if not free:
             return None
         chosen.append(chance.choice(free))
-        taken.add((type(fault), chosen[-1].name))
     return chosen
 
 
@@ -113,8 +112,8 @@ class _Run:
         self._chance = chance
         self._timeline = Timeline(say)
         self._strikes = Strikes(trial)
-        self._injector = Injector(network, trial, self._strikes, self._timeline.say)
-        self._rounds: list[list[Fault]] = []
+        self._injector = Injector(experiment, network, trial, self._strikes, self._timeline.say)
+        self._rounds: list[Round] = []
         self._fenced: list[str] = []
         """Routers that gave up an incarnation while their process lived on, once for each time."""
         self._lives: dict[str, tuple[int, int]] = {}
@@ -146,11 +145,12 @@ class _Run:
             experiment=self._experiment,
             seed=seed,
             verdict=self._trial.verdict(),
-            rounds=costs_of_rounds(self._rounds, flow_gaps(publishers, subscribers)),
+            rounds=costs_of_rounds(self._rounds, flows_of(publishers, subscribers)),
             fenced=self._fenced,
             timeline=self._timeline.steps,
             problems=self.problems,
             seconds=time.monotonic() - began,
+            software=self._network.software,
         )
 
     # --- a round ------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class _Run:
         try:
             await self._trial.meanwhile(self._together(faults, targets))
         finally:
-            self._rounds.append(self._strikes.faults[before:])
+            self._rounds.append(Round(self._strikes.faults[before:], time.monotonic()))
         await self._recovered()
 
     async def _together(self, faults: Sequence[FaultPlan], targets: Sequence[Target]) -> None:
@@ -174,15 +174,15 @@ class _Run:
             raise several.exceptions[0] from several
 
     async def _choose(self, faults: Sequence[FaultPlan]) -> list[Target]:
-        """Wait until all clients are attached and each fault has a target with enough load; one of those by chance."""
+        """Wait until all clients have caught up and each fault has a target with enough load; then one by chance."""
         began = spread_at = time.monotonic()
         while True:
             self._trial.look()
             now = time.monotonic()
             candidates: list[list[Target]] = []
-            if all(client.is_attached for client in self._trial.clients):
+            if self._is_at_rate and all(client.is_attached for client in self._trial.clients):
                 candidates = await self._candidates(faults)
-                chosen = draw_targets(faults, candidates, self._chance)
+                chosen = draw_targets(candidates, self._chance)
                 if chosen is not None:
                     return chosen
             if now - spread_at > SPREAD_AFTER_S:
@@ -202,19 +202,20 @@ class _Run:
         return [targets_of(fault, states, self._network, self._trial, shape) for fault in faults]
 
     async def _spread(self) -> None:
-        """Send the clients of the router that has most of them elsewhere; no fault is counted for it."""
+        """Send some clients of the router that has most of them elsewhere; no fault is counted for it."""
         places = [client.router for client in self._trial.clients if client.is_attached]
         if not places:
             return
         crowded = max(sorted(set(places)), key=places.count)
-        self._timeline.say(f"the clients of {crowded} are sent away, so that other connections get a load")
+        self._timeline.say(f"some clients of {crowded} are sent away, so that other connections get a load")
+        toxiproxy = self._network.toxiproxy
         for wire in self._network.wires_of(ConnectionPath.CLIENT_ROUTER, crowded):
-            await self._network.toxiproxy.set_enabled(wire.proxy, enabled=False)
+            await toxiproxy.add_toxic(wire.proxy, "spread", "reset_peer", UPSTREAM, {"timeout": 0}, toxicity=SENT_ON)
             await asyncio.sleep(1.0)
-            await self._network.toxiproxy.set_enabled(wire.proxy, enabled=True)
+            await toxiproxy.remove_toxic(wire.proxy, "spread")
 
     async def _recovered(self) -> None:
-        """Wait until every router is ready and every client is attached and has messages again."""
+        """Wait until every router is ready, every client is attached and has messages again, and none is behind."""
         network = self._network.network
         ready = asyncio.gather(*(network.wait_ready(name, RECOVERY_TIMEOUT_S) for name in network.routers))
         await self._trial.meanwhile(ready)
@@ -225,11 +226,16 @@ class _Run:
                 all(client.is_attached for client in self._trial.clients)
                 and all(client.counts["accepted"] > count for client, count in publishers.items())
                 and all(client.counts["received"] > count for client, count in subscribers.items())
+                and self._is_at_rate
             ),
-            "every client is attached and has messages again",
+            "every client is attached, has messages again and has caught up",
             RECOVERY_TIMEOUT_S,
         )
         await self._note_lives()
+
+    @property
+    def _is_at_rate(self) -> bool:
+        return self._trial.behind <= self._experiment.load.rate * BEHIND_S
 
     async def _note_lives(self) -> None:
         network = self._network.network

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from chaos.client_plan import PublisherPlan, SubscriberPlan
@@ -44,11 +44,17 @@ class Target:
     router: RouterState | None = None
     wires: tuple[Wire, ...] = ()
     client: ClientProcess | None = None
+    reach: frozenset[str] = frozenset()
+    """Names of the processes that are struck and of the connections that are hit by it or go with them."""
 
     @property
     def is_loaded(self) -> bool:
         """Whether enough deliveries are unsettled through it."""
         return self.unsettled >= UNSETTLED_AT_FAULT
+
+    def hides(self, other: Target) -> bool:
+        """Whether nobody could notice the one fault, because all it hits is hit by the other too."""
+        return self.reach <= other.reach or other.reach <= self.reach
 
 
 def targets_of(
@@ -74,7 +80,7 @@ def targets_of(
             clients = trial.publishers if role == "publisher" else trial.subscribers
             return [_client(client, states) for client in clients.values()]
         case RouterSignal():
-            return [_router(state, ()) for state in states.values()]
+            return [_process(state, network) for state in states.values()]
         case ToxicFault(path=Path.ROUTERS_ETCD) | Partition(path=Path.ROUTERS_ETCD):
             return [_everything(states, tuple(network.wires_of(Path.ROUTERS_ETCD, "")))]
         case ToxicFault(path=Path.ROUTER_ROUTER) | Partition(path=Path.ROUTER_ROUTER):
@@ -85,17 +91,30 @@ def targets_of(
             return [_router(state, tuple(network.wires_of(path, state.router))) for state in states.values()]
 
 
+def _names(wires: Iterable[Wire]) -> frozenset[str]:
+    return frozenset(wire.name for wire in wires)
+
+
+def _process(state: RouterState, network: ProxiedNetwork) -> Target:
+    with_it = (
+        wire for wires in network.wires.values() for wire in wires if state.router in (wire.dialer, wire.acceptor)
+    )
+    return Target(state.router, state.unsettled, state, reach=_names(with_it) | {state.router})
+
+
 def _router(state: RouterState, wires: tuple[Wire, ...]) -> Target:
-    return Target(state.router, state.unsettled, state, wires)
+    return Target(state.router, state.unsettled, state, wires, reach=_names(wires))
 
 
 def _everything(states: Mapping[str, RouterState], wires: tuple[Wire, ...]) -> Target:
-    return Target(ETCD, sum(state.unsettled for state in states.values()), wires=wires)
+    unsettled = sum(state.unsettled for state in states.values())
+    return Target(ETCD, unsettled, wires=wires, reach=_names(wires) | {ETCD})
 
 
 def _client(client: ClientProcess, states: Mapping[str, RouterState]) -> Target:
     state = states.get(client.router)
-    return Target(client.name, 0 if state is None else _records_of(client, state), client=client)
+    unsettled = 0 if state is None else _records_of(client, state)
+    return Target(client.name, unsettled, client=client, reach=frozenset({client.name}))
 
 
 def _link(wire: Wire, states: Mapping[str, RouterState], trial: Trial, shape: Shape) -> Target:
@@ -104,7 +123,8 @@ def _link(wire: Wire, states: Mapping[str, RouterState], trial: Trial, shape: Sh
         # Routers of a chain are named in its order, and each dials the next one.
         near = {name for name in states if name <= wire.dialer}
         far = states.keys() - near
-    return Target(wire.name, _crossing(near, far, states, trial), states.get(wire.acceptor), (wire,))
+    crossing = _crossing(near, far, states, trial)
+    return Target(wire.name, crossing, states.get(wire.acceptor), (wire,), reach=_names([wire]))
 
 
 def _island(
@@ -112,7 +132,8 @@ def _island(
 ) -> Target:
     wires = tuple(network.wires_of(Path.ROUTER_NETWORK, state.router))
     alone = {state.router}
-    return Target(state.router, _crossing(alone, states.keys() - alone, states, trial), state, wires)
+    crossing = _crossing(alone, states.keys() - alone, states, trial)
+    return Target(state.router, crossing, state, wires, reach=_names(wires))
 
 
 def _crossing(near: Set[str], far: Set[str], states: Mapping[str, RouterState], trial: Trial) -> int:

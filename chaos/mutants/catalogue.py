@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from chaos.mutants.channel_edits import CHANNEL_EDITS
 from chaos.mutants.client_edits import CLIENT_EDITS
 from chaos.mutants.directed_edits import DIRECTED
+from chaos.mutants.drain_edits import DRAIN_EDITS
 from chaos.mutants.edits import Edit
 from chaos.mutants.egress_edits import EGRESS_EDITS
 from chaos.mutants.ingress_edits import INGRESS_EDITS
@@ -18,7 +19,7 @@ from chaos.mutants.store_edits import STORE_EDITS
 
 __all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name"]
 
-EDITS: tuple[Edit, ...] = (*STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS)
+EDITS: tuple[Edit, ...] = (*STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS)
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)
 

@@ -78,6 +78,13 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
     Edit(
+        "sessions-outlive-the-nonce", "K-9", "attaching",
+        "            if old_session < self._core.nonce_revision:\n",
+        "            if old_session < 0:\n",
+        "after a restore a publisher goes on in a session whose tags its subscribers hold under the former nonce",
+        aim=("restore",),
+    ),
+    Edit(
         "compare-with-the-view", "A-2", "attaching",
         "        attempt.expect = expect\n"
         "        self._name(attempt)\n"
@@ -241,15 +248,15 @@ STORE_EDITS: tuple[Edit, ...] = (
     Edit(
         "never-confirms", "A-6b", "egress",
         "        if self.exactly_once:\n"
-        "            self.core.out.append(effects.Confirm(self.link, self.created))\n",
+        "            self.core.out.append(effects.Confirm(self.link, incarnation))\n",
         "",
         "a subscriber never learns that its subscription counts",
         aim=("drop-s",),
     ),
     Edit(
         "tells-another-incarnation", "A-6", "egress",
-        "                self.mode, self.created, self.core.view",
-        "                self.mode, self.epoch, self.core.view",
+        "                self.mode, self.core.told_incarnation(self.created),\n",
+        "                self.mode, self.core.told_incarnation(self.epoch),\n",
         "a subscriber cannot tell a new life of its subscription from a new attach",
         aim=("drop-s",),
     ),

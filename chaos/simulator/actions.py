@@ -80,6 +80,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "r.reply": lambda world, r: world.reply(r),
     "r.restart": lambda world, r: world.start_router(r),
     "r.fence": lambda world, r: world.members.fence(r),
+    "r.drained": lambda world, r: world.drains.end(r),
     "r.rejoin": lambda world, r: world.members.rejoin(r),
     # etcd
     "k.lease": lambda world, rid: world.members.end_lease(rid),
@@ -93,6 +94,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     # faults
     "!crash": lambda world, r: world.stop_router(r),
     "!lose": lambda world, r: world.lose_frames_of(r),
+    "!drain": lambda world, r, ms: world.drains.begin(r, ms),
     "!leave": lambda world, r: world.members.leave(r),
     "!blackout": lambda world, _: world.members.black_out(),
     "!stall": lambda world, r, ms: world.members.stall(r, ms),

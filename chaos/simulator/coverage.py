@@ -29,10 +29,13 @@ IN_DOUBT = "a publisher sent again, marked in doubt, what an expired session had
 OUTRUN = "a client was attached at two routers at once"
 LATE_READ = "a router read frames of a connection its client had left"
 DYING_READ = "a client read frames of a router that was dead"
+LEFT_AT_REST = "a client without a map left a draining router with everything settled"
+DRAIN_LIMIT = "the limit of a drain was over before all was settled"
 
 SOMETIMES = (
     THIRD_ROUTER, DEAD_PUT, UNKNOWN_PUT, VETTED, FENCED, LEASE_FIRST, SURVIVED_CUT, ALL_DOWN, OVERLAP, RELOADED, TORN,
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, OUTRUN, LATE_READ, DYING_READ,
+    LEFT_AT_REST, DRAIN_LIMIT,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {

@@ -39,7 +39,7 @@ class SimEtcd:
         self.keys: dict[tuple[Kind, str], Held] = {}
         self.created: dict[tuple[Kind, str], set[int]] = {}
         """Every create revision a key has had."""
-        self.on_deleted: Callable[[Kind, str], None] = lambda _kind, _key: None
+        self.on_deleted: Callable[[str, Record], None] = lambda _key, _record: None
         """Hears of every deletion."""
         self.routers: dict[int, None] = {}
         """Incarnations that have a key."""
@@ -73,7 +73,7 @@ class SimEtcd:
         if isinstance(held.record, RouterRecord):
             self.routers.pop(held.record.rid, None)
         self.log.append(Change(kind, key, None, held.create_revision, self.revision + 1))
-        self.on_deleted(kind, key)
+        self.on_deleted(key, held.record)
 
     def compare_and_swap(self, path: str, expect: int, record: Record | None) -> bool:
         """Put or delete if the key's mod revision is `expect` (0: absent)."""

@@ -46,6 +46,8 @@ class Judge:
         """How often a publisher sent a message again as a new one (c.5, A-5)."""
         self._repeats: Counter[tuple[int, Message]] = Counter()
         self._forgotten: dict[int, set[Message]] = {}
+        self._settled: dict[int, set[Message]] = {}
+        """What a subscriber without a map had done when a drained router let it go at rest (K-8a)."""
         self._marks: dict[tuple[int, int], int] = {}
         """(subscriber, publisher) -> the first message that was sent after the subscriber had lost its map."""
         self.attempted = 0
@@ -133,12 +135,15 @@ class Judge:
         self._retries_lost.setdefault(subscriber, set()).update(messages)
 
     def on_restore(self) -> None:
-        """Exactly-once is lost for what was sent before (protocol c.3)."""
+        """What was sent before is not owed any more, and comes again only where its publisher was told so (K-9)."""
         self._owed = {message: [] for message in self._owed}
         self._confirmed.clear()
-        self._new_again.update(self._owed.keys())
         for subscriber in range(len(self._world.subscribers)):
             self._forget(subscriber)
+
+    def on_left_at_rest(self, subscriber: int, messages: set[Message]) -> None:
+        """K-8a: all of it is settled, so none of it may come again, though the subscriber keeps no map."""
+        self._settled.setdefault(subscriber, set()).update(messages)
 
     def on_amnesia(self, subscriber: int, entries: Iterable[Arrived | Handed]) -> None:
         """G7: what the subscriber forgot may come again, once."""
@@ -193,7 +198,8 @@ class Judge:
 
     def _check_repeat(self, subscriber: int, message: Message, redelivered: bool) -> None:
         publisher, number = message
-        if redelivered and self._world.is_stock_subscriber(subscriber):
+        is_settled = message in self._settled.get(subscriber, ())
+        if redelivered and self._world.is_stock_subscriber(subscriber) and not is_settled:
             return
         forgotten = self._forgotten.get(subscriber, set())
         if message in forgotten:

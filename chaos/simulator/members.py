@@ -36,7 +36,7 @@ class Members:
 
     def usable(self) -> list[Router]:
         """Routers that clients can connect to: also one that stands still, or is cut off from etcd (A-1)."""
-        return [r for r in self._world.routers if r.records is not None]
+        return [r for r in self._world.routers if r.records is not None and r.drains_until is None]
 
     def choices(self) -> list[Choice]:
         """What etcd has for routers; leases end, the dead start again, the isolated fence themselves or are healed."""
@@ -199,6 +199,7 @@ class Members:
                 if kind is Kind.ROUTER and isinstance(held.record, RouterRecord):
                     self._etcd.leases[held.record.rid] = world.now + LEASE_TTL_S
         world.restores += 1
+        world.nonce_revision = self._etcd.revision + 1
         world.judge.on_restore()
 
     def black_out(self) -> None:

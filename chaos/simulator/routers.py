@@ -31,6 +31,8 @@ class Router:
     """Until then it does nothing at all, and its timers are late (K-3a)."""
     is_frozen: bool = False
     """The stall is the whole process's, so that the thread that keeps the lease alive stands still, too."""
+    drains_until: float | None = None
+    """K-8a: what its clock shows at the limit of its drain; None while it serves."""
     must_reload: bool = False
     """Its watch was cancelled: only a snapshot helps (K-4)."""
     _clock: float = 0.0
@@ -62,7 +64,8 @@ class Router:
 
 def record_of(router: Router, *, leaving: bool = False) -> RouterRecord:
     """What the router's key says."""
-    return RouterRecord(f"r{router.index}", router.rid, leaving=leaving)
+    draining = router.drains_until is not None
+    return RouterRecord(f"r{router.index}", router.rid, leaving=leaving, draining=draining)
 
 
 def key_of(router: Router) -> str:

@@ -75,7 +75,7 @@ def _is_possible(world: World, step: Choice) -> bool:
     if verb[-2:] in ("-p", "-s"):
         clients = world.publishers if verb.endswith("-p") else world.subscribers
         return clients[arguments[0]].connection is not None
-    routers = arguments[:1] if verb in ("!stall", "!freeze") else arguments
+    routers = arguments[:1] if verb in ("!stall", "!freeze", "!drain") else arguments
     return all(world.routers[index].records is not None for index in routers)
 
 

@@ -15,6 +15,7 @@ from chaos.simulator.swarm import (
     aimed_budget,
     aimed_setting,
     draw_budget,
+    draw_drains,
     draw_fault,
     draw_setting,
     draw_traits,
@@ -75,6 +76,8 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
     if aim:
         setting = aimed_setting(rng, setting, aim)
         budget = aimed_budget(rng, aim)
+    else:
+        budget |= draw_drains(random.Random(f"drains {seed}"))
     result = Result(seed, setting)
     world = setting.build(cores)
     try:

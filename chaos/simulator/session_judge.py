@@ -43,14 +43,18 @@ class SessionJudge:
         """A fault will delete its key."""
         self._condemned.add(publisher)
 
-    def on_key_deleted(self, publisher: int) -> None:
-        """Its key is deleted: because a fault did it, it closes, it was held up, or it was away for long enough."""
+    def on_key_deleted(self, publisher: int, *, is_stolen: bool) -> None:
+        """Its key is deleted: because a fault did it, it closes, it was held up, or it was away for long enough.
+
+        A stolen attachment ends T_pub after the thief has gone, whatever the publisher believes that it still has.
+        """
         self._ended.add(publisher)
         if publisher in self._condemned:
             self._condemned.discard(publisher)
             return
         world = self._world
-        if world.has_no_session(publisher) or world.publishers[publisher].is_closing or publisher in self._held_up:
+        is_over = world.has_no_session(publisher) or world.publishers[publisher].is_closing
+        if is_over or is_stolen or publisher in self._held_up:
             return
         away_s = world.now - self._left.get(publisher, world.now)
         if away_s < SHORTEST_TIMEOUT_S:

@@ -301,5 +301,8 @@ class ShippedSubscriber:
             self.world.judge.on_handed(self.index, publisher, number)
             self.world.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
             self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
-        handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
-        self._handed[delivery.serial] = self._messages[delivery.tag] = handed
+            self._messages[delivery.tag] = Handed(
+                publisher, number, self._core.incarnation, self._redelivered
+            )
+        # What is handed over again belongs to the incarnation it came in.
+        self._handed[delivery.serial] = self._messages[delivery.tag]

@@ -53,10 +53,17 @@ class StockPublisher(Publisher):
 class StockSubscriber(Subscriber):
     """A null map: settles as it answers, and forgets with its connection what it has not answered."""
 
+    def __init__(self, world: World, index: int, prefetch: int) -> None:
+        """Allow `prefetch` deliveries that are not accepted yet (C-3)."""
+        super().__init__(world, index, prefetch)
+        self.done_here: set[tuple[int, int]] = set()
+        """Messages it has finished on this link."""
+
     def connect(self, router: int) -> None:
         """Attach without a map."""
         self.connection = self.world.open(f"s{self.index}", router)
         self.is_replied = False
+        self.done_here.clear()
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", TOPIC, None, False, SubscriptionMode.AT_LEAST_ONCE,
@@ -77,7 +84,9 @@ class StockSubscriber(Subscriber):
         self.again.clear()
 
     def _answer(self, tag: bytes, mark: Mark) -> None:
-        del self.map[tag]
+        entry = self.map.pop(tag)
+        if OUTCOMES[mark].is_done:
+            self.done_here.add((entry.publisher, entry.number))
         if self.connection is not None and self.is_replied:
             self._up(inputs.SubscriberDisposition(self.connection.link, [tag], OUTCOMES[mark], True))
             self._replenish()

@@ -13,6 +13,9 @@ from delivery_records.view import SubscriptionMode
 if TYPE_CHECKING:
     from chaos.simulator.world import World
 
+STRANGER = "thief"
+"""What an attachment says of its client's connection when a second process made it."""
+
 
 class Strangers:
     """Open links whose client has left without a word, or never says one."""
@@ -40,14 +43,14 @@ class Strangers:
         if kind == "p":
             connection.up.append(
                 inputs.PublisherAttach(
-                    connection.link, name, "link", TOPIC, {}, exactly_once=True, timeout_s=TIMEOUT_S, peer="thief"
+                    connection.link, name, "link", TOPIC, {}, exactly_once=True, timeout_s=TIMEOUT_S, peer=STRANGER
                 )
             )
         else:
             connection.up.append(
                 inputs.SubscriberAttach(
                     connection.link, name, "link", TOPIC, {}, True, SubscriptionMode.EXACTLY_ONCE, "link-detach",
-                    float(self._world.traits.timeout_s), self._world.traits.map_bound, peer="thief",
+                    float(self._world.traits.timeout_s), self._world.traits.map_bound, peer=STRANGER,
                 )
             )  # fmt: skip
 

@@ -24,6 +24,9 @@ FAULTS = (
     "expire-s", "expire-p", "crash-p", "crash-s", "torn-p", "torn-s", "early-p", "close-p", "close-s",
 )  # fmt: skip
 """Verbs of `chaos.simulator.actions` without their `!`."""
+DRAIN = "drain"
+"""A fault drawn apart from the others, so that a world without a drain goes the same way with it or without."""
+ALL_FAULTS = (*FAULTS, DRAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,15 @@ def draw_budget(rng: random.Random) -> dict[str, int]:
     return {fault: rng.choice([0, 0, 0, 1, 2, 3]) for fault in FAULTS}
 
 
+def draw_drains(rng: random.Random) -> dict[str, int]:
+    """Some worlds have a router drained, or several (K-8a).
+
+    Args:
+        rng: of its own.
+    """
+    return {DRAIN: rng.choice([1, 2, 4])} if rng.random() < 0.15 else {}
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 
@@ -109,7 +121,7 @@ def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) ->
     said: dict[str, int] = {}
     for word in aim:
         name, equals, value = word.partition("=")
-        if name not in (sizes | kinds if equals else FAULTS):
+        if name not in (sizes | kinds if equals else ALL_FAULTS):
             raise ValueError(f"{word} is neither a fault nor a field of a setting or a trait with its value")
         if equals:
             said[name] = int(value)
@@ -119,7 +131,7 @@ def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) ->
 
 def aimed_budget(rng: random.Random, aim: tuple[str, ...]) -> dict[str, int]:
     """Only these faults, each at least once."""
-    return {fault: rng.choice([1, 2, 3, 4]) if fault in aim else 0 for fault in FAULTS}
+    return {fault: rng.choice([1, 2, 3, 4]) if fault in aim else 0 for fault in ALL_FAULTS}
 
 
 def draw_fault(world: World, rng: random.Random, budget: dict[str, int]) -> Choice | None:
@@ -143,6 +155,11 @@ def _at_router(world: World, rng: random.Random, verb: str) -> Choice | None:
     if live and verb == "!crash" and rng.random() < 0.5:
         world.do(("!lose", rng.choice(live)))
     return (verb, rng.choice(live)) if live else None
+
+
+def _drained(world: World, rng: random.Random, verb: str) -> Choice | None:
+    serving = [index for index in _live(world) if world.routers[index].drains_until is None]
+    return (verb, rng.choice(serving), rng.choice([1_000, 3_000, 10_000])) if serving else None
 
 
 def _for_a_while(world: World, rng: random.Random, verb: str) -> Choice | None:
@@ -212,6 +229,7 @@ _WITH_MAPS = (Publisher, Subscriber, ShippedPublisher, ShippedSubscriber)
 _Place = Callable[[World, random.Random, str], "Choice | None"]
 _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_at_router, ("crash", "leave", "isolate", "relist")),
+    (_drained, (DRAIN,)),
     (_for_a_while, ("stall", "freeze")),
     (_everywhere, ("blackout", "outage", "compact")),
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
@@ -223,4 +241,4 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_stolen, ("thief-p", "thief-s")),
 )  # fmt: skip
 _PLACES = {fault: place for place, faults in _KINDS for fault in faults}
-assert set(_PLACES) == set(FAULTS)
+assert set(_PLACES) == set(ALL_FAULTS)

@@ -15,6 +15,7 @@ from chaos.simulator.actions import ACTIONS
 from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
 from chaos.simulator.clients import TIMEOUT_S, Connection, Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
+from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
@@ -25,12 +26,12 @@ from chaos.simulator.shipped_subscriber import ShippedSubscriber
 from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.store_access import StoreAccess
-from chaos.simulator.strangers import Strangers
+from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.limits import Limits
 from delivery_records.tags import link_key
-from delivery_records.view import Kind
+from delivery_records.view import Kind, PublisherRecord, Record
 
 NONCE = b"test"
 PAUSE_S = 2.0
@@ -65,6 +66,7 @@ class World:
         self.store = StoreAccess(self, self.etcd)
         self.members = Members(self, self.etcd)
         self.paths = PeerPaths(self)
+        self.drains = Drains(self)
         self.strangers = Strangers(self)
         self.judge = Judge(self)
         self.etcd.on_deleted = self._on_deleted
@@ -79,6 +81,8 @@ class World:
         """Called with the effects of each router turn, for whoever writes the story down."""
         self.restores = 0
         """How often etcd came back from an old backup; each has a nonce of its own."""
+        self.nonce_revision = 0
+        """Since when it has that nonce (K-9)."""
         self.coverage: Counter[str] = Counter()
         self._is_pausing = False
         """Time passes although somebody could do something."""
@@ -163,12 +167,14 @@ class World:
         router = self.routers[index]
         router.rid = router.rid + 1 if router.rid else 100 * (index + 1)
         router.is_isolated = router.is_frozen = router.must_reload = False
+        router.drains_until = None
         router.stalled_until = 0.0
         router.replies.clear()
         self.members.grant(router)
         self.etcd.start_router(record_of(router))
         router.records = self.cores.records(
-            rid=router.rid, node_id=f"r{index}", nonce=self.nonce, limits=self.limits
+            rid=router.rid, node_id=f"r{index}", nonce=self.nonce, nonce_revision=self.nonce_revision,
+            limits=self.limits,
         )
         self._live[router.rid] = router
         revision, entries = self.etcd.snapshot()
@@ -184,6 +190,7 @@ class World:
             self.coverage[coverage.OVERLAP] += bool(down)
             self.coverage[coverage.ALL_DOWN] += down == len(self.routers) - 1
         router.records = None
+        router.drains_until = None
         self._live.pop(router.rid, None)
         router.lease = None
         router.replies.clear()
@@ -201,7 +208,7 @@ class World:
                 self.coverage[decision.value] += count
 
     def _lose_router(self, connection: Connection) -> None:
-        client = self._client_of(connection)
+        client = self.client_of(connection)
         if client is None or not self.traits.late_loss:
             if client is not None:
                 client.disconnect()
@@ -212,7 +219,8 @@ class World:
         del self.connections[connection.link]
         self.dying[connection.link] = connection
 
-    def _client_of(self, connection: Connection) -> AnyPublisher | AnySubscriber | None:
+    def client_of(self, connection: Connection) -> AnyPublisher | AnySubscriber | None:
+        """Whose link it is; None when the client has left it."""
         return next((client for client in self.clients() if client.connection is connection), None)
 
     def lose_frames_of(self, index: int) -> None:
@@ -264,6 +272,8 @@ class World:
                 connection = self.connections.get(effect.link)
                 if connection is not None and connection.is_open:
                     connection.down.append(effect)
+                    if isinstance(effect, effects.CloseConnection):
+                        self.drains.on_close(router, connection, effect)
                     if isinstance(effect, (effects.PublisherReply, effects.Detach, effects.CloseConnection)):
                         self._watch_session(connection, effect)
 
@@ -308,7 +318,7 @@ class World:
         found += self._peer_choices()
         found += self.strangers.choices()
         found += self.store.choices()
-        return found + self.members.choices()
+        return found + self.members.choices() + self.drains.choices()
 
     def _may_try(self, client: AnyPublisher | AnySubscriber) -> bool:
         """Not right after it was refused."""
@@ -386,7 +396,7 @@ class World:
         self.coverage[coverage.DYING_READ] += link in self.dying
         connection = self.connections.get(link) or self.dying[link]
         effect = connection.down.popleft()
-        client = self._client_of(connection)
+        client = self.client_of(connection)
         if client is not None:
             self._cover(client, effect)
             client.receive(effect)
@@ -407,7 +417,7 @@ class World:
     def client_sees_loss(self, link: int) -> None:
         """A client notices that its router is gone; what it has not read by then is lost."""
         connection = self.dying.pop(link)
-        client = self._client_of(connection)
+        client = self.client_of(connection)
         if client is not None:
             client.disconnect()
 
@@ -484,11 +494,11 @@ class World:
                     self.judge.sessions.condemn(publisher.index)
             self.etcd.delete(kind, key)
 
-    def _on_deleted(self, kind: Kind, key: str) -> None:
-        if kind is Kind.PUBLISHER:
+    def _on_deleted(self, key: str, record: Record) -> None:
+        if isinstance(record, PublisherRecord):
             for publisher in self.publishers:
                 if key == self.publisher_key(publisher.index):
-                    self.judge.sessions.on_key_deleted(publisher.index)
+                    self.judge.sessions.on_key_deleted(publisher.index, is_stolen=record.peer == STRANGER)
 
     def reset_channel(self, one: int, other: int) -> None:
         """Everything under way between two routers is lost."""

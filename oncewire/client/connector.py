@@ -31,6 +31,7 @@ from oncewire.wire import (
     DeliveryReceived,
     DispositionReceived,
     Event,
+    Fields,
     LinkAttached,
     LinkDetached,
     LinkFlow,
@@ -137,11 +138,8 @@ class Connector:
         """Drop this connection and go on with the next router, or the one a redirect names."""
         if self._address is None or self._transport is None:
             return
-        told = None
-        if redirect is not None and redirect.info is not None:
-            told = told_address(redirect.info, self._address)
-        if told is not None:
-            self._failover.prefer(told)
+        if redirect is not None:
+            self._follow(redirect, self._address)
         self._failover.failed(self._address, "it serves other links, but not this one")
         self._close_engine()
 
@@ -203,14 +201,19 @@ class Connector:
         context = self._ssl_context
         if address.tls and context is None:
             context = ssl.create_default_context()
-        async with asyncio.timeout(ATTEMPT_S):
-            _, transport = await self._loop.create_connection(
-                lambda: self._make_transport(address),
-                address.host,
-                address.port,
-                ssl=context if address.tls else None,
-                server_hostname=address.host if address.tls else None,
-            )
+        transport = self._transport = Transport(self._engine(address), self._on_event)
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                await self._loop.create_connection(
+                    lambda: transport,
+                    address.host,
+                    address.port,
+                    ssl=context if address.tls else None,
+                    server_hostname=address.host if address.tls else None,
+                )
+        except BaseException:
+            transport.give_up()
+            raise
         try:
             waiting = {transport.closed, self._begun, self._stopping}
             await asyncio.wait(waiting, timeout=ATTEMPT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -223,10 +226,6 @@ class Connector:
                 await transport.close(CLOSE_S if self._session is not None else 0.0)
             self._session_lost()
         transport.closed.result()  # a fault of our own code
-
-    def _make_transport(self, address: Address) -> Transport:
-        self._transport = Transport(self._engine(address), self._on_event)
-        return self._transport
 
     def _engine(self, address: Address) -> Connection:
         if address.user is None:
@@ -298,7 +297,7 @@ class Connector:
     ) -> None:
         assert self._address is not None
         if isinstance(event, ConnectionOpened):
-            self._learn(event, self._address)
+            self._learn(event.open.properties or {}, self._address)
             assert self._transport is not None
             # What was read with the open may hold the close already, of a router that is leaving.
             if self._transport.engine.state is ConnectionState.OPENED:
@@ -323,17 +322,23 @@ class Connector:
                 else "the connection was lost"
             )
             self.cause = self.cause or _error_text(what, event.error)
-            if event.error is not None and event.error.condition == CONNECTION_REDIRECT and event.error.info:
-                told = told_address(event.error.info, self._address)
-                if told is not None:
-                    self._failover.prefer(told)
+            if event.error is not None and event.error.condition == CONNECTION_REDIRECT:
+                self._follow(event.error, self._address)
             self._session_lost()
 
-    def _learn(self, event: ConnectionOpened, address: Address) -> None:
-        listed = (event.open.properties or {}).get(wire_words.FAILOVER_LIST)
+    def _follow(self, redirect: AmqpError, address: Address) -> None:
+        """Try the router a redirect names next; those it lists besides are fresher than what the open said."""
+        info = redirect.info or {}
+        self._learn(info, address)
+        told = told_address(info, address)
+        if told is not None:
+            self._failover.prefer(told)
+
+    def _learn(self, told: Fields, address: Address) -> None:
+        listed = told.get(wire_words.FAILOVER_LIST)
         if isinstance(listed, list):
             found = [told_address(entry, address) for entry in listed if isinstance(entry, dict)]
-            self._failover.learn(told for told in found if told is not None)
+            self._failover.learn([*(other for other in found if other is not None), address])
 
 
 def _link_of(context: object) -> ClientLink:

@@ -18,6 +18,9 @@ BACK_OFF_CAP_S = 5.0
 """Longest wait ever: a router that comes back is found within it."""
 MAX_ADDRESSES = 64
 """Addresses remembered: those given, and what routers told on top."""
+REDIRECTS_AT_ONCE = 3
+"""Redirects in a row that are followed without a pause: routers that send clients to each other must not make them
+spin."""
 STEALS_ALLOWED = 3
 """Times a link may be stolen within STEAL_WINDOW_S. A late attach of our own dead connection can do it once; more
 often means that another process uses the same identity, and two of them would steal from each other for ever."""
@@ -93,8 +96,12 @@ class Failover:
                 "no router is named", "the list of addresses is empty", "give at least one address"
             )
         self._uniform = uniform
+        self._given = len(self._addresses)
         self._next = 0
         self._failures = 0
+        self._redirects = 0
+        self._is_told = False
+        """The next address is the one of a redirect."""
         self._causes: dict[Address, str] = {}
 
     @property
@@ -114,7 +121,8 @@ class Failover:
         """
         address = self._addresses[self._next % len(self._addresses)]
         self._next = (self._next + 1) % len(self._addresses)
-        if first and self._failures == 0:
+        is_told, self._is_told = self._is_told, False
+        if (first and self._failures == 0) or (is_told and self._redirects <= REDIRECTS_AT_ONCE):
             return address, 0.0
         rounds = min(self._failures // len(self._addresses), 16)
         return address, self._uniform(0.0, min(BACK_OFF_CAP_S, BACK_OFF_FIRST_S * 2**rounds))
@@ -127,19 +135,29 @@ class Failover:
     def succeeded(self) -> None:
         """A link works: the next loss starts with short waits again."""
         self._failures = 0
+        self._redirects = 0
         self._causes.clear()
 
     def prefer(self, address: Address) -> None:
-        """Try this address next (a redirect)."""
-        self.learn([address])
-        if address in self._addresses:
-            self._next = self._addresses.index(address)
+        """Try this address next, and without a pause (a redirect)."""
+        if address not in self._addresses:
+            del self._addresses[max(self._given, MAX_ADDRESSES - 1) :]  # a router that lives is worth more
+            self._addresses.append(address)
+        self._next = self._addresses.index(address)
+        self._redirects += 1
+        self._is_told = True
 
     def learn(self, addresses: Iterable[Address]) -> None:
-        """Remember addresses a router told (``failover-server-list``)."""
-        for address in addresses:
-            if address not in self._addresses and len(self._addresses) < MAX_ADDRESSES:
-                self._addresses.append(address)
+        """Remember the addresses a router told (``failover-server-list``) beside those that were given.
+
+        They take the place of those told before, which may be of routers that are gone for good.
+        """
+        following = self._addresses[self._next % len(self._addresses)]
+        given = self._addresses[: self._given]
+        room = max(0, MAX_ADDRESSES - self._given)
+        told = [address for address in dict.fromkeys(addresses) if address not in given][:room]
+        self._addresses = given + told
+        self._next = self._addresses.index(following) if following in self._addresses else self._given
 
 
 def told_address(info: Mapping[Any, object], base: Address) -> Address | None:

@@ -59,6 +59,17 @@ class Transport(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
+    def give_up(self) -> None:
+        """Nobody waits for this connection any more: nothing of it is handed out or written from now on.
+
+        uvloop closes the connection then, and does not call `connection_lost`.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport = None
+        if not self.closed.done():
+            self.closed.set_result(None)
+
     def flush_soon(self) -> None:
         """Write what the engine has at the end of this turn: what one turn produces goes out together."""
         if not self._flush_due:
@@ -82,6 +93,8 @@ class Transport(asyncio.Protocol):
 
     def _hand_out(self) -> None:
         """Events to the owner. An exception there is a fault of ours: it must end the client, not be logged away."""
+        if self.closed.done():
+            return
         try:
             for event in self.engine.events():
                 self._on_event(event)

@@ -19,11 +19,12 @@ from rich.console import Console
 
 from chaos.campaign.campaign import Plan, Summary, run_campaign
 from chaos.campaign.corpus import read_corpus
-from chaos.campaign.ledger import Block, Ledger, LedgerError, missing, read_ledger, total_of
+from chaos.campaign.ledger import Block, blocks_ledger, missing, read_ledger, total_of
 from chaos.campaign.mutants_table import MutantsTable, read_table
 from chaos.campaign.page import write_page
 from chaos.campaign.seeds import Seeds, run_seeds
 from chaos.campaign.tally import Tally
+from chaos.ledger import LedgerError
 from chaos.mutants.catalogue import ALL, EDITS
 from chaos.mutants.edits import load
 from chaos.simulator.coverage import expected
@@ -178,7 +179,7 @@ def test_a_campaign_without_seeds_left_is_not_clean_before_every_mutant_was_trie
 
 def test_a_ledger_is_written_by_one_campaign_at_a_time(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
-    with Ledger(plan.ledger), pytest.raises(LedgerError, match="another campaign"):
+    with blocks_ledger(plan.ledger), pytest.raises(LedgerError, match="another campaign"):
         go_on(plan)
 
 

@@ -26,7 +26,8 @@ modules = {
     "pub": "oncewire.client", "sub": "oncewire.client",
 }
 name = sys.argv[1]
-command = getattr(importlib.import_module(modules[name] + ".cli"), name)
+module = "router.drain_cli" if name == "drain" else modules[name] + ".cli"
+command = getattr(importlib.import_module(module), name)
 sys.exit(run(sys.argv[1:], click.Group("oncewire", commands={name: command})))
 """
 WITHOUT_ETCD = """
@@ -113,6 +114,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "sub-without-topic": ("sub",),
     "inspect-no-router": ("inspect", "--url", NOWHERE),
     "inspect-url": ("inspect", "--url", "amqp://127.0.0.1:5672"),
+    "drain-no-router": ("drain", "--url", NOWHERE),
     "demo-keep": ("demo", "--keep", "a-file"),
 }
 
@@ -170,7 +172,7 @@ async def _not_found(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 async def test_what_a_router_refuses_is_said_with_its_reason_and_what_to_do(
     router: RouterProcess, tmp_path: Path
 ) -> None:
-    hide = {str(router.port): "PORT"}
+    hide = {router.http: "URL", str(router.port): "PORT"}
     ann = ("--name", "n", "--container-id", "box", "--url", f"amqp://ann:pa@127.0.0.1:{router.port}")
     for name, arguments in {
         "pub-wildcard": ("pub", "orders.*", *ann),
@@ -178,6 +180,7 @@ async def test_what_a_router_refuses_is_said_with_its_reason_and_what_to_do(
         "sub-mixed-separators": ("sub", "orders.*/eu", *ann),
         "pub-wrong-password": ("pub", "orders", "--url", f"amqp://ann:no@127.0.0.1:{router.port}"),
         "sub-no-password": ("sub", "orders", "--url", router.url),
+        "drain-of-no-router": ("drain", "beta", "--url", router.http),
         "inspect-of-the-amqp-port": ("inspect", "--url", f"http://127.0.0.1:{router.port}"),
     }.items():
         await assert_refused(name, arguments, hide)

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from chaos.cli import chaos, demo
-from chaos.simulator.swarm import FAULTS
+from chaos.simulator.swarm import ALL_FAULTS
 from chaos.simulator.traits import Traits
 from tests.docs.guarantee_tables import (
     HEAD,
@@ -44,7 +44,7 @@ def page() -> str:
 def facts() -> Facts:
     return Facts(
         ROOT,
-        frozenset(FAULTS),
+        frozenset(ALL_FAULTS),
         frozenset(field.name for field in dataclasses.fields(Traits)),
         frozenset(defined_rules(PROTOCOL.read_text(encoding="utf-8"))),
     )

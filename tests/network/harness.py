@@ -39,6 +39,9 @@ class Load:
     seconds: float = 6.0
     """Over which a publisher spreads its share; faults make it longer."""
     durable: bool = False
+    batch: int = BATCH
+    batch_s: float = BATCH_S
+    """How long a subscriber takes for one batch at most; its gaps are not shorter."""
     patterns: Mapping[str, str] = field(default_factory=dict)
     """Subscribers of less than every topic: name -> topic."""
 
@@ -95,9 +98,15 @@ async def network_under_load(
     routers: int = 3,
     edges: Sequence[Edge] | None = None,
     settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Experiment]:
-    """A network whose clients are attached and publish; everything ends with the block."""
+    """A network whose clients are attached and publish; everything ends with the block.
+
+    `environment` is that of the routers' first processes, beside ours.
+    """
     network = LocalNetwork(routers, edges=edges, settings=settings, log_folder=folder, log_level="info")
+    for router in network.routers.values():
+        router.environment.update(environment or {})
     async with network:
         publishers, subscribers = _plans(folder, load, network)
         async with Trial(network, folder, publishers, subscribers) as trial:
@@ -145,8 +154,8 @@ def _plans(
             address=load.patterns.get(name, "load/*"),
             urls=urls(router),
             events=str(folder / f"{name}.jsonl"),
-            batch=BATCH,
-            batch_s=BATCH_S,
+            batch=load.batch,
+            batch_s=load.batch_s,
             journal=durable(name),
         )
         for name, router in load.subscribers.items()

@@ -63,7 +63,7 @@ async def test_all_routers_are_killed_and_started_again(tmp_path: Path) -> None:
 
 
 async def test_the_busiest_router_is_killed_and_started_again_three_times(tmp_path: Path) -> None:
-    load = Load(SPREAD.publishers, SPREAD.subscribers, messages=9_000, seconds=9.0)
+    load = Load(SPREAD.publishers, SPREAD.subscribers, messages=12_000, seconds=14.0)
     async with network_under_load(tmp_path, load) as experiment:
         for part in (0.2, 0.45, 0.7):
             await experiment.until_published(part)

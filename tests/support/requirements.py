@@ -75,12 +75,23 @@ def postgresql() -> bool:
     return find_postgresql() is not None and python_module("psycopg")()
 
 
+def previous_release() -> bool:
+    """Tells whether the history of this checkout reaches back to the previous release."""
+    from tests.support.previous_release import is_in_history
+
+    return is_in_history()
+
+
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
+    "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
+    "previous-release": Part(
+        "the previous release in the history of this checkout", previous_release, "git fetch --unshallow --tags"
+    ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "postgresql": Part("a PostgreSQL server, or the package psycopg,", postgresql, "make tools"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import aiohttp
 
+from topology.etcd3_rpc import Etcd3Options
+from topology.etcd3_store import Etcd3Store
 from topology.etcd_server import EtcdServer
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
@@ -100,18 +105,82 @@ class MemoryPlace:
             await client.close()
 
 
-class GatewayPlace:
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files of a client of etcd."""
+
+    ca: Path
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True)
+class EtcdClientOptions:
+    """What both stores that talk to a real etcd can be told; short time-outs unless a test says otherwise."""
+
+    user: str = ""
+    password: str = ""
+    tls: TlsFiles | None = None
+    call_timeout_s: float = 2.0
+    connect_timeout_s: float = QUICK_TIMEOUT_S
+    watch_silence_s: float = QUICK_TIMEOUT_S
+
+
+def open_gateway_store(urls: Sequence[str], options: EtcdClientOptions | None = None) -> Store:
+    """Over etcd's JSON gateway."""
+    asked = options or EtcdClientOptions()
+    context = None
+    if asked.tls is not None:
+        context = ssl.create_default_context(cafile=str(asked.tls.ca))
+        if asked.tls.certificate is not None:
+            context.load_cert_chain(asked.tls.certificate, asked.tls.key)
+    return GatewayStore(
+        urls,
+        GatewayOptions(
+            asked.user, asked.password, context, asked.call_timeout_s, connect_timeout_s=asked.connect_timeout_s,
+            watch_silence_s=asked.watch_silence_s,
+        ),
+    )  # fmt: skip
+
+
+def open_etcd3_store(urls: Sequence[str], options: EtcdClientOptions | None = None) -> Store:
+    """Over gRPC."""
+    asked = options or EtcdClientOptions()
+    tls = asked.tls
+    return Etcd3Store(
+        urls,
+        Etcd3Options(
+            asked.user, asked.password, None if tls is None else tls.ca.read_bytes(),
+            None if tls is None or tls.certificate is None else tls.certificate.read_bytes(),
+            None if tls is None or tls.key is None else tls.key.read_bytes(),
+            asked.call_timeout_s, connect_timeout_s=asked.connect_timeout_s, watch_silence_s=asked.watch_silence_s,
+        ),
+    )  # fmt: skip
+
+
+class OpenEtcdStore(Protocol):
+    """Makes a client of a real etcd."""
+
+    def __call__(self, urls: Sequence[str], options: EtcdClientOptions | None = None) -> Store:
+        """One more client."""
+        ...
+
+
+ETCD_STORES: Mapping[str, OpenEtcdStore] = {"gateway": open_gateway_store, "etcd3": open_etcd3_store}
+
+
+class EtcdPlace:
     """A real etcd, shared with other tests: keys have a prefix of their own."""
 
-    def __init__(self, etcd: EtcdServer) -> None:
+    def __init__(self, etcd: EtcdServer, open_store: OpenEtcdStore) -> None:
         self.prefix = f"/test/{uuid.uuid4().hex}/"
         self.etcd = etcd
-        self._clients: list[GatewayStore] = []
+        self._open_store = open_store
+        self._clients: list[Store] = []
         self._is_up = True
 
     def client(self) -> Store:
-        options = GatewayOptions(call_timeout_s=QUICK_TIMEOUT_S * 2, watch_silence_s=QUICK_TIMEOUT_S)
-        made = GatewayStore(self.etcd.urls, options)
+        made = self._open_store(self.etcd.urls, EtcdClientOptions(call_timeout_s=QUICK_TIMEOUT_S * 2))
         self._clients.append(made)
         return made
 

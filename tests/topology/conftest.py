@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.support.stores import GatewayPlace, MemoryPlace, StorePlace
+from tests.support.stores import ETCD_STORES, EtcdPlace, MemoryPlace, StorePlace
 from topology.etcd_server import EtcdServer
 
 
@@ -20,9 +20,11 @@ def etcd() -> Iterator[EtcdServer]:
     asyncio.run(server.stop())
 
 
-@pytest.fixture(params=["memory", "gateway"])
+@pytest.fixture(params=["memory", *ETCD_STORES])
 async def place(request: pytest.FixtureRequest, etcd: EtcdServer) -> AsyncIterator[StorePlace]:
     """A store of each kind, with its faults."""
-    made: StorePlace = MemoryPlace() if request.param == "memory" else GatewayPlace(etcd)
+    made: StorePlace = (
+        MemoryPlace() if request.param == "memory" else EtcdPlace(etcd, ETCD_STORES[request.param])
+    )
     yield made
     await made.end()

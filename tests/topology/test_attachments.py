@@ -23,13 +23,15 @@ from delivery_records.view import (
     router_key,
 )
 from topology.attachments import (
+    ClusterLife,
     MalformedValue,
     change_of_event,
     change_of_stored,
-    decode_nonce,
+    decode_life,
     decode_record,
-    encode_nonce,
+    encode_life,
     encode_record,
+    new_life,
     readable_changes,
     router_store_key,
     store_key,
@@ -169,7 +171,21 @@ def test_keys_that_make_no_sense_are_skipped_with_a_log_line(caplog: pytest.LogC
 
 
 def test_the_cluster_nonce_survives_and_rubbish_is_malformed() -> None:
-    assert decode_nonce(encode_nonce(b"\x00\x01\xfe\xff"), 4) == b"\x00\x01\xfe\xff"
-    for value in (b"", b"{}", b'{"nonce":"00"}', b'{"nonce":"zz"}', b'{"nonce":5}'):
+    life = ClusterLife(b"\x00\x01\xfe\xff", 32_767, 2**64 - 1)
+    assert decode_life(encode_life(life)) == life
+    # As the first release wrote it.
+    assert decode_life(b'{"nonce":"0001feff"}') == ClusterLife(life.nonce, 0, 0)
+    good = '"nonce":"0001feff"'
+    for value in (
+        "", "{}", '{"nonce":"00"}', '{"nonce":"zz"}', '{"nonce":5}', f'{{{good},"era":32768}}', f'{{{good},"era":-1}}',
+        f'{{{good},"era":"1"}}', f'{{{good},"etcd_id":"zz"}}', f'{{{good},"etcd_id":5}}',
+    ):  # fmt: skip
         with pytest.raises(MalformedValue):
-            decode_nonce(value, 4)
+            decode_life(value.encode())
+
+
+def test_two_new_lives_differ_in_nonce_and_era_and_never_have_the_era_of_the_first_release() -> None:
+    lives = [new_life(5) for _ in range(200)]
+    assert len({life.nonce for life in lives}) == len(lives)
+    assert len({life.era for life in lives}) > 100
+    assert all(0 < life.era < 1 << 15 and life.etcd_id == 5 for life in lives)

@@ -1,0 +1,1 @@
+"""The record of many experiments on real processes: a resumable ledger, its page and its plots."""

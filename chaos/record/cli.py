@@ -1,0 +1,87 @@
+"""`oncewire chaos record`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from oncewire.cli.errors import CliError
+
+FAILED = 1
+DEFAULT_LEDGER = Path("docs/evidence/chaos.jsonl")
+MAX_FAULTS = 1_000_000
+MAX_SEED = 2**53
+"""Where JSON readers stop telling whole numbers apart."""
+
+
+@click.command("record", short_help="Run all experiments over and over, and write the page about it.")
+@click.option(
+    "--faults", type=click.IntRange(1, MAX_FAULTS), default=500, show_default=True,
+    help="How many faults shall have been fired in the end with the code as it is now.",
+)  # fmt: skip
+@click.option("--first-seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True)
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Begin nothing new after so long.")
+@click.option(
+    "--state", type=click.Path(path_type=Path), default=DEFAULT_LEDGER, show_default=True,
+    help="The ledger to continue. The page and its plots lie beside it.",
+)  # fmt: skip
+@click.option("--page-only", is_flag=True, help="Run nothing: write the page and its plots anew from the ledger.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@click.pass_context
+def record(
+    ctx: click.Context, faults: int, first_seed: int, minutes: float | None, state: Path, page_only: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run all experiments, seed after seed, into a ledger, until it has enough faults; go on where it ended.
+
+    A run that is in the ledger for the code as it is now is not made again; after a change of the code everything is,
+    and the page keeps the older numbers apart. Ctrl-C loses no more than the experiment that runs. The first one that
+    fails ends it, and its journals and logs are kept. Exit code 0 only if every run of today's code passed.
+    """
+    from rich.console import Console
+
+    from chaos.experiments.cli import run_named
+    from chaos.experiments.report import print_result
+    from chaos.experiments.results import ExperimentResult
+    from chaos.ledger import LedgerError
+    from chaos.record.plots import PlotsNotPossible, require_matplotlib
+    from chaos.record.record import Plan, make_record, write_record_page
+
+    if state.suffix != ".jsonl":
+        raise CliError(
+            f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file"
+        )
+    console = Console(stderr=as_json)
+    plan = Plan(state, faults, first_seed, None if minutes is None else minutes * 60)
+
+    def run_once(name: str, seed: int, folder: Path) -> ExperimentResult:
+        console.rule(f"{name}, seed {seed}")
+        result = run_named(name, seed, folder, console)
+        print_result(console, result)
+        return result
+
+    try:
+        require_matplotlib()
+        if page_only:
+            write_record_page(plan)
+            return
+        summary = make_record(plan, run_once)
+    except LedgerError as error:
+        raise CliError(error.what, error.why, error.fix) from None
+    except PlotsNotPossible as error:
+        fix = "run `pip install matplotlib`, or `make tools` in the project's folder"
+        raise CliError("the page's plots cannot be drawn", str(error), fix) from None
+    counts = summary.as_json()
+    console.print(
+        f"code {summary.code}: {summary.faults} of {faults} faults in {len(summary.runs)} runs of experiments: "
+        f"lost {counts['lost']}, duplicated {counts['duplicated']}, reordered {counts['reordered']}, "
+        f"stuck {counts['stuck']}; the page is {plan.page}",
+        style="green" if summary.passed else "bold red", soft_wrap=True,
+    )  # fmt: skip
+    if summary.kept is not None:
+        console.print(f"what failed is kept in {summary.kept}", style="bold red", soft_wrap=True)
+    if as_json:
+        click.echo(json.dumps(counts))
+    ctx.exit(0 if summary.passed else FAILED)

@@ -1,0 +1,87 @@
+"""Draining: a router that is to stop lets its clients move first (rule K-8a).
+
+A client that presents a map may move at any moment, for what is unsettled is resumed. One that keeps none is let go
+when everything it sent or was sent is settled: then nothing of it can come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from delivery_records import effects
+from delivery_records.attaching import Attempt
+from delivery_records.egress import Egress
+from delivery_records.ingress import Ingress
+from delivery_records.inputs import Drain, LossCause
+from delivery_records.limits import DRAIN_CHECK_S, DRAIN_PATIENCE_S
+from delivery_records.outcomes import Decision
+from delivery_records.timers import Timer
+
+if TYPE_CHECKING:
+    from delivery_records.records import Records
+
+_Endpoint: TypeAlias = Attempt | Ingress | Egress
+
+
+class Draining:
+    """Which connections are still to go, and until when they are waited for."""
+
+    __slots__ = ("_connections", "_core", "_limit_at", "_patience_at", "is_on")
+
+    def __init__(self, core: Records) -> None:
+        """The router serves."""
+        self._core = core
+        self.is_on = False
+        """The router drains: no credit, nothing new to subscribers, no attach."""
+        self._connections: list[Sequence[int]] = []
+        self._patience_at = 0.0
+        self._limit_at = 0.0
+
+    def start(self, drain: Drain) -> None:
+        """Take back credit, and send away whoever is at rest already. A second `Drain` changes nothing."""
+        if self.is_on:
+            return
+        core = self._core
+        self.is_on = True
+        self._connections = list(drain.connections)
+        self._patience_at = core.now + min(DRAIN_PATIENCE_S, drain.limit_s)
+        self._limit_at = core.now + drain.limit_s
+        core.note(Decision.DRAIN_STARTED, connections=len(self._connections), limit_s=drain.limit_s)
+        for ingress in core.ingresses.values():
+            ingress.withdraw_credit()
+        self.look()
+
+    def look(self) -> None:
+        """Send away every connection whose links may go; at the limit all of them."""
+        core = self._core
+        is_over = core.now >= self._limit_at
+        waiting: list[Sequence[int]] = []
+        sent_away = 0
+        for links in self._connections:
+            here = [(link, endpoint) for link in links if (endpoint := core.links.get(link)) is not None]
+            if is_over or all(self._may_go(endpoint) for _, endpoint in here):
+                self._send_away(here)
+                sent_away += 1
+            else:
+                waiting.append(links)
+        self._connections = waiting
+        if sent_away:
+            core.note(Decision.CLIENTS_SENT_AWAY, connections=sent_away, left=len(waiting), is_limit=is_over)
+        if waiting:
+            core.timers.set(Timer.DRAIN, 0, core.now + DRAIN_CHECK_S)
+
+    def _may_go(self, endpoint: _Endpoint) -> bool:
+        if isinstance(endpoint, Attempt) or endpoint.is_at_rest:
+            return True
+        return endpoint.resumes and self._core.now >= self._patience_at
+
+    def _send_away(self, here: list[tuple[int, _Endpoint]]) -> None:
+        """Close the connection; all its links are suspended (A-9)."""
+        if here:
+            self._core.out.append(effects.CloseConnection(here[0][0], "amqp:connection:redirect", _MOVE))
+        for link, endpoint in here:
+            self._core.lose(link, endpoint, LossCause.CONNECTION_LOSS)
+
+
+_MOVE = "this router is going to stop; connect to another router"

@@ -1,0 +1,144 @@
+"""`oncewire drain`: have a router send its clients to other routers, then stop (K-8a)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import aiohttp
+import click
+
+from oncewire.cli.errors import CliError
+from topology.cli import DEFAULT_URL, STATE_PATH, read_state
+
+DRAIN_PATH = "/drain"
+POLL_S = 0.1
+REQUEST_TIMEOUT_S = 5.0
+END_S = 10.0
+"""From the limit of a drain to the end of the process; a router that stands still longer has other troubles."""
+VERDICT_NO = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """How a drain ended."""
+
+    router: str
+    seconds: float
+    connections: int
+    """Client connections that were there at the beginning."""
+    limit_s: float
+    within_limit: bool
+    """All was settled, so no client has anything in doubt."""
+    stopped: bool
+
+
+@click.command("drain", short_help="Have a router send its clients elsewhere, then stop.")
+@click.argument("router", required=False)
+@click.option(
+    "--url",
+    default=DEFAULT_URL,
+    show_default=True,
+    metavar="URL",
+    help="The HTTP address of a router: of the one to drain, or of any one in the network of ROUTER.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print how it ended as one line of JSON.")
+def drain(router: str | None, url: str, as_json: bool) -> None:
+    """Drain the router at URL, or the one with the id ROUTER in its network, and wait for its end.
+
+    The router takes no more clients and sends those it has to other routers, when what they have sent or were sent is
+    settled. SIGTERM does the same. Exit code 0: it has stopped and all was settled; 1: it stopped at its limit with
+    deliveries unsettled (clients without a map may get those again, marked), or did not stop.
+    """
+    drained = asyncio.run(drain_and_wait(router, url))
+    if as_json:
+        click.echo(json.dumps(asdict(drained)))
+    else:
+        click.echo(_sentence(drained))
+    if not (drained.stopped and drained.within_limit):
+        raise SystemExit(VERDICT_NO)
+
+
+def _sentence(drained: Drained) -> str:
+    name, seconds = drained.router, f"{drained.seconds:.1f} s"
+    if not drained.stopped:
+        return f"{name} drains and has not stopped after {seconds}; see its log, and send it SIGTERM to end it at once"
+    if not drained.within_limit:
+        return (
+            f"{name} has stopped after {seconds}: its limit of {drained.limit_s:g} s was over before all was settled "
+            "(limits.drain_limit_s); `oncewire inspect` at another router names who keeps a window waiting"
+        )
+    return f"{name} has drained and stopped after {seconds}; client connections sent elsewhere: {drained.connections}"
+
+
+async def drain_and_wait(name: str | None, url: str) -> Drained:
+    """Ask a router to drain, and follow it to its end.
+
+    Args:
+        name: id of the router; None = the one at `url`.
+        url: HTTP address of a router.
+
+    Raises:
+        CliError: no such router, or it refuses.
+    """
+    state = await read_state(url)
+    if name is not None and state.get("router") != name:
+        url = _address_of(name, url, state)
+        state = await read_state(url)
+    name = str(state.get("router"))
+    connections = state.get("connections", 0)
+    began = time.monotonic()
+    timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        limit_s = await _ask(session, name, url.rstrip("/"))
+        stopped = await _wait_gone(session, url.rstrip("/") + STATE_PATH, state.get("rid"), began + limit_s + END_S)
+    seconds = time.monotonic() - began
+    return Drained(name, round(seconds, 3), connections, limit_s, not limit_s or seconds < limit_s, stopped)
+
+
+def _address_of(name: str, url: str, state: dict[str, Any]) -> str:
+    """Where the router of that id serves HTTP, as the router at `url` knows from etcd."""
+    known = {str(row.get("id")): str(row.get("http") or "") for row in state.get("routers", [])}
+    what = f"router {name} cannot be drained from here"
+    if name not in known:
+        others = ", ".join(sorted(known)) or "none"
+        raise CliError(what, f"the router at {url} knows no router of that id (it knows: {others})", "check the id")
+    if not known[name]:
+        raise CliError(what, "it serves no HTTP (http.host is empty)", "send its process SIGTERM")
+    return known[name]
+
+
+async def _ask(session: aiohttp.ClientSession, name: str, url: str) -> float:
+    """Have it drain; returns its limit in seconds."""
+    what = f"router {name} cannot be drained from here"
+    fix = "send its process SIGTERM, which does the same"
+    try:
+        async with session.post(url + DRAIN_PATH, json={}) as answer:
+            if answer.status in (404, 405):
+                raise CliError(what, "its version knows no drain over HTTP", "send its process SIGTERM")
+            told = await answer.json()
+            if answer.status != 202:
+                raise CliError(what, f"it refuses: {told.get('error', answer.status)}", fix)
+    except (aiohttp.ClientError, ValueError, TimeoutError) as error:
+        raise CliError(what, f"{url} does not answer ({type(error).__name__})", fix) from None
+    draining = told.get("draining")
+    return float(draining["limit_s"]) if isinstance(draining, dict) else 0.0
+
+
+async def _wait_gone(session: aiohttp.ClientSession, url: str, rid: object, ends_at: float) -> bool:
+    """Wait until nobody answers there any more, or another life of the router does."""
+    while time.monotonic() < ends_at:
+        try:
+            async with session.get(url) as answer:
+                state = await answer.json()
+        except aiohttp.ClientConnectionError:
+            return True
+        except (aiohttp.ClientError, ValueError, TimeoutError):
+            state = {}  # it is busy, or stands still
+        if state.get("rid", rid) != rid and not state.get("draining"):
+            return True
+        await asyncio.sleep(POLL_S)
+    return False

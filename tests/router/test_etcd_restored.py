@@ -1,0 +1,192 @@
+"""etcd comes back from an older backup (K-9): everybody is told, nothing is silently doubled or dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from oncewire.wire import ACCEPTED, Source, Symbol, Target, decode_message
+from router.cluster_cli import cluster
+from router.local_network import LocalNetwork
+from tests.router.processes import run_to_end
+from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawPublisher, RawSubscriber, until
+from tests.router.relay import assert_no_internal_error
+from tests.support.etcd_backup import BackedUpEtcd
+
+LEASE_S = 3
+
+
+def network_of(etcd: BackedUpEtcd, folder: Path, store: str = "gateway") -> LocalNetwork:
+    settings = {"etcd.lease_ttl_s": f"{LEASE_S}", "store": store}
+    return LocalNetwork(2, etcd_urls=etcd.urls, settings=settings, log_folder=folder, log_level="info")
+
+
+async def oncewire_cluster(*arguments: str) -> dict[str, Any]:
+    """`oncewire cluster ... --json`, in a thread: it has an event loop of its own."""
+    runner = CliRunner()
+    result = await asyncio.to_thread(
+        runner.invoke, click.Group("oncewire", commands={"cluster": cluster}), ["cluster", *arguments, "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+class Clients:
+    """Two publishers and two subscribers; the new ones come after the backup."""
+
+    def __init__(self, network: LocalNetwork) -> None:
+        self._ports = [router.amqp_port for router in network.routers.values()]
+
+    async def subscriber(self, name: str, unsettled: dict[bytes, Any] | None = None) -> RawSubscriber:
+        client = await RawClient.connect(self._ports[0], name)
+        return await client.subscriber("orders", unsettled=unsettled or {})
+
+    async def publisher(self, name: str) -> RawPublisher:
+        return await (await RawClient.connect(self._ports[1], name)).publisher("orders")
+
+    async def expired(self, name: str, tag: bytes) -> None:
+        """The publisher is told that the outcome of this delivery is unknown (A-5)."""
+        client = await RawClient.connect(self._ports[1], name)
+        link = client.session.attach_sender(
+            "pub", source=Source(address="pub"), target=Target(address="orders"), unsettled={tag: None},
+            desired_capabilities=[EXACTLY_ONCE],
+        )  # fmt: skip
+        client.flush()
+        refused = await client.detached(link)
+        assert refused.error is not None
+        assert refused.error.condition == "oncewire:session-expired"
+        assert (refused.error.info or {}).get(Symbol("x-opt-topic-resume")) == "expired"
+        client.cut()
+        await client.closed()
+
+
+async def test_after_a_restore_and_a_new_nonce_everybody_is_told_and_no_message_is_taken_for_another(
+    tmp_path: Path,
+) -> None:
+    async with BackedUpEtcd(tmp_path) as etcd:
+        network = network_of(etcd, tmp_path)
+        clients = Clients(network)
+        async with network:
+            old_subscriber = await clients.subscriber("store")
+            old_publisher = await clients.publisher("box")
+            await etcd.back_up()
+            new_subscriber = await clients.subscriber("late-store")
+            new_publisher = await clients.publisher("late-box")
+            old_publisher.send(b"t0", b"old")
+            new_publisher.send(b"t0", b"new")
+            # Both processed both; that they did is known to nobody but to their maps.
+            maps: dict[str, dict[bytes, Any]] = {}
+            for name, subscriber in (("store", old_subscriber), ("late-store", new_subscriber)):
+                deliveries = [await subscriber.delivery() for _ in range(2)]
+                assert {decode_message(delivery.payload).body for delivery in deliveries} == {b"old", b"new"}
+                maps[name] = {delivery.tag: ACCEPTED for delivery in deliveries}
+            incarnations = {"store": old_subscriber.incarnation, "late-store": new_subscriber.incarnation}
+        await etcd.go_back()
+        before = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
+        assert (before["subscriptions"], before["publishers"], before["ended_sessions"]) == (1, 1, 0)
+        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert told["nonce"] != before["nonce"]
+        assert (told["subscriptions"], told["publishers"], told["ended_sessions"]) == (1, 1, 1)
+        async with network:
+            # Also the one whose session is in the backup: its subscribers' maps hold t0 under the former nonce.
+            await clients.expired("box", b"t0")
+            await clients.expired("late-box", b"t0")
+            subscribers = []
+            for name, unsettled in maps.items():
+                subscriber = await clients.subscriber(name, unsettled)
+                assert subscriber.incarnation != incarnations[name], "told by a new incarnation"
+                assert set(subscriber.reply.unsettled or {}) == set(unsettled), "kept until the application decides"
+                subscribers.append(subscriber)
+            for name, body in (("box", b"old"), ("late-box", b"new")):
+                publisher = await clients.publisher(name)
+                publisher.send(b"t0", body)  # in doubt, and its application sends it again
+                for subscriber, unsettled in zip(subscribers, maps.values(), strict=True):
+                    again = await subscriber.delivery()
+                    assert decode_message(again.payload).body == body
+                    assert again.tag not in unsettled, "a new message, and not one the map answers for"
+                    subscriber.accept(again)
+                assert (await publisher.outcome(b"t0")).state == ACCEPTED
+        assert_no_internal_error(tmp_path)
+
+
+@pytest.mark.parametrize("store", ["gateway", "etcd3"])
+async def test_routers_that_live_through_a_restore_end_and_wait_for_a_new_nonce(tmp_path: Path, store: str) -> None:
+    async with BackedUpEtcd(tmp_path) as etcd, network_of(etcd, tmp_path, store) as network:
+        clients = Clients(network)
+        subscriber = await clients.subscriber("store")
+        publisher = await clients.publisher("box")
+        await etcd.back_up()
+        await clients.subscriber("late-store")
+        await etcd.go_back()
+        await subscriber.client.closed()
+        await publisher.client.closed()
+        # etcd is healthy and takes their leases; only their memory of its revisions tells them.
+        for name in network.routers:
+            log = tmp_path / f"{name}.log"
+
+            async def logged(log: Path = log) -> str:
+                return await asyncio.to_thread(log.read_text)
+
+            await until(logged, lambda text: "new-nonce" in text)
+        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert told["ended_sessions"] == 1
+        for name in network.routers:
+            await network.wait_ready(name)
+        await clients.expired("box", b"t0")
+        again = await clients.subscriber("store")
+        assert again.incarnation != subscriber.incarnation
+        assert_no_internal_error(tmp_path)
+
+
+async def test_data_restored_into_another_etcd_cluster_are_refused_until_there_is_a_new_nonce(tmp_path: Path) -> None:
+    async with BackedUpEtcd(tmp_path) as etcd:
+        network = network_of(etcd, tmp_path)
+        async with network:
+            await etcd.back_up()
+        await etcd.go_back(token="restored")
+        found = await oncewire_cluster("show", f"--etcd={etcd.urls[0]}")
+        assert found["needs_new_nonce"] is True
+        code, _, said = await run_to_end("--etcd", etcd.urls[0], "--listen-port=0", "--http-port=0")
+        assert code == 2
+        assert "oncewire cluster new-nonce" in said
+        told = await oncewire_cluster("new-nonce", f"--etcd={etcd.urls[0]}")
+        assert told["needs_new_nonce"] is False
+        async with network:
+            pass
+
+
+async def test_a_new_nonce_is_refused_while_routers_are_at_work_and_can_be_forced(tmp_path: Path) -> None:
+    async with LocalNetwork(1, log_folder=tmp_path, log_level="info") as network:
+        url = network.etcd_urls[0]
+        group = click.Group("oncewire", commands={"cluster": cluster})
+        refused = await asyncio.to_thread(
+            CliRunner().invoke, group, ["cluster", "new-nonce", f"--etcd={url}", "--wait=0"]
+        )
+        assert refused.exit_code == 2
+        assert "r1" in refused.output
+        assert "stop all routers" in refused.output
+        client = await RawClient.connect(network.routers["r1"].amqp_port, "store")
+        subscriber = await client.subscriber("orders")
+        before = await oncewire_cluster("show", f"--etcd={url}")
+        told = await oncewire_cluster("new-nonce", f"--etcd={url}", "--force")
+        assert told["nonce"] != before["nonce"]
+        await client.closed()
+        await network.wait_ready("r1")
+        client = await RawClient.connect(network.routers["r1"].amqp_port, "store")
+        assert (await client.subscriber("orders")).incarnation != subscriber.incarnation
+
+
+@pytest.mark.parametrize("command", ["show", "new-nonce"])
+async def test_without_an_etcd_the_command_says_so(command: str) -> None:
+    group = click.Group("oncewire", commands={"cluster": cluster})
+    refused = await asyncio.to_thread(CliRunner().invoke, group, ["cluster", command, "--etcd=http://127.0.0.1:1"])
+    assert refused.exit_code == 2
+    assert "http://127.0.0.1:1" in refused.output
+    assert "--etcd" in refused.output

@@ -1,0 +1,226 @@
+"""The members of one etcd cluster as a client sees them: whom to ask next, and when history went back.
+
+Shared by the stores that talk to a real etcd; how a request travels is theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+from yarl import URL
+
+from topology.store import (
+    RESTORED_ADVICE,
+    StoreAuthError,
+    StoreReplaced,
+    StoreTimeout,
+    StoreUnavailable,
+    WatchBatch,
+    WatchEvent,
+)
+
+CALL_TIMEOUT_S = 3.0
+"""For one call over all members: two fit before the fence deadline, two thirds of a 10 s lease (K-3)."""
+SNAPSHOT_TIMEOUT_S = 6.0
+"""A snapshot may be tens of megabytes; longer is no use, for the fence deadline passes meanwhile (K-4)."""
+CONNECT_TIMEOUT_S = 1.0
+"""A member that does not even accept a connection is not waited for longer: the next may be well."""
+WATCH_SILENCE_S = 3.0
+"""A watch without events for so long is opened again, which finds a half-open connection or a frozen member."""
+FIRST_PAUSE_S = 0.05
+"""Before a broken watch is opened again; doubled each time, up to LONGEST_PAUSE_S."""
+LONGEST_PAUSE_S = 1.0
+"""A member that is back is noticed within a second: well below the lease's time to live."""
+
+_Answer = TypeVar("_Answer")
+
+
+class NotSent(Exception):
+    """The request certainly was not handled; another member may handle it."""
+
+
+class Unanswered(Exception):
+    """The request was sent; what became of it is unknown."""
+
+
+class TokenRefused(Exception):
+    """The login token is missing or too old; the request was not looked at."""
+
+
+class Silent(Exception):
+    """Nothing came for a while: normal on a quiet network, and all that shows of a dead connection."""
+
+
+class EtcdMembers:
+    """The members, the one in use, and what all answers so far have told."""
+
+    def __init__(self, endpoints: Sequence[str]) -> None:
+        """Begin with the first.
+
+        Raises:
+            ValueError: there is no endpoint, or one is not an http or https URL; the text names it.
+        """
+        self._endpoints = [_endpoint_url(endpoint) for endpoint in endpoints]
+        if not self._endpoints:
+            raise ValueError("no etcd endpoint is given: name at least one, such as http://127.0.0.1:2379")
+        self.cluster_id = 0
+        """0 until the first answer."""
+        self.highest_revision = 0
+        """That any linearizable answer told; history went back if a later answer is below it."""
+        self.closed = False
+        self._current = 0
+
+    @property
+    def endpoint(self) -> URL:
+        """The member that is asked next."""
+        return self._endpoints[self._current]
+
+    def rotate(self, failed: URL) -> None:
+        """Ask the next member from now on, unless somebody else has moved on from `failed` already."""
+        if self.endpoint == failed:
+            self._current = (self._current + 1) % len(self._endpoints)
+
+    def check_cluster(self, cluster_id: int) -> None:
+        """Of every answer.
+
+        Raises:
+            StoreReplaced: it speaks for another cluster than the first answer to this client did.
+        """
+        if cluster_id and self.cluster_id and cluster_id != self.cluster_id:
+            raise StoreReplaced(
+                f"etcd at {self.endpoint} is cluster {cluster_id:x}, before it was {self.cluster_id:x}: "
+                "its data was lost or restored, or the endpoints belong to different clusters"
+            )
+        self.cluster_id = cluster_id or self.cluster_id
+
+    def check_revision(self, revision: int, floor: int) -> None:
+        """Of a linearizable answer to a call made when `floor` had been seen.
+
+        Raises:
+            StoreReplaced: it is behind, which it can be only if history itself was set back (K-9).
+        """
+        if revision < floor:
+            raise StoreReplaced(
+                f"etcd at {self.endpoint} is at revision {revision} after it was at {floor}: {RESTORED_ADVICE}"
+            )
+        self.note_revision(revision)
+
+    def note_revision(self, revision: int) -> None:
+        """An answer told this revision."""
+        self.highest_revision = max(self.highest_revision, revision)
+
+    async def call(
+        self, send: Callable[[URL, float], Awaitable[_Answer]], timeout_s: float, *, write: bool
+    ) -> _Answer:
+        """One call, to as many members as needed and possible in time.
+
+        Args:
+            send: asks one member within so many seconds; raises NotSent or Unanswered.
+            timeout_s: for all members together.
+            write: it may not be asked twice.
+
+        Raises:
+            StoreTimeout: a write was not answered.
+            StoreUnavailable: no member could be asked, or a read was not answered.
+        """
+        ends_at = time.monotonic() + timeout_s
+        failures: list[str] = []
+        for tries_left in range(len(self._endpoints), 0, -1):
+            endpoint = self.endpoint
+            left_s = ends_at - time.monotonic()
+            if left_s <= 0:
+                break
+            # A read may be asked elsewhere, so it does not spend all its time on a member that hangs.
+            share_s = left_s if write or tries_left == 1 else left_s / 2
+            try:
+                return await send(endpoint, share_s)
+            except NotSent as error:
+                failures.append(f"{endpoint} says {error}")
+                self.rotate(endpoint)
+            except Unanswered as error:
+                self.rotate(endpoint)
+                if write:
+                    raise StoreTimeout(f"no answer from etcd at {endpoint}: {error}") from None
+                failures.append(f"{endpoint} does not answer: {error}")
+        raise StoreUnavailable(
+            f"etcd cannot be reached ({'; '.join(failures)}): is it running, are the URLs right?"
+        )
+
+    async def watch(
+        self,
+        once: Callable[[URL, int], AsyncGenerator[WatchBatch, None]],
+        log_in: Callable[[URL], Awaitable[None]],
+        from_revision: int,
+    ) -> AsyncGenerator[WatchBatch, None]:
+        """One watch that survives everything but compaction and a change of history (K-4, K-7); see `Store.watch`.
+
+        A connection begins with the last revision that was told: what comes again must be what came then, or history
+        was set back and has grown since (K-9).
+
+        Args:
+            once: watches at one member from a revision on; ends only by an exception. It is asked for one revision more
+                than needed: of a compacted one etcd would still send what was put, and not what was deleted; asked
+                for the one before, it says that it is compacted.
+            log_in: gets a new login token of that member.
+            from_revision: where to begin.
+        """
+        next_revision = from_revision
+        told: tuple[WatchEvent, ...] = ()
+        pause_s = FIRST_PAUSE_S
+        was_refused = False
+        while not self.closed:
+            endpoint = self.endpoint
+            try:
+                is_first = True
+                async with aclosing(once(endpoint, max(1, next_revision - 1))) as batches:
+                    async for batch in batches:
+                        pause_s, was_refused = FIRST_PAUSE_S, False
+                        if is_first:
+                            self._check_repeated(told, batch)
+                            is_first = False
+                        fresh = tuple(event for event in batch.events if event.mod_revision >= next_revision)
+                        if fresh:
+                            told = tuple(event for event in fresh if event.mod_revision == batch.revision)
+                            next_revision = batch.revision + 1
+                            yield WatchBatch(batch.revision, fresh)
+            except Silent:
+                pause_s, was_refused = FIRST_PAUSE_S, False
+                continue
+            except TokenRefused as error:
+                if was_refused:
+                    raise StoreAuthError(f"etcd at {endpoint} refuses the watch: {error}") from None
+                was_refused = True
+                try:
+                    await log_in(endpoint)
+                except NotSent:
+                    self.rotate(endpoint)
+                    was_refused = False
+            except (NotSent, Unanswered):
+                self.rotate(endpoint)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+    def _check_repeated(self, told: tuple[WatchEvent, ...], batch: WatchBatch) -> None:
+        if not set(told) <= set(batch.events):
+            raise StoreReplaced(
+                f"etcd at {self.endpoint} tells of another past up to revision {told[0].mod_revision} than before: "
+                + RESTORED_ADVICE
+            )
+
+
+def _endpoint_url(endpoint: str) -> URL:
+    try:
+        url = URL(endpoint)
+        known = url.scheme in ("http", "https") and bool(url.host)
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(
+            f"{endpoint!r} is not an etcd endpoint: write it as http://HOST:PORT or https://HOST:PORT"
+        )
+    return url.origin()
