@@ -28,6 +28,7 @@ _CLIENT_KEYS = (
     b"x-opt-topic-producer",
     b"x-opt-topic-seq",
     b"x-opt-topic-floor",
+    b"x-opt-topic-transaction",
     b"x-opt-topic-batch",
     b"x-opt-topic-batch-end",
     b"x-opt-topic-delivery-hash",

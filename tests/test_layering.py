@@ -28,6 +28,8 @@ IMPURE = frozenset(
         "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
     }
 )
+# Pure beside every file named `*_core.py`.
+PURE_PREFIXES = ("oncewire/wire/", "delivery_records/", "oncewire/client/sequence")
 EVERYTHING = frozenset(FOLDERS)
 BASE_INSTALL = frozenset({"aiohttp", "click", "prometheus_client", "rich", "uvloop"})
 
@@ -66,7 +68,7 @@ COMMAND_LAYER = Layer(frozenset({"oncewire.cli"}), frozenset({"click", "rich"}))
 
 def is_pure(path: str) -> bool:
     """Tells whether a file (path inside the project) is part of a pure core."""
-    return path.startswith(("oncewire/wire/", "delivery_records/")) or path.endswith("_core.py")
+    return path.startswith(PURE_PREFIXES) or path.endswith("_core.py")
 
 
 def imported_modules(path: str, source: str) -> Iterator[tuple[int, str]]:

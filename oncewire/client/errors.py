@@ -149,3 +149,27 @@ class JournalCorrupt(JournalError):
 
 class JournalUnusable(JournalError):
     """The file cannot be opened or written (permissions, read-only or failing disk)."""
+
+
+class StoreError(ClientError):
+    """A store could not be opened, read or written. What was committed before stays as it is."""
+
+
+class StoreFenced(StoreError):
+    """A later owner has opened the store: nothing of this one can commit any more. End; do not open it again."""
+
+
+class StoreLocked(StoreError):
+    """Another program keeps the database locked for longer than this one waits."""
+
+
+class StoreFull(StoreError):
+    """No space is left in the database, or more intents wait to be confirmed than a store keeps."""
+
+
+class StoreCorrupt(StoreError):
+    """The database is damaged, or another version of Oncewire wrote it."""
+
+
+class StoreUnusable(StoreError):
+    """The database cannot be reached, opened or written, or a transaction failed: open the store again."""

@@ -33,7 +33,7 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
-from oncewire.client.outcomes import Outcome, OutcomeKind
+from oncewire.client.outcomes import ACCEPTED, Outcome, OutcomeKind
 
 VERSION = 2
 BUSY_SECONDS = 5.0
@@ -65,6 +65,10 @@ T = TypeVar("T")
 
 
 def _to_text(outcome: Outcome) -> str:
+    return _ACCEPTED_TEXT if outcome is ACCEPTED else _encoded(outcome)
+
+
+def _encoded(outcome: Outcome) -> str:
     return json.dumps(
         [
             outcome.kind.value,
@@ -74,6 +78,9 @@ def _to_text(outcome: Outcome) -> str:
             list(outcome.subscriptions),
         ]
     )
+
+
+_ACCEPTED_TEXT = _encoded(ACCEPTED)  # nearly every one
 
 
 def _from_text(text: str) -> Outcome:

@@ -68,6 +68,13 @@ def toxiproxy_server() -> bool:
     return python_module("toxiproxy")()
 
 
+def postgresql() -> bool:
+    """Tells whether there is a PostgreSQL server to start, and the package that speaks to it."""
+    from tests.support.postgres import find_postgresql
+
+    return find_postgresql() is not None and python_module("psycopg")()
+
+
 def previous_release() -> bool:
     """Tells whether the history of this checkout reaches back to the previous release."""
     from tests.support.previous_release import is_in_history
@@ -86,6 +93,7 @@ PARTS = {
         "the previous release in the history of this checkout", previous_release, "git fetch --unshallow --tags"
     ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
+    "postgresql": Part("a PostgreSQL server, or the package psycopg,", postgresql, "make tools"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }
 

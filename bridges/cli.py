@@ -1,0 +1,76 @@
+"""`oncewire bridge`: edges to other worlds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from oncewire.cli.errors import CliError
+
+
+@click.group("bridge", short_help="Run a bridge to another world.")
+def bridge() -> None:
+    """Bridges between topics and what is no topic."""
+
+
+@bridge.command("node", short_help="Run a bridge node: journals and outboxes for pipelines.")
+@click.option("--config", "-c", "file", metavar="FILE", help="Settings as TOML.")
+@click.option("--print-config", is_flag=True, help="Print every setting with what is allowed, and stop.")
+@click.option("--announce", is_flag=True, help="Print one line of JSON on stdout when pipelines can connect.")
+def node(file: str | None, print_config: bool, announce: bool) -> None:
+    """Run a bridge node until SIGTERM or Ctrl-C.
+
+    It receives subscriptions into durable journals, from which pipelines read in batches, and publishes what their
+    batches have decided. Needs the extra `node` or `spark`.
+    """
+    from bridges.node.settings_loading import explain, load
+
+    if print_config:
+        click.echo(explain())
+        return
+    if file is None:
+        raise CliError(
+            "no bridge node can be run",
+            "it has no settings",
+            "give --config FILE; `oncewire bridge node --print-config` explains what may be in it",
+        )
+    from bridges.node.running import run_node
+
+    run_node(load(file), announce=announce)
+
+
+@bridge.command("status", short_help="Show what a bridge node is doing.")
+@click.argument("address", metavar="ADDRESS")
+@click.option("--secret-file", required=True, metavar="FILE", help="The node's secret.")
+def status(address: str, secret_file: str) -> None:
+    """Print the state of the bridge node at ADDRESS (tcp://HOST:PORT or unix:///PATH) as JSON."""
+    from bridges.node.client import RemoteNode, read_secret
+    from bridges.node.errors import NodeError
+
+    try:
+        with RemoteNode(address, read_secret(Path(secret_file)), patience_s=0.0) as remote:
+            click.echo(json.dumps(remote.status(), indent=2))
+    except NodeError as error:
+        raise CliError(error.what, error.why, error.fix) from None
+
+
+@bridge.command("release", short_help="Take a subscription from the query that owns it.")
+@click.argument("address", metavar="ADDRESS")
+@click.argument("subscription")
+@click.option("--secret-file", required=True, metavar="FILE", help="The node's secret.")
+def release(address: str, subscription: str, secret_file: str) -> None:
+    """Let a new query read SUBSCRIPTION of the bridge node at ADDRESS, from the oldest message that is kept.
+
+    The query that owned it can never read it again: its checkpoint and the journal would not fit any more.
+    """
+    from bridges.node.client import RemoteNode, read_secret
+    from bridges.node.errors import NodeError
+
+    try:
+        with RemoteNode(address, read_secret(Path(secret_file)), patience_s=0.0) as remote:
+            remote.release(subscription)
+    except NodeError as error:
+        raise CliError(error.what, error.why, error.fix) from None
+    click.echo(f"{subscription} belongs to no query now")

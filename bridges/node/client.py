@@ -1,0 +1,512 @@
+"""How pipelines reach a node: over a socket, or embedded in their own process. Calls block; made for Spark's workers.
+
+Neither kind opens anything when it is made, and both can be pickled: connections and threads start with the first call
+that needs them, in the process that makes it.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bridges.node.arrow_bodies import decode_batches, range_schema
+from bridges.node.errors import BadRequest, NodeError, NodeUnavailable, OutboxFull
+from bridges.node.frames import (
+    HEAD,
+    MIN_SECRET_BYTES,
+    NONCE_BYTES,
+    check_proof,
+    decode_head,
+    decode_header,
+    encode_frame,
+    proof,
+    raise_error,
+)
+from bridges.node.outbox import StagedPart, Writer
+
+CONNECT_S = 10.0
+"""How long to wait for a node's first answer."""
+ANSWER_S = 120.0
+"""How long an answer may take: the node waits 30 s at most before it says something."""
+WAIT_S = 20.0
+"""One request's share of a longer wait."""
+RETRY_FIRST_S = 0.1
+RETRY_CAP_S = 2.0
+"""Pauses before a call is made again that failed for a passing reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Where a subscription stands.
+
+    Attributes:
+        journal: the journal's uuid; put it into offsets.
+        deleted: readable is what comes after this position.
+        trimmed: positions up to it are done with.
+        last: the newest position.
+        end: where a range from the given start may end within the given limits.
+        owner: the query that reads; None = none yet.
+    """
+
+    journal: str
+    deleted: int
+    trimmed: int
+    last: int
+    end: int
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What became of a batch.
+
+    Attributes:
+        number: of its manifest; ask for it with `wait_done`.
+        rows: that count, of this attempt or an earlier one.
+        is_first: this call decided the batch.
+        is_done: every row is published and has its outcome.
+        not_accepted: rows that ended otherwise than accepted.
+        trouble: what keeps the node from publishing just now; empty if nothing does.
+    """
+
+    number: int
+    rows: int
+    is_first: bool
+    is_done: bool
+    not_accepted: int
+    trouble: str
+
+
+class Node(ABC):
+    """A bridge node. Errors of all calls: `NodeError` and its kinds."""
+
+    @abstractmethod
+    def subscribe(self, subscription: str, topics: Sequence[str]) -> str:
+        """Receive topics under a name from now on; returns the journal's uuid."""
+
+    @abstractmethod
+    def offsets(
+        self,
+        subscription: str,
+        low: int | None = None,
+        *,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Offsets:
+        """Where the subscription stands, and where a range from `low` may end."""
+
+    @abstractmethod
+    def initial_offset(self, subscription: str, start: str | int) -> int:
+        """Where the first batch starts; the first call decides. `start`: earliest, latest or a position."""
+
+    @abstractmethod
+    def read_range(
+        self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None
+    ) -> Iterator[Any]:
+        """The messages of (low, high] as record batches of `arrow_bodies.range_schema`, all of them or an error."""
+
+    @abstractmethod
+    def trim(self, subscription: str, position: int, query: str | None = None) -> None:
+        """Everything up to a position is done with."""
+
+    @abstractmethod
+    def release(self, subscription: str) -> None:
+        """Take the subscription from the query that owns it, so that another one may start."""
+
+    @abstractmethod
+    def stage_once(
+        self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes
+    ) -> bool:
+        """As `stage`, but raises OutboxFull at once."""
+
+    @abstractmethod
+    def commit(
+        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], wait_s: float = 0.0
+    ) -> Commit:
+        """Decide a batch, then wait until it is published, as long as is said."""
+
+    @abstractmethod
+    def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:
+        """Wait until a decided batch is published, as long as is said."""
+
+    @abstractmethod
+    def status(self) -> dict[str, Any]:
+        """Everything the node tells about itself."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections and threads."""
+
+    def stage(
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        partition: int,
+        attempt: str,
+        chunk: int,
+        body: bytes,
+        *,
+        patience_s: float = 600.0,
+    ) -> bool:
+        """Store a body of `arrow_bodies.encode_rows` for a batch; nothing of it leaves before it is committed.
+
+        Args:
+            sink: its id.
+            writer: who stages.
+            batch: the query's number of the batch.
+            partition: of the batch.
+            attempt: names this attempt of the task; no other one may have the name.
+            chunk: counts the bodies of this attempt from 0.
+            body: the rows.
+            patience_s: how long to wait while too much is unpublished (back-pressure).
+
+        Returns:
+            False: the batch was decided before; more need not be staged.
+
+        Raises:
+            OutboxFull: patience is over.
+        """
+        ends_at = time.monotonic() + patience_s
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                return self.stage_once(sink, writer, batch, partition, attempt, chunk, body)
+            except OutboxFull:
+                if time.monotonic() + pause_s >= ends_at:
+                    raise
+            time.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(RETRY_CAP_S, 2 * pause_s)
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class RemoteNode(Node):
+    """A node behind a socket.
+
+    Every request can be made again without harm, so one that broke off is repeated on a new connection until
+    `patience_s` is over.
+
+    Args:
+        address: ``tcp://HOST:PORT`` or ``unix:///PATH``.
+        secret: what both ends know.
+        patience_s: how long a node that is away (being restarted, say) is waited for.
+
+    Raises:
+        BadRequest: address or secret cannot be used.
+    """
+
+    def __init__(self, address: str, secret: bytes, *, patience_s: float = 60.0) -> None:
+        self._address = address
+        self._target = parse_address(address)
+        check_secret(secret)
+        self._secret = secret
+        self._patience_s = patience_s
+        self._socket: socket.socket | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_socket": None}
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def subscribe(self, subscription: str, topics: Sequence[str]) -> str:
+        """See Node."""
+        answer = self._ask({"op": "subscribe", "subscription": subscription, "topics": list(topics)})
+        return str(answer["journal"])
+
+    def offsets(
+        self,
+        subscription: str,
+        low: int | None = None,
+        *,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Offsets:
+        """See Node."""
+        answer = self._ask(
+            {
+                "op": "offsets",
+                "subscription": subscription,
+                "low": low,
+                "max_rows": max_rows,
+                "max_bytes": max_bytes,
+            }
+        )
+        return Offsets(
+            answer["journal"],
+            answer["deleted"],
+            answer["trimmed"],
+            answer["last"],
+            answer["end"],
+            answer["owner"],
+        )
+
+    def initial_offset(self, subscription: str, start: str | int) -> int:
+        """See Node."""
+        return int(self._ask({"op": "initial", "subscription": subscription, "start": start})["position"])
+
+    def read_range(
+        self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None
+    ) -> Iterator[Any]:
+        """See Node. What broke off goes on behind the last batch that came."""
+        request = {
+            "op": "range",
+            "subscription": subscription,
+            "high": high,
+            "journal": journal,
+            "query": query,
+        }
+        ends_at = time.monotonic() + self._patience_s
+        pause_s = RETRY_FIRST_S
+        schema = range_schema()
+        while True:
+            try:
+                self._send({**request, "low": low}, b"")
+                while True:
+                    header, body = self._receive()
+                    if not header.get("more"):
+                        return
+                    for batch in decode_batches(body, schema):
+                        low += batch.num_rows
+                        yield batch
+                    ends_at = time.monotonic() + self._patience_s
+            except NodeUnavailable:
+                self.close()
+                if time.monotonic() + pause_s >= ends_at:
+                    raise
+            except GeneratorExit:  # the rest of the answer is on its way: this connection cannot be used again
+                self.close()
+                raise
+            time.sleep(pause_s)
+            pause_s = min(RETRY_CAP_S, 2 * pause_s)
+
+    def trim(self, subscription: str, position: int, query: str | None = None) -> None:
+        """See Node."""
+        self._ask({"op": "trim", "subscription": subscription, "position": position, "query": query})
+
+    def release(self, subscription: str) -> None:
+        """See Node."""
+        self._ask({"op": "release", "subscription": subscription})
+
+    def stage_once(
+        self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes
+    ) -> bool:
+        """See Node."""
+        request = {
+            "op": "stage",
+            **_writer(sink, writer),
+            "batch": batch,
+            "partition": partition,
+            "attempt": attempt,
+            "chunk": chunk,
+        }
+        return bool(self._ask(request, body)["is_needed"])
+
+    def commit(
+        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], wait_s: float = 0.0
+    ) -> Commit:
+        """See Node."""
+        ends_at = time.monotonic() + wait_s
+        answer = self._ask(
+            {
+                "op": "commit",
+                **_writer(sink, writer),
+                "batch": batch,
+                "parts": [[part.partition, part.attempt, part.chunks, part.rows] for part in parts],
+                "wait_s": min(wait_s, WAIT_S),
+            }
+        )
+        found = _commit(answer)
+        if found.is_done or time.monotonic() >= ends_at:
+            return found
+        done = self.wait_done(sink, found.number, ends_at - time.monotonic())
+        return Commit(
+            done.number, done.rows, found.is_first, done.is_done, done.not_accepted, done.trouble
+        )
+
+    def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:
+        """See Node."""
+        ends_at = time.monotonic() + wait_s
+        while True:
+            left_s = max(0.0, ends_at - time.monotonic())
+            request = {"op": "finished", "sink": sink, "number": number, "wait_s": min(left_s, WAIT_S)}
+            found = _commit(self._ask(request))
+            if found.is_done or time.monotonic() >= ends_at:
+                return found
+
+    def status(self) -> dict[str, Any]:
+        """See Node."""
+        found: dict[str, Any] = self._ask({"op": "status"})["state"]
+        return found
+
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    def _ask(self, request: dict[str, object], body: bytes = b"") -> dict[str, Any]:
+        ends_at = time.monotonic() + self._patience_s
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                self._send(request, body)
+                return self._receive()[0]
+            except NodeUnavailable:
+                self.close()
+                if time.monotonic() + pause_s >= ends_at:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(RETRY_CAP_S, 2 * pause_s)
+
+    def _send(self, request: dict[str, object], body: bytes) -> None:
+        frame = encode_frame(request, body)
+        try:
+            if self._socket is None:
+                self._connect()
+            assert self._socket is not None
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def _connect(self) -> None:
+        family, target = self._target
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(CONNECT_S)
+            connection.connect(target)
+            if family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = connection
+            hello, _ = self._receive(is_hello=True)
+            theirs, ours = str(hello.get("nonce")), secrets.token_hex(NONCE_BYTES)
+            connection.sendall(
+                encode_frame({"nonce": ours, "proof": proof(self._secret, "client", theirs, ours)})
+            )
+            answer, _ = self._receive()
+            check_proof(self._secret, "server", theirs, ours, answer.get("proof"))
+            connection.settimeout(ANSWER_S)
+        except BaseException:
+            self._socket = None
+            connection.close()
+            raise
+
+    def _receive(self, *, is_hello: bool = False) -> tuple[dict[str, Any], bytes]:
+        """The next frame.
+
+        Raises:
+            NodeUnavailable: the connection is gone.
+            NodeError: the answer is an error; a connection that the node has closed is closed here, too.
+        """
+        try:
+            header_size, body_size = decode_head(self._read(HEAD.size))
+            header = decode_header(self._read(header_size))
+            body = self._read(body_size)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        except NodeError:
+            self.close()
+            raise
+        if not (is_hello and "nonce" in header):
+            raise_error(header)
+        return header, body
+
+    def _read(self, size: int) -> bytes:
+        assert self._socket is not None
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        place = 0
+        while place < size:
+            count = self._socket.recv_into(view[place:])
+            if count == 0:
+                raise ConnectionResetError("the node closed the connection")
+            place += count
+        return bytes(buffer)
+
+    def _unavailable(self, error: OSError) -> NodeError:
+        if isinstance(error, NodeError):
+            return error
+        why = "it did not answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return NodeUnavailable(
+            f"the bridge node at {self._address} cannot be reached",
+            why,
+            "check that it runs (`oncewire bridge node`) and that nothing blocks the way to it",
+        )
+
+
+def parse_address(address: str) -> tuple[int, Any]:
+    """Socket family and target of an address.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    kind, _, rest = address.partition("://")
+    if kind == "unix" and rest.startswith("/"):
+        return socket.AF_UNIX, rest
+    host, _, port = rest.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if kind == "tcp" and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
+        return (socket.AF_INET6 if ":" in host else socket.AF_INET), (host, int(port))
+    raise BadRequest(
+        f"{address!r} is no address of a bridge node",
+        "it has neither of the two forms",
+        "give tcp://HOST:PORT or unix:///PATH",
+    )
+
+
+def check_secret(secret: bytes) -> None:
+    """Refuse a secret that is too short.
+
+    Raises:
+        BadRequest: it is.
+    """
+    if len(secret) < MIN_SECRET_BYTES:
+        raise BadRequest(
+            "the secret cannot be used",
+            f"it has {len(secret)} bytes, {MIN_SECRET_BYTES} are needed",
+            "use the contents of the node's secret file",
+        )
+
+
+def read_secret(path: Path) -> bytes:
+    """The secret in a file; white space around it does not count.
+
+    Raises:
+        BadRequest: it cannot be read, or is too short.
+    """
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise BadRequest(
+            f"the secret file {path} cannot be read",
+            error.strerror or str(error),
+            "give the path of a copy of the node's secret file",
+        ) from error
+    check_secret(secret)
+    return secret
+
+
+def _writer(sink: str, writer: Writer) -> dict[str, object]:
+    return {"sink": sink, "query": writer.query, "run": writer.run, "takeover": writer.takeover}
+
+
+def _commit(answer: dict[str, Any]) -> Commit:
+    return Commit(
+        answer["number"],
+        answer["rows"],
+        answer["is_first"],
+        answer["is_done"],
+        answer["not_accepted"],
+        answer["trouble"],
+    )

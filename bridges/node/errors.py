@@ -1,0 +1,137 @@
+"""Errors of the bridge node. Each says what could not be done, why, and what to do; each has a code for the wire."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class NodeError(Exception):
+    """Base of all errors of ``bridges.node``.
+
+    Args:
+        what: what could not be done.
+        why: the cause.
+        fix: what the caller can do about it.
+
+    Attributes:
+        code: the word for it between server and client.
+        is_temporary: whether the same call may succeed later without anybody's help.
+    """
+
+    code: ClassVar[str] = "node-error"
+    is_temporary: ClassVar[bool] = False
+
+    def __init__(self, what: str, why: str, fix: str) -> None:
+        super().__init__(what, why, fix)
+        self.what = what
+        self.why = why
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}; {self.fix}"
+
+
+class BadRequest(NodeError, ValueError):
+    """The caller asked for something that cannot be: its code or settings must change."""
+
+    code = "bad-request"
+
+
+class StorageError(NodeError, OSError):
+    """A file of the node cannot be opened, read or written."""
+
+    code = "storage"
+
+
+class JournalReplaced(NodeError):
+    """The journal is another one than the offsets were taken from: positions mean something else there."""
+
+    code = "journal-replaced"
+
+
+class RangeTrimmed(NodeError):
+    """The range begins before the oldest message that is kept."""
+
+    code = "range-trimmed"
+
+
+class RangeNotThere(NodeError):
+    """The range ends behind the newest message: the journal is older than the offsets (a restored copy?)."""
+
+    code = "range-not-there"
+
+
+class RangeHole(NodeError):
+    """Positions are missing inside the range: the journal is damaged."""
+
+    code = "range-hole"
+
+
+class OwnedByAnother(NodeError):
+    """Another query reads this subscription, or writes to this sink."""
+
+    code = "owned-by-another"
+
+
+class Fenced(NodeError):
+    """A newer run of the same query has taken over."""
+
+    code = "fenced"
+
+
+class BatchForgotten(NodeError):
+    """The batch is older than the newest one that was decided, and its own decision is not kept any more."""
+
+    code = "batch-forgotten"
+
+
+class PartMissing(NodeError):
+    """A part that a batch is to be made of was not staged, or not as large as the commit says."""
+
+    code = "part-missing"
+
+
+class OutboxFull(NodeError):
+    """Too much is waiting to be published; it goes on when subscribers have accepted some of it."""
+
+    code = "outbox-full"
+    is_temporary = True
+
+
+class TooLarge(NodeError):
+    """A request is over one of the node's limits."""
+
+    code = "too-large"
+
+
+class NotAuthenticated(NodeError):
+    """The two ends do not share a secret."""
+
+    code = "not-authenticated"
+
+
+class NodeUnavailable(NodeError, ConnectionError):
+    """The bridge node cannot be reached, or the connection broke."""
+
+    code = "unavailable"
+    is_temporary = True
+
+
+class InternalError(NodeError):
+    """A fault of the node itself; its log has more."""
+
+    code = "internal"
+
+
+_BY_CODE: dict[str, type[NodeError]] = {
+    kind.code: kind
+    for kind in (
+        BadRequest, StorageError, JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole, OwnedByAnother, Fenced,
+        BatchForgotten, PartMissing, OutboxFull, TooLarge, NotAuthenticated, NodeUnavailable, InternalError,
+    )
+}  # fmt: skip
+
+
+def error_of(code: str, what: str, why: str, fix: str) -> NodeError:
+    """The error that a server described; a code that is not known gives the base class."""
+    return _BY_CODE.get(code, NodeError)(what, why, fix)

@@ -1,0 +1,73 @@
+"""Who produced a message, as annotations: written by the publisher of an outbox, read by the receiver of a journal."""
+
+from __future__ import annotations
+
+from bridges.node.arrow_bodies import DELIVERY_HASH
+from bridges.node.producers_core import MAX_PRODUCER_BYTES, Identity
+from oncewire.wire import DecodeError, Symbol, ULong, encode, read_annotations, splice_annotations
+
+PRODUCER = Symbol("x-opt-topic-producer")
+SEQUENCE = Symbol("x-opt-topic-seq")
+FLOOR = Symbol("x-opt-topic-floor")
+BATCH = Symbol("x-opt-topic-batch")
+BATCH_END = Symbol("x-opt-topic-batch-end")
+
+_SEQUENCE_KEY = encode(SEQUENCE)
+_FLOOR_KEY = encode(FLOOR)
+_BATCH_KEY = encode(BATCH)
+_BATCH_END_PAIR = encode(BATCH_END) + encode(True)
+_MARK = PRODUCER.encode()
+_MAX_NUMBER = (1 << 64) - 1
+
+
+def producer_pair(producer: str) -> bytes:
+    """The annotation that names the producer, for `annotate`."""
+    return encode(PRODUCER) + encode(producer)
+
+
+def annotate(
+    payload: bytes, producer: bytes, sequence: int, floor: int, batch: int, *, is_batch_end: bool
+) -> bytes:
+    """The message with its identity; annotations of the application are kept, `x-opt-topic-delivery-hash`, too.
+
+    Args:
+        payload: an encoded message.
+        producer: what `producer_pair` made.
+        sequence: the message's number.
+        floor: the lowest number of this producer that is not settled.
+        batch: which batch of the producer it belongs to.
+        is_batch_end: it is the batch's last one.
+    """
+    pairs = (
+        producer
+        + _SEQUENCE_KEY + encode(ULong(sequence))
+        + _FLOOR_KEY + encode(ULong(floor))
+        + _BATCH_KEY + encode(ULong(batch))
+    )  # fmt: skip
+    if is_batch_end:
+        return splice_annotations(payload, pairs + _BATCH_END_PAIR, 5, (DELIVERY_HASH,))
+    return splice_annotations(payload, pairs, 4, (DELIVERY_HASH,))
+
+
+def identity_of(payload: bytes) -> Identity | None:
+    """Who produced a message; None if it does not say so, or not in the form above."""
+    if _MARK not in payload:  # the usual case of other publishers: nothing is decoded
+        return None
+    try:
+        annotations = read_annotations(payload)
+    except DecodeError:
+        return None
+    producer = annotations.get(PRODUCER)
+    sequence = annotations.get(SEQUENCE)
+    floor = annotations.get(FLOOR, 0)
+    if not isinstance(producer, str) or not 0 < len(producer.encode()) <= MAX_PRODUCER_BYTES:
+        return None
+    if not _is_number(sequence) or not _is_number(floor):
+        return None
+    assert isinstance(sequence, int)
+    assert isinstance(floor, int)
+    return Identity(str(producer), int(sequence), int(floor))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_NUMBER

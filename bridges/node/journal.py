@@ -1,0 +1,406 @@
+"""The journal of one subscription: what was received and accepted, by dense positions, until a reader has done with it.
+
+The file belongs to one receiver (`ReceiverJournal`), which appends in the transaction that also accepts. Any number of
+processes read ranges (`journal_reader.py`) and change its marks (`JournalControl`): who reads, from where, how far it
+got.
+
+Positions start at 1, have no gaps and are never used again; a range is (low, high].
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridges.node.database import open_database, storage_errors, transaction
+from bridges.node.errors import BadRequest, JournalReplaced, OwnedByAnother, RangeNotThere, StorageError
+from bridges.node.producers_core import Identity, Judgement, ProducerLedger, ProducerRow
+
+VERSION = 1
+EARLIEST = "earliest"
+LATEST = "latest"
+DELETE_ROWS = 2_000
+"""Rows deleted in one transaction: the receiver waits for it, so it must be short."""
+TRIM_RESOLUTION_S = 1
+"""Retention forgets with this grain; it bounds the table of trim marks to one row for each such time."""
+MAX_SOURCES = 256
+"""Topics or patterns in one journal; each is a link of the receiver."""
+ROW_BYTES = 40
+"""What a message costs in the file beside its payload, about; so that empty messages count, too."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS node_journal (
+    version INTEGER NOT NULL, uuid TEXT NOT NULL, subscription TEXT NOT NULL,
+    last INTEGER NOT NULL, last_bytes INTEGER NOT NULL,       -- newest position; bytes of all positions up to it
+    deleted INTEGER NOT NULL, deleted_bytes INTEGER NOT NULL, -- newest position that is not kept any more
+    trimmed INTEGER NOT NULL,                                 -- positions up to it are done with
+    initial INTEGER, owner TEXT
+);
+CREATE TABLE IF NOT EXISTS node_sources (id INTEGER PRIMARY KEY, topic TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS node_messages (
+    position INTEGER PRIMARY KEY, source INTEGER NOT NULL, arrived INTEGER NOT NULL, total_bytes INTEGER NOT NULL,
+    payload BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS node_producers (
+    producer TEXT PRIMARY KEY, floor INTEGER NOT NULL, seen BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS node_trims (at INTEGER PRIMARY KEY, position INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS node_former_owners (owner TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalMarks:
+    """Where a journal stands.
+
+    Attributes:
+        uuid: of the file; another file means other positions.
+        last: newest position, 0 = none yet.
+        deleted: newest position that is not kept any more; readable is (deleted, last].
+        trimmed: positions up to it are done with; not less than `deleted`.
+        live_bytes: of what is kept, payloads and a share for each row.
+        initial: where the first batch of the reader starts; None = not decided yet.
+        owner: the query that reads; None = none yet.
+    """
+
+    uuid: str
+    last: int
+    deleted: int
+    trimmed: int
+    live_bytes: int
+    initial: int | None
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One message to append.
+
+    Attributes:
+        source: the id of its topic, see `ReceiverJournal.source_id`.
+        payload: the encoded message.
+        identity: None = its producer does not number its messages.
+    """
+
+    source: int
+    payload: bytes
+    identity: Identity | None = None
+
+
+def prepare(connection: sqlite3.Connection, path: Path, subscription: str) -> None:
+    """Make the journal's tables if they are not there.
+
+    Raises:
+        StorageError: the file is another version's.
+        BadRequest: it belongs to another subscription.
+    """
+    with transaction(connection, path):
+        # One statement at a time: executescript would commit first.
+        for statement in _SCHEMA.split(";\n"):
+            connection.execute(statement)
+        row = connection.execute("SELECT version, subscription FROM node_journal").fetchone()
+        if row is None:
+            connection.execute(
+                "INSERT INTO node_journal VALUES (?, ?, ?, 0, 0, 0, 0, 0, NULL, NULL)",
+                (VERSION, secrets.token_hex(8), subscription),
+            )
+            return
+    if row[0] != VERSION:
+        raise StorageError(
+            f"the journal {path} cannot be used",
+            f"it has version {row[0]}, this program knows version {VERSION}",
+            "use the version of Oncewire that wrote it",
+        )
+    if row[1] != subscription:
+        raise BadRequest(
+            f"the journal {path} cannot be used for subscription {subscription!r}",
+            f"it belongs to subscription {row[1]!r}",
+            "give each subscription a file of its own",
+        )
+
+
+def read_marks(connection: sqlite3.Connection) -> JournalMarks:
+    """The marks at this moment."""
+    uuid, last, last_bytes, deleted, deleted_bytes, trimmed, initial, owner = connection.execute(
+        "SELECT uuid, last, last_bytes, deleted, deleted_bytes, trimmed, initial, owner FROM node_journal"
+    ).fetchone()
+    return JournalMarks(uuid, last, deleted, trimmed, last_bytes - deleted_bytes, initial, owner)
+
+
+def check_uuid(marks: JournalMarks, uuid: str | None, path: Path) -> None:
+    """Refuse offsets of another journal; None = the caller has none yet.
+
+    Raises:
+        JournalReplaced: they are.
+    """
+    if uuid is not None and uuid != marks.uuid:
+        raise JournalReplaced(
+            f"offsets of journal {uuid} cannot be used with {path}",
+            f"the file is another journal, {marks.uuid}: the old one was deleted or replaced",
+            "restore the old file, or start the query with a new checkpoint (messages in between are lost)",
+        )
+
+
+class ReceiverJournal:
+    """The appending end. One for each file; whoever holds the client's journal of the same file holds this, too.
+
+    Args:
+        connection: of the client's `SqliteJournal`.
+        path: of the file, for errors.
+        subscription: whose messages it holds.
+
+    Raises:
+        StorageError, BadRequest: see `prepare`.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, subscription: str) -> None:
+        self._connection = connection
+        self._path = path
+        prepare(connection, path, subscription)
+        self._ledger = ProducerLedger()
+        self.reload()
+
+    def reload(self) -> None:
+        """Take the state from the file again: after a transaction that was rolled back."""
+        with storage_errors(self._path):
+            rows = self._connection.execute("SELECT producer, floor, seen FROM node_producers").fetchall()
+            last = self._connection.execute("SELECT last, last_bytes FROM node_journal").fetchone()
+        self._last, self._last_bytes = int(last[0]), int(last[1])
+        try:
+            self._ledger = ProducerLedger(ProducerRow(*row) for row in rows)
+        except ValueError as error:
+            raise StorageError(
+                f"the journal {self._path} cannot be used", str(error), "restore the file"
+            ) from error
+
+    @property
+    def last(self) -> int:
+        """The newest position."""
+        return self._last
+
+    @property
+    def producer_count(self) -> int:
+        """Producers that number their messages."""
+        return len(self._ledger)
+
+    def live_bytes(self) -> int:
+        """Bytes that are kept."""
+        with storage_errors(self._path):
+            return read_marks(self._connection).live_bytes
+
+    def source_id(self, topic: str) -> int:
+        """The number that stands for a topic or pattern in this journal.
+
+        Raises:
+            BadRequest: it has too many.
+        """
+        with transaction(self._connection, self._path) as database:
+            row = database.execute("SELECT id FROM node_sources WHERE topic = ?", (topic,)).fetchone()
+            if row is not None:
+                return int(row[0])
+            (count,) = database.execute("SELECT count(*) FROM node_sources").fetchone()
+            if count >= MAX_SOURCES:
+                raise BadRequest(
+                    f"topic {topic!r} cannot be added to {self._path}",
+                    f"a journal has {MAX_SOURCES} topics at most",
+                    "use a pattern, or another subscription",
+                )
+            database.execute("INSERT INTO node_sources VALUES (?, ?)", (count, topic))
+            return int(count)
+
+    def append(self, arrivals: Sequence[Arrival], now_us: int) -> list[Judgement]:
+        """Add messages inside the transaction that is open on the connection.
+
+        When that transaction is rolled back, call `reload()` before anything else.
+
+        Args:
+            arrivals: in order.
+            now_us: the time of arrival, microseconds since 1970.
+
+        Returns:
+            What became of each. Only NEW ones were added; DUPLICATE ones are to be accepted, others rejected.
+        """
+        judgements: list[Judgement] = []
+        rows: list[tuple[int, int, int, int, bytes]] = []
+        position, total = self._last, self._last_bytes
+        for arrival in arrivals:
+            judged = Judgement.NEW if arrival.identity is None else self._ledger.judge(arrival.identity)
+            judgements.append(judged)
+            if judged is Judgement.NEW:
+                position += 1
+                total += len(arrival.payload) + ROW_BYTES
+                rows.append((position, arrival.source, now_us, total, arrival.payload))
+        with storage_errors(self._path):
+            self._connection.executemany("INSERT INTO node_messages VALUES (?, ?, ?, ?, ?)", rows)
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO node_producers VALUES (?, ?, ?)",
+                [(row.producer, row.floor, row.seen) for row in self._ledger.changes()],
+            )
+            self._connection.execute("UPDATE node_journal SET last = ?, last_bytes = ?", (position, total))
+        self._last, self._last_bytes = position, total
+        return judgements
+
+
+class JournalControl:
+    """The marks of a journal, for any process that may write the file.
+
+    Do not call it in an event loop that receives into the same journal: its writes wait for the receiver's transaction,
+    which ends in that loop.
+
+    Args:
+        path: of a journal that exists.
+        retention_s: how long messages are kept after they were trimmed.
+
+    Raises:
+        StorageError: it cannot be opened, or is no journal.
+    """
+
+    def __init__(self, path: Path, retention_s: float = 0.0) -> None:
+        if not path.exists():
+            raise StorageError(
+                f"the journal {path} cannot be opened", "it does not exist", "subscribe first: the receiver makes it"
+            )
+        self._path = path
+        self._retention_s = retention_s
+        self._connection = open_database(path)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def marks(self) -> JournalMarks:
+        """Where the journal stands."""
+        with storage_errors(self._path):
+            return read_marks(self._connection)
+
+    def initial_offset(self, start: str | int) -> int:
+        """Where the first batch starts: decided by the first call, the same for ever after.
+
+        A start computed anew when batch 0 is repeated would lose messages or give them twice.
+
+        Args:
+            start: EARLIEST (the oldest message that is kept), LATEST, or a position.
+
+        Raises:
+            BadRequest: `start` is none of these, or not in the journal.
+        """
+        with transaction(self._connection, self._path) as database:
+            marks = read_marks(database)
+            if marks.initial is not None:
+                return marks.initial
+            if start == EARLIEST:
+                initial = marks.deleted
+            elif start == LATEST:
+                initial = marks.last
+            elif isinstance(start, int) and marks.deleted <= start <= marks.last:
+                initial = start
+            else:
+                raise BadRequest(
+                    f"a query cannot start at {start!r}",
+                    f"the journal holds the positions after {marks.deleted} up to {marks.last}",
+                    f"give {EARLIEST}, {LATEST} or one of these positions",
+                )
+            database.execute("UPDATE node_journal SET initial = ?", (initial,))
+            return initial
+
+    def claim(self, owner: str) -> None:
+        """Make the subscription this query's; harmless when it is already.
+
+        Raises:
+            OwnedByAnother: another query has it, or it was released from this one.
+        """
+        with storage_errors(self._path):
+            if read_marks(self._connection).owner == owner:
+                return
+        with transaction(self._connection, self._path) as database:
+            marks = read_marks(database)
+            former = database.execute("SELECT 1 FROM node_former_owners WHERE owner = ?", (owner,)).fetchone()
+            if former is not None:
+                raise OwnedByAnother(
+                    f"query {owner} cannot read {self._path}",
+                    "the subscription was taken from it (`oncewire bridge release`)",
+                    "start with a new checkpoint and another subscription",
+                )
+            if marks.owner is not None and marks.owner != owner:
+                raise OwnedByAnother(
+                    f"query {owner} cannot read {self._path}",
+                    f"query {marks.owner} reads this subscription: two would each get only a part",
+                    "give each query a subscription of its own; "
+                    "if the old checkpoint is gone for good, run `oncewire bridge release`",
+                )
+            database.execute("UPDATE node_journal SET owner = ?", (owner,))
+
+    def release(self) -> None:
+        """Take the subscription from its query, so that a new one can start: at the oldest message that is kept."""
+        with transaction(self._connection, self._path) as database:
+            owner = read_marks(database).owner
+            if owner is not None:
+                database.execute("INSERT OR IGNORE INTO node_former_owners VALUES (?)", (owner,))
+            database.execute("UPDATE node_journal SET owner = NULL, initial = NULL")
+
+    def trim(self, position: int, now: float, *, owner: str | None = None) -> None:
+        """Everything up to a position is done with. Going back changes nothing.
+
+        Call `delete_expired()` afterwards.
+
+        Args:
+            position: of the last message that is done with.
+            now: the time, seconds since 1970.
+            owner: the query; None = the caller does not know (Spark does not tell its source).
+
+        Raises:
+            OwnedByAnother: the subscription is another query's.
+            RangeNotThere: there is no such position yet.
+        """
+        with transaction(self._connection, self._path) as database:
+            marks = read_marks(database)
+            if owner is not None and marks.owner is not None and owner != marks.owner:
+                raise OwnedByAnother(
+                    f"query {owner} cannot trim {self._path}",
+                    f"query {marks.owner} reads this subscription",
+                    "give each query a subscription of its own",
+                )
+            if position > marks.last:
+                raise RangeNotThere(
+                    f"{self._path} cannot be trimmed to {position}",
+                    f"its newest position is {marks.last}",
+                    "use offsets that this journal gave",
+                )
+            if position <= marks.trimmed:
+                return
+            if self._retention_s:
+                at = math.ceil(now / TRIM_RESOLUTION_S) * TRIM_RESOLUTION_S
+                database.execute("INSERT OR REPLACE INTO node_trims VALUES (?, ?)", (at, position))
+            database.execute("UPDATE node_journal SET trimmed = ?", (position,))
+
+    def delete_expired(self, now: float) -> bool:
+        """Delete some messages whose retention is over; True if there are more: call again."""
+        with storage_errors(self._path):
+            ends = self._expired_to(now)
+            if ends <= read_marks(self._connection).deleted:
+                return False
+        with transaction(self._connection, self._path) as database:
+            marks = read_marks(database)
+            stop = min(ends, marks.deleted + DELETE_ROWS)
+            if stop <= marks.deleted:
+                return False
+            (total,) = database.execute(
+                "SELECT total_bytes FROM node_messages WHERE position = ?", (stop,)
+            ).fetchone()
+            database.execute("DELETE FROM node_messages WHERE position <= ?", (stop,))
+            database.execute("DELETE FROM node_trims WHERE position <= ?", (stop,))
+            database.execute("UPDATE node_journal SET deleted = ?, deleted_bytes = ?", (stop, total))
+        return stop < ends
+
+    def _expired_to(self, now: float) -> int:
+        """The newest position whose retention is over; 0 = none."""
+        if not self._retention_s:
+            return read_marks(self._connection).trimmed
+        found: int | None = self._connection.execute(
+            "SELECT max(position) FROM node_trims WHERE at <= ?", (now - self._retention_s,)
+        ).fetchone()[0]
+        return found or 0

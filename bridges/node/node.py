@@ -1,0 +1,292 @@
+"""The bridge node itself: a folder, a receiver for each subscription, a publisher for each sink, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bridges.node.errors import BadRequest, NodeError
+from bridges.node.outbox import MAX_OUTBOX_BYTES, Manifest
+from bridges.node.publisher import INFLIGHT, SinkPublisher
+from bridges.node.receiver import Receiver, Subscription
+from bridges.node.signals import Signal
+from bridges.node.storage import Storage
+from oncewire.client import ClientError
+
+logger = logging.getLogger("oncewire.bridge")
+
+MAX_SUBSCRIPTIONS = 256
+"""Each keeps a connection to the routers and a file open."""
+HOUSE_KEEPING_S = 1.0
+"""How often expired messages are deleted."""
+MAX_WAIT_S = 30.0
+"""Longest wait for a batch in one request; clients ask again. A connection that is silent for longer looks dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node works with.
+
+    Attributes:
+        name: part of the container-ids of its subscriptions: another name makes other subscriptions.
+        folder: for journals and outboxes, on a local disk.
+        routers: URLs, tried in turn.
+        subscriptions: received from the start; others are added when somebody asks for them.
+        defaults: what subscriptions have that are added later; name, container-id and topics are not used.
+        max_outbox_bytes: see `Outbox`.
+        inflight: see `SinkPublisher`.
+        resumes: go on with every subscription and sink of the folder; False = only with what is asked for.
+    """
+
+    name: str
+    folder: Path
+    routers: tuple[str, ...]
+    subscriptions: tuple[Subscription, ...] = ()
+    defaults: Subscription = Subscription("", "", ())  # noqa: RUF009  # frozen
+    max_outbox_bytes: int = MAX_OUTBOX_BYTES
+    inflight: int = INFLIGHT
+    resumes: bool = True
+
+
+def open_storage(settings: NodeSettings) -> Storage:
+    """The folder of a node.
+
+    Raises:
+        StorageError: it cannot be used.
+    """
+    storage = Storage(
+        settings.folder,
+        max_outbox_bytes=settings.max_outbox_bytes,
+        retention_s=settings.defaults.retention_s,
+    )
+    for subscription in settings.subscriptions:
+        storage.set_retention(subscription.name, subscription.retention_s)
+    return storage
+
+
+class BridgeNode:
+    """All of a node but its server. Use `run()` in a task; the other coroutines in the same event loop.
+
+    Raises:
+        StorageError: the folder cannot be used.
+
+    Attributes:
+        storage: what it keeps; may be used from any thread.
+    """
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.storage = open_storage(settings)
+        self._receivers: dict[str, Receiver] = {}
+        self._publishers: dict[str, SinkPublisher] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._opening = asyncio.Lock()
+        self.started = Signal()
+
+    async def run(self) -> None:
+        """Receive and publish until cancelled.
+
+        Raises:
+            NodeError, ClientError: a journal of the configuration cannot be used.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                for subscription in self.settings.subscriptions:
+                    await self._start_receiver(subscription)
+                if self.settings.resumes:
+                    for name in self.storage.subscriptions():
+                        await self._resume(name)
+                    for sink in self.storage.sinks():
+                        self._publisher(sink)
+                self.started.tell()
+                await self._keep_house()
+        finally:
+            self._group = None
+            for receiver in self._receivers.values():
+                receiver.close()
+            self._receivers.clear()
+            self._publishers.clear()
+            self.storage.close()
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSE_KEEPING_S)
+            for name, receiver in list(self._receivers.items()):
+                try:
+                    await asyncio.to_thread(self.storage.delete_expired, name)
+                except NodeError as error:
+                    logger.warning("messages of subscription %s cannot be deleted: %s", name, error)
+                receiver.trimmed()
+
+    # --- subscriptions ------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, name: str, topics: Sequence[str]) -> None:
+        """Receive topics under a subscription's name from now on, across restarts; harmless when it is so already.
+
+        Returns when the network has confirmed it, or at least tried: messages sent afterwards are owed to it.
+
+        Raises:
+            BadRequest: the subscription has other topics, or there are too many subscriptions.
+            NodeError, ClientError: its journal cannot be used.
+        """
+        async with self._opening:
+            receiver = self._receivers.get(name)
+            if receiver is None:
+                receiver = await self._start_receiver(self._described(name, tuple(topics)))
+        if topics and set(topics) != set(receiver.subscription.topics):
+            raise BadRequest(
+                f"subscription {name!r} cannot be made to topics {', '.join(topics)}",
+                f"it has the topics {', '.join(receiver.subscription.topics)}",
+                "use another subscription for other topics",
+            )
+        await receiver.confirmed()
+
+    def _described(self, name: str, topics: tuple[str, ...]) -> Subscription:
+        return replace(
+            self.settings.defaults, name=name, container_id=f"{self.settings.name}.{name}", topics=topics
+        )
+
+    async def _resume(self, name: str) -> None:
+        """Go on with a subscription that was made when somebody asked for it."""
+        if name in self._receivers:
+            return
+        try:
+            topics = await asyncio.to_thread(self.storage.topics, name)
+            if topics:
+                await self._start_receiver(self._described(name, tuple(topics)))
+        except (NodeError, ClientError) as error:  # one that is damaged must not keep the others away
+            logger.warning("subscription %s cannot be received: %s", name, error)
+
+    async def _start_receiver(self, subscription: Subscription) -> Receiver:
+        assert self._group is not None, "run() is not running"
+        path = self.storage.journal_path(subscription.name)
+        if len(self._receivers) >= MAX_SUBSCRIPTIONS:
+            raise BadRequest(
+                f"subscription {subscription.name!r} cannot be added",
+                f"the node has {MAX_SUBSCRIPTIONS}",
+                "use another node",
+            )
+        receiver = await asyncio.to_thread(Receiver, subscription, path, self.settings.routers)
+        self._receivers[subscription.name] = receiver
+        self._group.create_task(receiver.run())
+        return receiver
+
+    async def appended(self, name: str, seen: int, timeout_s: float) -> int:
+        """Wait until a subscription got messages after the count `seen`; returns the count now."""
+        receiver = self._receivers.get(name)
+        if receiver is None:
+            return seen
+        await receiver.appended.wait(seen, min(timeout_s, MAX_WAIT_S))
+        return receiver.appended.count
+
+    def trimmed(self, name: str) -> None:
+        """A reader has trimmed a journal: its receiver may go on."""
+        receiver = self._receivers.get(name)
+        if receiver is not None:
+            receiver.trimmed()
+
+    # --- sinks --------------------------------------------------------------------------------------------------------
+
+    def _publisher(self, sink: str) -> SinkPublisher:
+        publisher = self._publishers.get(sink)
+        if publisher is None:
+            assert self._group is not None, "run() is not running"
+            publisher = self._publishers[sink] = SinkPublisher(
+                self.storage.outbox_path(sink), sink, self.settings.routers, inflight=self.settings.inflight
+            )
+            self._group.create_task(publisher.run())
+        return publisher
+
+    async def finished(self, sink: str, number: int, timeout_s: float) -> tuple[Manifest, str]:
+        """Wait until a manifest is published.
+
+        Args:
+            sink: whose.
+            number: of the manifest.
+            timeout_s: how long at most.
+
+        Returns:
+            The manifest as it is then, and what keeps the sink from publishing, empty if nothing does.
+
+        Raises:
+            BadRequest: there is no such manifest.
+        """
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + min(timeout_s, MAX_WAIT_S)
+        await asyncio.to_thread(self.storage.manifest, sink, number)  # before anything is made for a sink
+        publisher = self._publisher(sink)
+        publisher.wake()
+        while True:
+            seen = publisher.progress.count
+            manifest = await asyncio.to_thread(self.storage.manifest, sink, number)
+            left_s = ends_at - loop.time()
+            if manifest.is_done or left_s <= 0.0:
+                trouble = "; ".join(sorted(publisher.numbers.trouble.values()))
+                return manifest, "" if manifest.is_done else trouble
+            await publisher.progress.wait(seen, left_s)
+
+    # --- what people and metrics see ----------------------------------------------------------------------------------
+
+    def waiting_for(self) -> list[str]:
+        """What is missing until the node does all it should; empty when it is ready."""
+        if self._group is None or not self.started.count:
+            return ["start"]
+        missing = [
+            f"subscription {name}: {receiver.numbers.trouble or 'not attached yet'}"
+            for name, receiver in self._receivers.items()
+            if receiver.numbers.trouble or receiver.numbers.active_links < len(receiver.subscription.topics)
+        ]
+        return missing + [
+            f"sink {sink}: {why}"
+            for sink, publisher in self._publishers.items()
+            for why in publisher.numbers.trouble.values()
+        ]
+
+    def state(self) -> dict[str, object]:
+        """Everything that is worth knowing, JSON-able. Reads the files: call it in a thread."""
+        return {
+            "name": self.settings.name,
+            "ready": not self.waiting_for(),
+            "waiting_for": self.waiting_for(),
+            "subscriptions": {
+                name: self._subscription_state(receiver) for name, receiver in list(self._receivers.items())
+            },
+            "sinks": {
+                sink: self._sink_state(sink, publisher) for sink, publisher in list(self._publishers.items())
+            },
+        }
+
+    def _subscription_state(self, receiver: Receiver) -> dict[str, object]:
+        marks = self.storage.marks(receiver.subscription.name)
+        numbers = receiver.numbers
+        return {
+            "topics": list(receiver.subscription.topics),
+            "journal": marks.uuid,
+            "last": marks.last,
+            "trimmed": marks.trimmed,
+            "deleted": marks.deleted,
+            "live_bytes": marks.live_bytes,
+            "max_bytes": receiver.subscription.max_journal_bytes,
+            "owner": marks.owner,
+            "initial": marks.initial,
+            "is_full": numbers.is_full,
+            "messages": dict(numbers.messages),
+            "groups": numbers.groups,
+            "commit_seconds": round(numbers.commit_s, 6),
+            "producers": receiver.producer_count,
+            "new_incarnations": numbers.new_incarnations,
+            "trouble": numbers.trouble,
+        }
+
+    def _sink_state(self, sink: str, publisher: SinkPublisher) -> dict[str, object]:
+        numbers = publisher.numbers
+        return {
+            **self.storage.sink_state(sink),
+            "outcomes": dict(numbers.outcomes),
+            "unfinished": numbers.unfinished,
+            "trouble": "; ".join(sorted(numbers.trouble.values())),
+        }

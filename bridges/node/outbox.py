@@ -1,0 +1,486 @@
+"""The outbox of one sink: what batches staged and decided, until it is published. One SQLite file.
+
+Tasks stage parts; a commit turns some of them into the batch's manifest. The first manifest of a batch wins for ever:
+when a batch is run again, with other rows or in another order, its stored rows are the ones that count. In the same
+transaction each row gets its number in the stream of its topic, which is its identity on the wire. What is not in a
+manifest never leaves.
+
+Any process may stage and commit; one process at a time publishes (`outbox_journal.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bridges.node.database import open_database, storage_errors, transaction
+from bridges.node.errors import (
+    BadRequest,
+    BatchForgotten,
+    Fenced,
+    OutboxFull,
+    OwnedByAnother,
+    PartMissing,
+    StorageError,
+    TooLarge,
+)
+from bridges.node.outbox_schema import SCHEMA, VERSION
+
+MAX_OUTBOX_BYTES = 1 << 30
+"""Decided and not yet published; and as much again may be staged: a disk with 2 GiB to spare for each sink."""
+KEPT_MANIFESTS = 1_000
+"""Published batches that are still known. A query repeats its last batch only; Spark itself keeps 100."""
+KEPT_RUNS = 1_000
+"""Runs whose epoch is known. An older one that comes back is a new run: it fences others, and can lose nothing."""
+MAX_TOPICS = 256
+"""Topics of one sink: each is a link of the publisher."""
+SINK_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+"""A sink's id is a file name, and the container-id it publishes with."""
+_TOPIC_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who stages or commits.
+
+    Attributes:
+        query: stays the same for a checkpoint.
+        run: new for each start of the query.
+        takeover: become the sink's query though another one was.
+    """
+
+    query: str
+    run: str
+    takeover: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """What one attempt of one task wrote, in chunks.
+
+    Attributes:
+        partition: of the batch; the order of partitions is the order of publishing.
+        attempt: names the attempt; no two attempts share it.
+        chunks: how many bodies it staged, numbered from 0.
+        rows: in all of them.
+    """
+
+    partition: int
+    attempt: str
+    chunks: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a batch is, once and for all.
+
+    Attributes:
+        number: counts the sink's manifests from 0.
+        batch: the query's number of it.
+        rows: in it.
+        is_first: this commit decided it; False = another did before.
+        is_done: every row has been published and has an outcome.
+        not_accepted: rows of it that ended otherwise than accepted (rejected, or no subscription matched).
+    """
+
+    number: int
+    batch: int
+    rows: int
+    is_first: bool
+    is_done: bool
+    not_accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxMarks:
+    """Where an outbox stands."""
+
+    uuid: str
+    query: str | None
+    epoch: int
+    manifests: int
+    waiting_manifests: int
+    waiting_bytes: int
+    staged_bytes: int
+
+
+class Outbox:
+    """The staging and deciding end.
+
+    Args:
+        path: made if it does not exist.
+        sink: its id.
+        max_bytes: of decided and unpublished parts, and of staged ones.
+
+    Raises:
+        BadRequest: the id cannot be used, or the file is another sink's.
+        StorageError: the file cannot be used.
+    """
+
+    def __init__(self, path: Path, sink: str, *, max_bytes: int = MAX_OUTBOX_BYTES) -> None:
+        if not SINK_PATTERN.fullmatch(sink):
+            raise BadRequest(
+                f"{sink!r} cannot be a sink's id",
+                "it has 1 to 100 of A-Z a-z 0-9 _ . - and starts with a letter or digit",
+                "choose another sinkId",
+            )
+        self.path = path
+        self.sink = sink
+        self._max_bytes = max_bytes
+        self._last_writer: Writer | None = None
+        self._connection = open_database(path)
+        try:
+            self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def _prepare(self) -> None:
+        with transaction(self._connection, self.path) as database:
+            for statement in SCHEMA:
+                database.execute(statement)
+            row = database.execute("SELECT version, sink FROM node_outbox").fetchone()
+            if row is None:
+                database.execute(
+                    "INSERT INTO node_outbox VALUES (?, ?, ?, NULL, 0, 0, 0)",
+                    (VERSION, secrets.token_hex(8), self.sink),
+                )
+                return
+        if row[0] != VERSION:
+            raise StorageError(
+                f"the outbox {self.path} cannot be used",
+                f"it has version {row[0]}, this program knows version {VERSION}",
+                "use the version of Oncewire that wrote it",
+            )
+        if row[1] != self.sink:
+            raise BadRequest(
+                f"the outbox {self.path} cannot be used for sink {self.sink!r}",
+                f"it belongs to sink {row[1]!r}",
+                "give each sink a file of its own",
+            )
+
+    # --- staging ------------------------------------------------------------------------------------------------------
+
+    def stage(
+        self, writer: Writer, batch: int, part: StagedPart, chunk: int, topics: Mapping[str, int], body: bytes
+    ) -> bool:
+        """Store one chunk of an attempt. The same chunk again replaces it.
+
+        Args:
+            writer: who stages.
+            batch: the query's number of the batch.
+            part: partition and attempt; `chunks` and `rows` are not looked at.
+            chunk: which of the attempt's bodies this is.
+            topics: how many rows go to each topic.
+            body: the rows, see `arrow_bodies.py`.
+
+        Returns:
+            False: the batch is decided already, nothing was stored and nothing more need be staged.
+
+        Raises:
+            OwnedByAnother, Fenced: the writer may not write to this sink (any more).
+            OutboxFull: too much waits to be published; try again later.
+            TooLarge: too much is staged for one batch.
+            BadRequest: a topic cannot be used.
+        """
+        _check_topics(topics)
+        self._register(writer)
+        with transaction(self._connection, self.path) as database:
+            generation = self._admit(database, writer)
+            if self._find(database, generation, batch) is not None:
+                return False
+            self._check_room(database, len(body))
+            key = (generation, batch, part.partition, part.attempt, chunk)
+            old = database.execute(
+                "SELECT id FROM node_parts WHERE (generation, batch, partition, attempt, chunk) = (?, ?, ?, ?, ?)",
+                key,
+            ).fetchone()
+            if old is not None:
+                _delete_parts(database, "id = ?", (old[0],))
+            rows = sum(topics.values())
+            part_id = database.execute(
+                "INSERT INTO node_parts (generation, batch, partition, attempt, chunk, rows, bytes)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*key, rows, len(body)),
+            ).lastrowid
+            database.execute("INSERT INTO node_bodies VALUES (?, ?)", (part_id, body))
+            for topic, count in topics.items():
+                topic_id = self._topic_id(database, topic)
+                database.execute(
+                    "INSERT INTO node_part_topics (part, topic, rows) VALUES (?, ?, ?)",
+                    (part_id, topic_id, count),
+                )
+        return True
+
+    def _check_room(self, database: sqlite3.Connection, size: int) -> None:
+        waiting, staged = _bytes(database)
+        if waiting >= self._max_bytes:
+            raise OutboxFull(
+                f"nothing can be staged for sink {self.sink}",
+                f"{waiting} bytes wait to be published",
+                "wait: subscribers are slow or away; see which with `oncewire inspect`",
+            )
+        if staged + size > self._max_bytes:
+            raise TooLarge(
+                f"a batch for sink {self.sink} is too large",
+                f"{staged + size} bytes would be staged, {self._max_bytes} are allowed",
+                "make batches smaller (maxOffsetsPerTrigger), or raise the node's outbox.max_bytes",
+            )
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def commit(self, writer: Writer, batch: int, parts: Sequence[StagedPart]) -> Manifest:
+        """Decide what a batch is; the first decision stays. One transaction, durable when it returns.
+
+        Args:
+            writer: who commits.
+            batch: the query's number of the batch.
+            parts: the attempts that count, in the order to publish; none = an empty batch.
+
+        Returns:
+            The manifest that is stored, which may be an earlier one.
+
+        Raises:
+            OwnedByAnother, Fenced: the writer may not write to this sink (any more).
+            PartMissing: a part is not there: the batch must be run again.
+            BatchForgotten: a later batch was decided, and this one is not known.
+        """
+        self._register(writer)
+        with transaction(self._connection, self.path) as database:
+            generation = self._admit(database, writer)
+            known = self._find(database, generation, batch)
+            if known is not None:
+                return known
+            (newest,) = database.execute(
+                "SELECT max(batch) FROM node_manifests WHERE generation = ?", (generation,)
+            ).fetchone()
+            if newest is not None and newest > batch:
+                raise BatchForgotten(
+                    f"batch {batch} of sink {self.sink} cannot be decided",
+                    f"batch {newest} was decided before, and nothing is known of batch {batch}",
+                    "the checkpoint is older than the outbox: restore the newest checkpoint",
+                )
+            staged = [row for part in parts for row in self._chunks_of(database, generation, batch, part)]
+            number = self._write_manifest(database, generation, batch, writer.run, staged)
+            # What lost: attempts of this batch and of any before it that are in no manifest.
+            _delete_parts(database, "manifest IS NULL AND generation = ? AND batch <= ?", (generation, batch))
+            finish_manifests(database)
+            manifest = self._find(database, generation, batch)
+        assert manifest is not None
+        assert manifest.number == number
+        return replace(manifest, is_first=True)
+
+    def _chunks_of(
+        self, database: sqlite3.Connection, generation: int, batch: int, part: StagedPart
+    ) -> list[tuple[int, int]]:
+        """(id, rows) of a part's chunks, in order."""
+        found: list[tuple[int, int]] = database.execute(
+            "SELECT id, rows FROM node_parts WHERE (generation, batch, partition, attempt) = (?, ?, ?, ?)"
+            " ORDER BY chunk",
+            (generation, batch, part.partition, part.attempt),
+        ).fetchall()
+        rows = sum(row[1] for row in found)
+        if len(found) != part.chunks or rows != part.rows:
+            raise PartMissing(
+                f"batch {batch} of sink {self.sink} cannot be decided",
+                f"attempt {part.attempt} of partition {part.partition} has {len(found)} chunks with {rows} rows here, "
+                f"the commit says {part.chunks} with {part.rows}",
+                "run the batch again: start the query from its checkpoint",
+            )
+        return found
+
+    def _write_manifest(
+        self,
+        database: sqlite3.Connection,
+        generation: int,
+        batch: int,
+        run: str,
+        staged: Sequence[tuple[int, int]],
+    ) -> int:
+        (number,) = database.execute("SELECT next_manifest FROM node_outbox").fetchone()
+        database.execute("UPDATE node_outbox SET next_manifest = ?", (number + 1,))
+        database.execute(
+            "INSERT INTO node_manifests (number, generation, batch, run, rows) VALUES (?, ?, ?, ?, ?)",
+            (number, generation, batch, run, sum(rows for _, rows in staged)),
+        )
+        firsts: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        for part_id, _ in staged:
+            database.execute("UPDATE node_parts SET manifest = ? WHERE id = ?", (number, part_id))
+            for topic, rows in database.execute(
+                "SELECT topic, rows FROM node_part_topics WHERE part = ?", (part_id,)
+            ).fetchall():
+                if topic not in ends:
+                    (ends[topic],) = database.execute(
+                        "SELECT assigned FROM node_topics WHERE id = ?", (topic,)
+                    ).fetchone()
+                    firsts[topic] = ends[topic]
+                database.execute(
+                    "UPDATE node_part_topics SET first = ? WHERE part = ? AND topic = ?",
+                    (ends[topic], part_id, topic),
+                )
+                ends[topic] += rows
+        for topic, stop in ends.items():
+            database.execute("UPDATE node_topics SET assigned = ? WHERE id = ?", (stop, topic))
+            database.execute(
+                "INSERT INTO node_spans VALUES (?, ?, ?, ?)", (number, topic, firsts[topic], stop)
+            )
+        database.execute(
+            "DELETE FROM node_manifests WHERE is_done AND number < ?", (number - KEPT_MANIFESTS,)
+        )
+        return int(number)
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def manifest(self, number: int) -> Manifest | None:
+        """A manifest by its number; None = not decided, or long ago."""
+        with storage_errors(self.path):
+            return self._find_where(self._connection, "number = ?", (number,))
+
+    def marks(self) -> OutboxMarks:
+        """Where the outbox stands."""
+        with storage_errors(self.path):
+            uuid, query, epoch, manifests = self._connection.execute(
+                "SELECT uuid, query, epoch, next_manifest FROM node_outbox"
+            ).fetchone()
+            (waiting,) = self._connection.execute(
+                "SELECT count(*) FROM node_manifests WHERE NOT is_done"
+            ).fetchone()
+            waiting_bytes, staged_bytes = _bytes(self._connection)
+        return OutboxMarks(uuid, query, epoch, manifests, waiting, waiting_bytes, staged_bytes)
+
+    def _find(self, database: sqlite3.Connection, generation: int, batch: int) -> Manifest | None:
+        return self._find_where(database, "generation = ? AND batch = ?", (generation, batch))
+
+    @staticmethod
+    def _find_where(
+        database: sqlite3.Connection, condition: str, values: tuple[object, ...]
+    ) -> Manifest | None:
+        row = database.execute(
+            f"SELECT number, batch, rows, is_done, not_accepted FROM node_manifests WHERE {condition}",  # noqa: S608  # ours
+            values,
+        ).fetchone()
+        return None if row is None else Manifest(row[0], row[1], row[2], False, bool(row[3]), row[4])
+
+    # --- who may write ------------------------------------------------------------------------------------------------
+
+    def _register(self, writer: Writer) -> None:
+        """Let a run in for good, before a request of it that may fail: it is older than runs that come later."""
+        if writer != self._last_writer:
+            with transaction(self._connection, self.path) as database:
+                self._admit(database, writer)
+            self._last_writer = writer
+
+    def _admit(self, database: sqlite3.Connection, writer: Writer) -> int:
+        """Let the sink's query in, with its newest run; returns the generation."""
+        owner, generation, epoch = database.execute(
+            "SELECT query, generation, epoch FROM node_outbox"
+        ).fetchone()
+        if owner != writer.query:
+            if owner is not None:
+                self._check_takeover(database, writer, owner)
+                database.execute("INSERT OR IGNORE INTO node_former_queries VALUES (?)", (owner,))
+                database.execute("DELETE FROM node_runs")
+                _delete_parts(database, "manifest IS NULL", ())
+                generation += 1
+            database.execute(
+                "UPDATE node_outbox SET query = ?, generation = ?", (writer.query, generation)
+            )
+        known = database.execute("SELECT epoch FROM node_runs WHERE run = ?", (writer.run,)).fetchone()
+        if known is None:
+            epoch += 1
+            database.execute("UPDATE node_outbox SET epoch = ?", (epoch,))
+            database.execute("INSERT INTO node_runs VALUES (?, ?)", (writer.run, epoch))
+            database.execute("DELETE FROM node_runs WHERE epoch <= ?", (epoch - KEPT_RUNS,))
+        elif known[0] != epoch:
+            raise Fenced(
+                f"run {writer.run} cannot write to sink {self.sink}",
+                f"a newer run of the query has taken over (epoch {epoch}, this one has {known[0]})",
+                "nothing: this process is the one that should end",
+            )
+        return int(generation)
+
+    def _check_takeover(self, database: sqlite3.Connection, writer: Writer, owner: str) -> None:
+        former = database.execute(
+            "SELECT 1 FROM node_former_queries WHERE query = ?", (writer.query,)
+        ).fetchone()
+        what = f"query {writer.query} cannot write to sink {self.sink}"
+        if former is not None:
+            raise OwnedByAnother(
+                what,
+                f"query {owner} has taken the sink over from it",
+                "start with a new checkpoint, or with another sinkId",
+            )
+        if not writer.takeover:
+            raise OwnedByAnother(
+                what,
+                f"query {owner} writes to it: batches of two queries with the same numbers would be taken for one",
+                "give each query a sinkId of its own; if the old checkpoint is gone for good, set takeover=true",
+            )
+
+    def _topic_id(self, database: sqlite3.Connection, topic: str) -> int:
+        row = database.execute("SELECT id FROM node_topics WHERE topic = ?", (topic,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        (count,) = database.execute("SELECT count(*) FROM node_topics").fetchone()
+        if count >= MAX_TOPICS:
+            raise BadRequest(
+                f"topic {topic!r} cannot be added to sink {self.sink}",
+                f"a sink has {MAX_TOPICS} topics at most",
+                "write to fewer topics, or use several sinks",
+            )
+        database.execute("INSERT INTO node_topics (id, topic) VALUES (?, ?)", (count, topic))
+        return int(count)
+
+
+def _check_topics(topics: Mapping[str, int]) -> None:
+    for topic, rows in topics.items():
+        if not topic or len(topic.encode()) > _TOPIC_BYTES or "|" in topic:
+            raise BadRequest(
+                f"{topic!r} is no topic", f"a topic has 1 to {_TOPIC_BYTES} bytes and no '|'", "choose another"
+            )
+        if rows <= 0:
+            raise BadRequest(
+                f"{rows} rows cannot go to topic {topic!r}", "there must be some", "leave the topic out"
+            )
+
+
+def _bytes(database: sqlite3.Connection) -> tuple[int, int]:
+    """Bytes of parts that are (decided, only staged)."""
+    found = dict(
+        database.execute("SELECT manifest IS NULL, sum(bytes) FROM node_parts GROUP BY manifest IS NULL")
+    )
+    return int(found.get(0, 0)), int(found.get(1, 0))
+
+
+def _delete_parts(database: sqlite3.Connection, condition: str, values: tuple[object, ...]) -> None:
+    which = f"(SELECT id FROM node_parts WHERE {condition})"  # noqa: S608  # the conditions are ours
+    database.execute(f"DELETE FROM node_bodies WHERE part IN {which}", values)  # noqa: S608
+    database.execute(f"DELETE FROM node_part_topics WHERE part IN {which}", values)  # noqa: S608
+    database.execute(f"DELETE FROM node_parts WHERE {condition}", values)  # noqa: S608
+
+
+def finish_manifests(database: sqlite3.Connection) -> list[int]:
+    """Mark the manifests whose rows all have an outcome; their parts are not needed any more. Returns their numbers."""
+    done: list[int] = [
+        row[0]
+        for row in database.execute(
+            "SELECT number FROM node_manifests WHERE NOT is_done AND NOT EXISTS"
+            " (SELECT 1 FROM node_spans JOIN node_topics ON node_topics.id = node_spans.topic"
+            " WHERE node_spans.manifest = number AND node_spans.stop > node_topics.floor)"
+        ).fetchall()
+    ]
+    for number in done:
+        database.execute("UPDATE node_manifests SET is_done = 1 WHERE number = ?", (number,))
+        database.execute("DELETE FROM node_spans WHERE manifest = ?", (number,))
+        _delete_parts(database, "manifest = ?", (number,))
+    return done

@@ -1,0 +1,317 @@
+"""An outbox as the client's journal: its rows are the publishers' messages, their numbers are the delivery tags.
+
+So a decided row is stored once. A row's number in its topic's stream, the number of the client's message, its delivery
+tag and the sequence of its identity are one and the same.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bridges.node.arrow_bodies import StagedRows, decode_rows
+from bridges.node.database import open_database, take_lock
+from bridges.node.errors import NodeError
+from bridges.node.identity import annotate, producer_pair
+from bridges.node.outbox import finish_manifests
+from bridges.node.range_set_core import RangeSet
+from oncewire.client import Journal, JournalCorrupt, JournalError, JournalOwnerError, JournalUnusable, Outcome
+from oncewire.client.journal_records import (
+    PublisherChanges,
+    PublisherState,
+    StoredMessage,
+    SubscriberChanges,
+    SubscriberState,
+)
+
+CACHED_BODIES = 4
+"""Decoded parts that are kept: topics of one sink read the same part one after the other."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive rows of one topic's stream, from one part.
+
+    Attributes:
+        first: number of the first.
+        payloads: encoded messages, without their identity.
+        batch: number of the manifest.
+        batch_stop: the number behind the manifest's last row in this topic.
+    """
+
+    first: int
+    payloads: list[bytes]
+    batch: int
+    batch_stop: int
+
+
+class _Topic:
+    """A topic's stream, as far as its publisher has got."""
+
+    __slots__ = ("doubted", "floor", "id", "producer", "settled")
+
+    def __init__(self, topic_id: int, floor: int, settled: RangeSet, doubted: RangeSet, producer: bytes) -> None:
+        self.id = topic_id
+        self.floor = floor
+        self.settled = settled
+        self.doubted = doubted
+        self.producer = producer
+
+
+class OutboxJournal(Journal):
+    """The publishing end of an outbox. One for each file.
+
+    Args:
+        path: of an outbox that exists.
+        sink: its id, which is the container-id to connect with.
+        on_progress: called in any thread when rows have got their outcome.
+
+    Raises:
+        OwnedByAnother: another process publishes from it.
+        StorageError: the file cannot be used.
+
+    Attributes:
+        outcomes: rows by the outcome they ended with, since it was opened.
+    """
+
+    is_durable = True
+
+    def __init__(self, path: Path, sink: str, on_progress: Callable[[], None] = lambda: None) -> None:
+        self._path = path
+        self._sink = sink
+        self._on_progress = on_progress
+        self._lock = take_lock(path)
+        try:
+            self._connection = open_database(path)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._reading = threading.Lock()
+        self._reader: sqlite3.Connection | None = None
+        self._topics: dict[str, _Topic] = {}
+        self._bodies: dict[int, StagedRows] = {}
+        self._progress = False
+        self.outcomes: dict[str, int] = {}
+
+    # --- for the publisher of rows ------------------------------------------------------------------------------------
+
+    def topics_at_work(self) -> list[str]:
+        """Topics with rows that have no outcome yet."""
+        with self._reading:
+            rows = self._run(
+                lambda: self._read().execute("SELECT topic FROM node_topics WHERE assigned > floor").fetchall()
+            )
+        return [row[0] for row in rows]
+
+    def rows_from(self, topic: str, number: int) -> Rows | None:
+        """The rows of a topic's stream from a number on, as many as are in one part; None = not decided yet.
+
+        May be called from any thread.
+        """
+        with self._reading:
+            return self._run(lambda: self._rows_from(topic, number))
+
+    def annotated(self, topic: str, rows: Rows, start: int, stop: int) -> list[bytes]:
+        """The rows with the numbers [start, stop) with their identities, ready to be sent."""
+        known = self._topics[topic]
+        last = rows.batch_stop - 1
+        return [
+            annotate(
+                rows.payloads[number - rows.first],
+                known.producer,
+                number,
+                known.floor,
+                rows.batch,
+                is_batch_end=number == last,
+            )
+            for number in range(start, stop)
+        ]
+
+    def _read(self) -> sqlite3.Connection:
+        if self._reader is None:
+            self._reader = open_database(self._path, read_only=True)
+        return self._reader
+
+    def _rows_from(self, topic: str, number: int) -> Rows | None:
+        found = self._read().execute(
+            "SELECT part, first, node_part_topics.rows, manifest FROM node_part_topics"
+            " JOIN node_parts ON node_parts.id = part"
+            " WHERE topic = (SELECT id FROM node_topics WHERE topic = ?) AND first <= ?"
+            " ORDER BY first DESC LIMIT 1",
+            (topic, number),
+        ).fetchone()
+        if found is None or number >= found[1] + found[2]:
+            return None
+        part, first, count, manifest = found
+        (batch_stop,) = self._read().execute(
+            "SELECT stop FROM node_spans WHERE manifest = ?"
+            " AND topic = (SELECT id FROM node_topics WHERE topic = ?)",
+            (manifest, topic),
+        ).fetchone()
+        payloads = self._body(part).of(topic)
+        if len(payloads) != count:
+            raise JournalCorrupt(
+                f"the outbox {self._path} cannot be used",
+                f"part {part} has {len(payloads)} rows for topic {topic!r}, {count} were counted",
+                "restore the file",
+            )
+        return Rows(first, payloads, manifest, batch_stop)
+
+    def _body(self, part: int) -> StagedRows:
+        found = self._bodies.get(part)
+        if found is None:
+            (body,) = self._read().execute("SELECT body FROM node_bodies WHERE part = ?", (part,)).fetchone()
+            found = decode_rows(body)
+            while len(self._bodies) >= CACHED_BODIES:
+                del self._bodies[next(iter(self._bodies))]
+            self._bodies[part] = found
+        return found
+
+    # --- the client's journal -----------------------------------------------------------------------------------------
+
+    def bind(self, container_id: str) -> None:
+        """Serve the sink's own container only; see Journal."""
+        if container_id != self._sink:
+            raise JournalOwnerError(
+                f"the outbox {self._path} cannot be used by container-id {container_id!r}",
+                f"its messages are known to the network under {self._sink!r}",
+                f"connect with container_id={self._sink!r}",
+            )
+
+    def open_publisher(self, link_name: str) -> PublisherState:
+        """Read a topic's stream; see Journal. The link's name is the topic."""
+        return self._run(lambda: self._open_publisher(link_name))
+
+    def _open_publisher(self, topic: str) -> PublisherState:
+        row = self._connection.execute(
+            "SELECT id, floor, settled, doubted, next_number, exposed_before, session FROM node_topics WHERE topic = ?",
+            (topic,),
+        ).fetchone()
+        if row is None:
+            raise JournalUnusable(
+                f"no publisher for topic {topic!r} can be opened",
+                f"no batch of sink {self._sink} writes to it",
+                "commit a batch first",
+            )
+        topic_id, floor, settled, doubted, next_number, exposed_before, session = row
+        (uuid,) = self._connection.execute("SELECT uuid FROM node_outbox").fetchone()
+        # With the uuid: a new file numbers its rows anew, and they must not be taken for the old ones.
+        producer = producer_pair(f"{self._sink}/{topic}/{uuid}")
+        known = self._topics[topic] = _Topic(
+            topic_id, floor, RangeSet.from_bytes(settled), RangeSet.from_bytes(doubted), producer
+        )
+        messages: list[StoredMessage] = []
+        number = floor
+        while number < next_number:
+            rows = self.rows_from(topic, number)
+            assert rows is not None, "what was handed to the publisher is in a manifest"
+            stop = min(next_number, rows.first + len(rows.payloads))
+            payloads = self.annotated(topic, rows, number, stop)
+            messages += [
+                StoredMessage(n, payload, n in known.doubted)
+                for n, payload in zip(range(number, stop), payloads, strict=True)
+                if n not in known.settled
+            ]
+            number = stop
+        return PublisherState(next_number, exposed_before, session, tuple(messages))
+
+    def open_subscriber(self, link_name: str) -> SubscriberState:
+        """An outbox has no subscribers."""
+        raise self._no_subscriber(link_name)
+
+    def write_subscriber(self, link_name: str, changes: SubscriberChanges) -> None:
+        """An outbox has no subscribers."""
+        raise self._no_subscriber(link_name)
+
+    def _no_subscriber(self, link_name: str) -> JournalError:
+        return JournalUnusable(
+            f"the subscriber {link_name!r} cannot be kept in {self._path}",
+            "it is an outbox",
+            "give the subscriber a journal of its own",
+        )
+
+    def begin(self) -> None:
+        """Start a transaction; see Journal."""
+        self._run(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+
+    def write_publisher(self, link_name: str, changes: PublisherChanges) -> None:
+        """Add a publisher's changes; see Journal. Messages are there already; every outcome is final here."""
+        self._run(lambda: self._write_publisher(link_name, changes))
+
+    def _write_publisher(self, topic: str, changes: PublisherChanges) -> None:
+        known = self._topics[topic]
+        for number, outcome in changes.decided:
+            known.settled.add(number)
+            self._count(known.id, number, outcome)
+        for number in changes.doubted:
+            known.doubted.add(number)
+        before = known.floor
+        known.floor = known.settled.first_missing(known.floor)
+        known.settled.discard_below(known.floor)
+        known.doubted.discard_below(known.floor)
+        self._connection.execute(
+            "UPDATE node_topics SET next_number = ?, exposed_before = ?, session = ?, floor = ?, settled = ?,"
+            " doubted = ? WHERE id = ?",
+            (
+                changes.next_number,
+                changes.exposed_before,
+                changes.session,
+                known.floor,
+                known.settled.to_bytes(),
+                known.doubted.to_bytes(),
+                known.id,
+            ),
+        )
+        if known.floor > before:
+            finish_manifests(self._connection)
+            self._progress = True
+
+    def _count(self, topic_id: int, number: int, outcome: Outcome) -> None:
+        self.outcomes[outcome.kind.value] = self.outcomes.get(outcome.kind.value, 0) + 1
+        if not outcome.is_accepted:
+            self._connection.execute(
+                "UPDATE node_manifests SET not_accepted = not_accepted + 1 WHERE number ="
+                " (SELECT manifest FROM node_spans WHERE topic = ? AND first <= ? AND stop > ?)",
+                (topic_id, number, number),
+            )
+
+    def commit(self) -> None:
+        """Make the transaction durable; see Journal."""
+        self._run(lambda: self._connection.execute("COMMIT"))
+        if self._progress:
+            self._progress = False
+            self._on_progress()
+
+    def rollback(self) -> None:
+        """Drop the transaction; see Journal. The publishers have failed: open the outbox again."""
+        if self._connection.in_transaction:
+            self._run(lambda: self._connection.execute("ROLLBACK"))
+
+    def close(self) -> None:
+        """Let go of the file; see Journal."""
+        self._connection.close()
+        with self._reading:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+        self._lock.close()
+
+    def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except sqlite3.Error as error:
+            raise JournalUnusable(
+                f"the outbox {self._path} cannot be used",
+                f"SQLite says: {error}",
+                "check the disk and the file's rights",
+            ) from error
+        except (NodeError, ValueError) as error:
+            raise JournalCorrupt(
+                f"the outbox {self._path} cannot be used", str(error), "restore the file"
+            ) from error

@@ -1,0 +1,190 @@
+"""Publishes an outbox: a link for each topic, resumed with its unsettled map whatever ends in between."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridges.node.errors import NodeError
+from bridges.node.outbox_journal import OutboxJournal
+from bridges.node.signals import Signal
+from oncewire.client import (
+    Client,
+    ClientError,
+    ClientEvent,
+    Connected,
+    Disconnected,
+    LinkRefused,
+    UsageError,
+    connect,
+)
+from oncewire.client.publisher import SESSION_TIMEOUT_S
+
+logger = logging.getLogger("oncewire.bridge")
+
+INFLIGHT = 1000
+"""Rows of a topic without outcome; the routers' window is 1,024 (C-1)."""
+POLL_S = 1.0
+"""How long a batch that another process decided may go unnoticed; what this process decides wakes the publisher."""
+RETRY_S = 2.0
+"""Pause after a failure that the client did not mend by itself."""
+_GROUPS_IN_WINDOW = 4
+"""A window is filled by as many groups, so that one is on its way while the next is prepared."""
+
+
+class _Encoded:
+    """A message that is encoded already, for `submit_many`."""
+
+    __slots__ = ("_payload",)
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def encode(self) -> bytes:
+        return self._payload
+
+
+@dataclass(slots=True)
+class PublisherNumbers:
+    """What a publisher has done since it was made.
+
+    Attributes:
+        outcomes: rows by the outcome they ended with.
+        unfinished: rows that were sent and have no outcome.
+        trouble: topic -> why nothing can be published there just now; the empty topic = to no topic at all.
+    """
+
+    outcomes: dict[str, int] = field(default_factory=dict)
+    unfinished: int = 0
+    trouble: dict[str, str] = field(default_factory=dict)
+
+
+class SinkPublisher:
+    """Publishes one sink's decided batches, in order within each topic.
+
+    Args:
+        path: the outbox.
+        sink: its id; also the container-id, so that a second publisher of the same sink steals the links.
+        routers: URLs, tried in turn.
+        inflight: rows of a topic that may be without outcome.
+        session_timeout_s: how long the network remembers what was unsettled while this process is away.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        sink: str,
+        routers: Sequence[str],
+        *,
+        inflight: int = INFLIGHT,
+        session_timeout_s: int = SESSION_TIMEOUT_S,
+    ) -> None:
+        self._path = path
+        self._sink = sink
+        self._routers = routers
+        self._inflight = inflight
+        self._session_timeout_s = session_timeout_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._work = Signal()
+        self.progress = Signal()
+        self._unfinished: dict[str, int] = {}
+        self.numbers = PublisherNumbers()
+
+    def wake(self) -> None:
+        """A batch was decided."""
+        self._work.tell()
+
+    async def run(self) -> None:
+        """Publish until cancelled. What the client cannot mend is tried again after a pause, from the outbox."""
+        self._loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await self._open_and_serve()
+            except* (ClientError, NodeError) as errors:
+                self._complain("", errors.exceptions[0])
+            await asyncio.sleep(RETRY_S)
+
+    async def _open_and_serve(self) -> None:
+        journal = OutboxJournal(self._path, self._sink, self._progressed)
+        journal.outcomes = self.numbers.outcomes
+        try:
+            async with connect(
+                self._routers, container_id=self._sink, on_event=self._on_event
+            ) as client:
+                await self._serve(client, journal)
+        finally:
+            journal.close()
+
+    async def _serve(self, client: Client, journal: OutboxJournal) -> None:
+        """Keep a task for each topic that has rows."""
+        at_work: dict[str, asyncio.Task[None]] = {}
+        self.numbers.trouble.pop("", None)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                seen = self._work.count
+                for topic in await asyncio.to_thread(journal.topics_at_work):
+                    if topic not in at_work:
+                        at_work[topic] = group.create_task(self._publish_topic(client, journal, topic))
+                await self._work.wait(seen, POLL_S)
+
+    async def _publish_topic(self, client: Client, journal: OutboxJournal, topic: str) -> None:
+        while True:
+            try:
+                await self._publish(client, journal, topic)
+            except (LinkRefused, UsageError) as error:  # this topic's affair; others go on
+                self._complain(topic, error)
+                await asyncio.sleep(RETRY_S)
+
+    async def _publish(self, client: Client, journal: OutboxJournal, topic: str) -> None:
+        publisher = await client.publisher(
+            topic,
+            name=topic,
+            journal=journal,
+            window=self._inflight,
+            # What a session that expired left in doubt is sent again: subscribers that dedup by identity find copies.
+            resend_in_doubt=True,
+            timeout=self._session_timeout_s,
+        )
+        self.numbers.trouble.pop(topic, None)
+        group = max(1, self._inflight // _GROUPS_IN_WINDOW)
+        while True:
+            seen = self._work.count
+            number = publisher.next_number
+            rows = await asyncio.to_thread(journal.rows_from, topic, number)
+            if rows is None:
+                self._count_unfinished(topic, publisher.unfinished)
+                await self._work.wait(seen, POLL_S)
+                continue
+            end = rows.first + len(rows.payloads)
+            while number < end:
+                stop = min(end, number + group)
+                payloads = journal.annotated(topic, rows, number, stop)
+                for sending in await publisher.submit_many([_Encoded(payload) for payload in payloads]):
+                    sending.was_awaited = True  # its outcome is counted by the journal
+                number = stop
+                self._count_unfinished(topic, publisher.unfinished)
+
+    def _count_unfinished(self, topic: str, count: int) -> None:
+        self._unfinished[topic] = count
+        self.numbers.unfinished = sum(self._unfinished.values())
+
+    def _progressed(self) -> None:
+        """Called in the journal's thread."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.progress.tell)
+
+    def _on_event(self, event: ClientEvent) -> None:
+        if isinstance(event, Disconnected):
+            self.numbers.trouble[""] = f"{event.address}: {event.cause}"
+        elif isinstance(event, Connected):
+            self.numbers.trouble.pop("", None)
+
+    def _complain(self, topic: str, error: BaseException) -> None:
+        text = str(error)
+        if self.numbers.trouble.get(topic) != text:
+            self.numbers.trouble[topic] = text
+            where = f" to topic {topic!r}" if topic else ""
+            logger.warning("sink %s cannot publish%s just now: %s", self._sink, where, text)

@@ -1,0 +1,305 @@
+"""Receives a subscription into its journal: append and acceptance are one transaction of one file.
+
+A message is accepted when it is durable here, not when a pipeline has worked on it: the network stores nothing, and
+publishers wait for the acceptance. When the journal is as deep as it may be, messages are not taken any more; the
+routers run out of credit, and publishers feel it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridges.node.errors import BadRequest, NodeError
+from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S, DepthGate, GroupCommit
+from bridges.node.identity import identity_of
+from bridges.node.journal import Arrival, ReceiverJournal
+from bridges.node.journal_reader import JournalReader
+from bridges.node.producers_core import Judgement
+from bridges.node.signals import Signal
+from oncewire.client import (
+    ClientError,
+    ClientEvent,
+    Connected,
+    Delivery,
+    Disconnected,
+    NewIncarnation,
+    Outcome,
+    OutcomeKind,
+    SqliteJournal,
+    Subscriber,
+    connect,
+)
+
+logger = logging.getLogger("oncewire.bridge")
+
+CREDIT = 2048
+"""Messages that may come ahead of the journal: some groups, so that the next one arrives while one is written."""
+MAX_JOURNAL_BYTES = 8 << 30
+"""A disk is cheaper than publishers that wait; but it ends."""
+TIMEOUT_S = 24 * 3600
+"""T_sub: how long the network keeps what it owes while the node is away. Publishers of the topics wait for it."""
+FULL_POLL_S = 0.5
+"""How often a journal that is full is looked at; trimming in this process wakes the receiver."""
+RETRY_S = 2.0
+"""Pause after a failure that the client did not mend by itself."""
+MAX_TOPICS = 64
+"""Links of one subscription; patterns reach further."""
+_REFUSED = "oncewire:identity-not-kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What is received into one journal.
+
+    Attributes:
+        name: of the subscription.
+        container_id: with each topic as the link's name the identity in the network.
+        topics: topics or patterns, each a link.
+        credit: messages that may come ahead.
+        group_s, group_count: when a group is written, by time and by count.
+        max_journal_bytes: when to stop taking messages.
+        retention_s: how long messages are kept after a reader is done with them.
+        timeout_s: how long the network keeps what it owes while the node is away.
+    """
+
+    name: str
+    container_id: str
+    topics: tuple[str, ...]
+    credit: int = CREDIT
+    group_s: float = GROUP_S
+    group_count: int = GROUP_COUNT
+    max_journal_bytes: int = MAX_JOURNAL_BYTES
+    retention_s: float = 0.0
+    timeout_s: int = TIMEOUT_S
+
+
+@dataclass(slots=True)
+class ReceiverNumbers:
+    """What a receiver has done since it was made.
+
+    Attributes:
+        messages: what became of them, by the judgement's word.
+        groups: transactions with messages.
+        commit_s: seconds these took, from begin to durable.
+        is_full: the journal is as deep as it may be: no messages are taken.
+        active_links: topics that are subscribed to at this moment.
+        new_incarnations: how often the network had deleted the subscription: messages are missing then.
+        trouble: why nothing can be received just now; empty = nothing is wrong.
+    """
+
+    messages: dict[str, int] = field(default_factory=lambda: {judged.value: 0 for judged in Judgement})
+    groups: int = 0
+    commit_s: float = 0.0
+    is_full: bool = False
+    active_links: int = 0
+    new_incarnations: int = 0
+    trouble: str = ""
+
+
+class _NotKept(Exception):
+    """Some messages of a group must be rejected: the transaction is undone and made again without them."""
+
+    def __init__(self, judgements: list[Judgement]) -> None:
+        super().__init__()
+        self.judgements = judgements
+
+
+class Receiver:
+    """Receives one subscription; the only one that appends to its journal.
+
+    Args:
+        subscription: what to receive.
+        path: of the journal, made if it does not exist.
+        routers: URLs, tried in turn.
+
+    Raises:
+        JournalLocked: another process receives into the journal.
+        StorageError, JournalError: the file cannot be used.
+        BadRequest: it is another subscription's, or there are no topics, or too many.
+    """
+
+    def __init__(self, subscription: Subscription, path: Path, routers: Sequence[str]) -> None:
+        if not 1 <= len(subscription.topics) <= MAX_TOPICS:
+            raise BadRequest(
+                f"the subscription {subscription.name!r} cannot be received",
+                f"it has {len(subscription.topics)} topics, 1 to {MAX_TOPICS} are allowed",
+                "give topics, or a pattern",
+            )
+        self.subscription = subscription
+        self.path = path
+        self.numbers = ReceiverNumbers()
+        self.appended = Signal()
+        self._routers = routers
+        self._gate = DepthGate(subscription.max_journal_bytes)
+        self._room = Signal()
+        self._changed = Signal()
+        self._client_journal = SqliteJournal(path)
+        try:
+            self._journal = ReceiverJournal(self._client_journal.connection, path, subscription.name)
+            self._sources = {topic: self._journal.source_id(topic) for topic in subscription.topics}
+            self._reader = JournalReader(path)
+        except BaseException:
+            self._client_journal.close()
+            raise
+
+    def trimmed(self) -> None:
+        """The journal may be less deep than before."""
+        self._room.tell()
+
+    @property
+    def producer_count(self) -> int:
+        """Producers that number their messages."""
+        return self._journal.producer_count
+
+    async def confirmed(self) -> None:
+        """Return when the network has confirmed the subscription, or when there is trouble: see `numbers`."""
+        while True:
+            seen = self._changed.count
+            if self.numbers.trouble or self.numbers.active_links == len(self.subscription.topics):
+                return
+            await self._changed.wait(seen, FULL_POLL_S)
+
+    async def run(self) -> None:
+        """Receive until cancelled. What the client cannot mend is tried again after a pause."""
+        try:
+            while True:
+                try:
+                    await self._receive()
+                except* (ClientError, NodeError) as errors:
+                    self._complain(errors.exceptions[0])
+                self.numbers.active_links = 0
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self.numbers.active_links = 0
+
+    def close(self) -> None:
+        """Let go of the file. `run()` has ended."""
+        self._reader.close()
+        self._client_journal.close()
+
+    async def _receive(self) -> None:
+        async with (
+            connect(
+                self._routers, container_id=self.subscription.container_id, on_event=self._on_event
+            ) as client,
+            asyncio.TaskGroup() as group,
+        ):
+            for topic in self.subscription.topics:
+                subscriber = await client.subscriber(
+                    topic,
+                    name=topic,
+                    journal=self._client_journal,
+                    prefetch=self.subscription.credit,
+                    timeout=self.subscription.timeout_s,
+                )
+                self.numbers.active_links += 1
+                group.create_task(self._take(subscriber, self._sources[topic]))
+            self.numbers.trouble = ""
+            self._changed.tell()
+
+    async def _take(self, subscriber: Subscriber, source: int) -> None:
+        group = GroupCommit(self.subscription.group_s, self.subscription.group_count)
+        clock = asyncio.get_running_loop().time
+        limit = self.subscription.credit
+        while True:
+            await self._until_room()
+            deliveries = await subscriber.receive_many(limit)
+            group.arrived(len(deliveries), clock())
+            while (wait_s := group.wait_s(clock())) > 0.0:
+                try:
+                    more = await subscriber.receive_many(limit, timeout=wait_s)
+                except TimeoutError:
+                    break
+                group.arrived(len(more), clock())
+                deliveries += more
+            await self._write(subscriber, source, deliveries)
+            group.written()
+
+    async def _write(self, subscriber: Subscriber, source: int, deliveries: list[Delivery]) -> None:
+        """Append and accept; what cannot be kept apart from its copies is rejected."""
+        started = time.perf_counter()
+        arrivals = [
+            Arrival(source, delivery.payload, identity_of(delivery.payload)) for delivery in deliveries
+        ]
+        while deliveries:
+            try:
+                async with subscriber.transaction(*deliveries):
+                    judgements = self._journal.append(arrivals, time.time_ns() // 1000)
+                    if any(judged not in _ACCEPTED for judged in judgements):
+                        raise _NotKept(judgements)
+            except _NotKept as error:
+                self._journal.reload()
+                judgements = error.judgements
+                await self._reject(subscriber, deliveries, judgements)
+                kept = [index for index, judged in enumerate(judgements) if judged in _ACCEPTED]
+                deliveries = [deliveries[index] for index in kept]
+                arrivals = [arrivals[index] for index in kept]
+            except BaseException:
+                self._journal.reload()
+                raise
+            else:
+                for judged in judgements:
+                    self.numbers.messages[judged.value] += 1
+                break
+        self.numbers.groups += 1
+        self.numbers.commit_s += time.perf_counter() - started
+        self.appended.tell()
+
+    async def _reject(
+        self, subscriber: Subscriber, deliveries: Sequence[Delivery], judgements: Sequence[Judgement]
+    ) -> None:
+        for judged in (Judgement.TOO_MANY_PRODUCERS, Judgement.TOO_MANY_GAPS):
+            refused = [d for d, found in zip(deliveries, judgements, strict=True) if found is judged]
+            if refused:
+                logger.warning(
+                    "subscription %s rejects %d messages of %s: %s",
+                    self.subscription.name,
+                    len(refused),
+                    refused[0].publisher,
+                    judged.value,
+                )
+                self.numbers.messages[judged.value] += len(refused)
+                await subscriber.finish(refused, Outcome(OutcomeKind.REJECTED, _REFUSED, judged.value))
+
+    async def _until_room(self) -> None:
+        while True:
+            seen = self._room.count
+            is_open = self._gate.is_open(self._reader.marks().live_bytes)
+            if self.numbers.is_full == is_open:
+                self.numbers.is_full = not is_open
+                logger.warning(
+                    "the journal of subscription %s is %s",
+                    self.subscription.name,
+                    "no longer full" if is_open else "full: no messages are taken until it is trimmed",
+                )
+            if is_open:
+                return
+            await self._room.wait(seen, FULL_POLL_S)
+
+    def _on_event(self, event: ClientEvent) -> None:
+        if isinstance(event, Disconnected):
+            self.numbers.trouble = f"{event.address}: {event.cause}"
+        elif isinstance(event, Connected):
+            self.numbers.trouble = ""
+        elif isinstance(event, NewIncarnation):
+            self.numbers.new_incarnations += 1
+            logger.warning(
+                "the network had deleted subscription %s to %s: messages are missing",
+                self.subscription.name,
+                event.link,
+            )
+
+    def _complain(self, error: BaseException) -> None:
+        text = str(error)
+        if self.numbers.trouble != text:
+            self.numbers.trouble = text
+            self._changed.tell()
+            logger.warning("subscription %s cannot receive just now: %s", self.subscription.name, text)
+
+
+_ACCEPTED = frozenset({Judgement.NEW, Judgement.DUPLICATE})

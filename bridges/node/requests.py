@@ -1,0 +1,246 @@
+"""What can be asked of a node over the wire: each operation checks its fields and asks the node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from bridges.node.arrow_bodies import count_topics, encode_batches, range_batch, range_schema
+from bridges.node.errors import BadRequest
+from bridges.node.journal_reader import Chunk
+from bridges.node.node import BridgeNode
+from bridges.node.outbox import Manifest, StagedPart, Writer
+
+MAX_TEXT = 1024
+"""Of a name or id in a request."""
+MAX_POSITION = (1 << 63) - 1
+"""What SQLite can hold."""
+
+Header = Mapping[str, Any]
+Answer = tuple[dict[str, object], bytes]
+
+
+def text(header: Header, name: str) -> str:
+    """A field that is a text.
+
+    Raises:
+        BadRequest: it is missing or something else.
+    """
+    value = header.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT:
+        raise _bad(name, f"a text of 1 to {MAX_TEXT} characters", value)
+    return value
+
+
+def optional_text(header: Header, name: str) -> str | None:
+    """As `text`; None when it is not there."""
+    return None if header.get(name) is None else text(header, name)
+
+
+def number(header: Header, name: str) -> int:
+    """A field that is a whole number from 0.
+
+    Raises:
+        BadRequest: it is missing or something else.
+    """
+    value = header.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_POSITION:
+        raise _bad(name, "a whole number from 0", value)
+    return value
+
+
+def optional_number(header: Header, name: str) -> int | None:
+    """As `number`; None when it is not there."""
+    return None if header.get(name) is None else number(header, name)
+
+
+def seconds(header: Header, name: str) -> float:
+    """A field that is a number of seconds, 0.0 when it is not there.
+
+    Raises:
+        BadRequest: it is something else.
+    """
+    value = header.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise _bad(name, "a number of seconds", value)
+    return float(value)
+
+
+def yes_or_no(header: Header, name: str) -> bool:
+    """A field that is true or false; false when it is not there.
+
+    Raises:
+        BadRequest: it is something else.
+    """
+    value = header.get(name, False)
+    if not isinstance(value, bool):
+        raise _bad(name, "true or false", value)
+    return value
+
+
+def texts(header: Header, name: str) -> list[str]:
+    """A field that is a list of texts.
+
+    Raises:
+        BadRequest: it is something else.
+    """
+    value = header.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise _bad(name, "a list of texts", value)
+    return value
+
+
+def parts(header: Header, name: str) -> list[StagedPart]:
+    """A field that is a list of [partition, attempt, chunks, rows].
+
+    Raises:
+        BadRequest: it is something else.
+    """
+    value = header.get(name)
+    if not isinstance(value, list):
+        raise _bad(name, "a list of [partition, attempt, chunks, rows]", value)
+    found = []
+    for item in value:
+        if not isinstance(item, list) or len(item) != 4:
+            raise _bad(name, "a list of [partition, attempt, chunks, rows]", item)
+        fields = dict(zip(("partition", "attempt", "chunks", "rows"), item, strict=True))
+        found.append(
+            StagedPart(
+                number(fields, "partition"),
+                text(fields, "attempt"),
+                number(fields, "chunks"),
+                number(fields, "rows"),
+            )
+        )
+    return found
+
+
+def _bad(name: str, wanted: str, value: object) -> BadRequest:
+    shown = repr(value)
+    return BadRequest(
+        f"the field {name!r} of the request cannot be used",
+        f"it is {shown if len(shown) <= 80 else shown[:80] + '...'}",
+        f"give {wanted}",
+    )
+
+
+def writer(header: Header) -> Writer:
+    """Who stages or commits."""
+    return Writer(text(header, "query"), text(header, "run"), yes_or_no(header, "takeover"))
+
+
+def described(manifest: Manifest, trouble: str = "") -> dict[str, object]:
+    """A manifest as an answer."""
+    return {
+        "number": manifest.number,
+        "batch": manifest.batch,
+        "rows": manifest.rows,
+        "is_first": manifest.is_first,
+        "is_done": manifest.is_done,
+        "not_accepted": manifest.not_accepted,
+        "trouble": trouble,
+    }
+
+
+class Operations:
+    """The operations by name; each takes the header and body of a request."""
+
+    def __init__(self, node: BridgeNode) -> None:
+        self._node = node
+        self._storage = node.storage
+        self.single: dict[str, Callable[[Header, bytes], Awaitable[Answer]]] = {
+            "subscribe": self._subscribe,
+            "offsets": self._offsets,
+            "initial": self._initial,
+            "trim": self._trim,
+            "release": self._release,
+            "stage": self._stage,
+            "commit": self._commit,
+            "finished": self._finished,
+            "status": self._status,
+        }
+
+    async def range(self, header: Header) -> AsyncIterator[bytes]:
+        """The bodies that answer RANGE, one for each chunk of the range."""
+        subscription, low, high = text(header, "subscription"), number(header, "low"), number(header, "high")
+        uuid, query = optional_text(header, "journal"), optional_text(header, "query")
+        schema = range_schema()
+        chunks = self._storage.read(subscription, low, high, uuid=uuid, query=query)
+
+        def next_body() -> bytes | None:
+            chunk: Chunk | None = next(chunks, None)
+            return None if chunk is None else encode_batches([range_batch(chunk)], schema)
+
+        try:
+            while (body := await asyncio.to_thread(next_body)) is not None:
+                yield body
+        finally:
+            chunks.close()
+
+    async def _subscribe(self, header: Header, _body: bytes) -> Answer:
+        subscription = text(header, "subscription")
+        await self._node.subscribe(subscription, texts(header, "topics"))
+        marks = await asyncio.to_thread(self._storage.marks, subscription)
+        return {"journal": marks.uuid}, b""
+
+    async def _offsets(self, header: Header, _body: bytes) -> Answer:
+        subscription = text(header, "subscription")
+        low = optional_number(header, "low")
+        limits = optional_number(header, "max_rows"), optional_number(header, "max_bytes")
+        marks = await asyncio.to_thread(self._storage.marks, subscription)
+        end = marks.last
+        if low is not None:
+            end = await asyncio.to_thread(self._storage.end_within, subscription, low, *limits)
+        return {
+            "journal": marks.uuid,
+            "deleted": marks.deleted,
+            "trimmed": marks.trimmed,
+            "last": marks.last,
+            "end": end,
+            "live_bytes": marks.live_bytes,
+            "initial": marks.initial,
+            "owner": marks.owner,
+        }, b""
+
+    async def _initial(self, header: Header, _body: bytes) -> Answer:
+        start = header.get("start")
+        subscription = text(header, "subscription")
+        chosen = number(header, "start") if isinstance(start, int) else text(header, "start")
+        position = await asyncio.to_thread(self._storage.initial_offset, subscription, chosen)
+        marks = await asyncio.to_thread(self._storage.marks, subscription)
+        return {"journal": marks.uuid, "position": position}, b""
+
+    async def _trim(self, header: Header, _body: bytes) -> Answer:
+        subscription, position = text(header, "subscription"), number(header, "position")
+        await asyncio.to_thread(self._storage.trim, subscription, position, optional_text(header, "query"))
+        self._node.trimmed(subscription)
+        return {}, b""
+
+    async def _release(self, header: Header, _body: bytes) -> Answer:
+        await asyncio.to_thread(self._storage.release, text(header, "subscription"))
+        return {}, b""
+
+    async def _stage(self, header: Header, body: bytes) -> Answer:
+        sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")
+        part = StagedPart(number(header, "partition"), text(header, "attempt"), 0, 0)
+        chunk = number(header, "chunk")
+
+        def stage() -> bool:
+            return self._storage.stage(sink, who, batch, part, chunk, count_topics(body), body)
+
+        return {"is_needed": await asyncio.to_thread(stage)}, b""
+
+    async def _commit(self, header: Header, _body: bytes) -> Answer:
+        sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")
+        wait_s = seconds(header, "wait_s")
+        decided = await asyncio.to_thread(self._storage.commit, sink, who, batch, parts(header, "parts"))
+        manifest, trouble = await self._node.finished(sink, decided.number, wait_s)
+        return {**described(manifest, trouble), "is_first": decided.is_first}, b""
+
+    async def _finished(self, header: Header, _body: bytes) -> Answer:
+        sink, manifest_number = text(header, "sink"), number(header, "number")
+        return described(*await self._node.finished(sink, manifest_number, seconds(header, "wait_s"))), b""
+
+    async def _status(self, _header: Header, _body: bytes) -> Answer:
+        return {"state": await asyncio.to_thread(self._node.state)}, b""

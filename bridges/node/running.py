@@ -1,0 +1,95 @@
+"""Runs one node in this process: the event loop, signals, logs, listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+
+import uvloop
+
+from bridges.node.arrow_bodies import arrow
+from bridges.node.errors import NodeError
+from bridges.node.http import HttpServer
+from bridges.node.node import BridgeNode
+from bridges.node.server import Server
+from bridges.node.settings_loading import DaemonSettings, open_secret
+from oncewire.cli.errors import CliError
+from oncewire.client import ClientError
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def run_node(settings: DaemonSettings, *, announce: bool) -> None:
+    """Run a node until SIGTERM or SIGINT.
+
+    Args:
+        settings: what it is and where it listens.
+        announce: print one line of JSON on stdout when pipelines can connect.
+
+    Raises:
+        CliError: it cannot start, or its files cannot be used any more.
+    """
+    logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr, format=LOG_FORMAT, force=True)
+    logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    try:
+        arrow()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(settings, announce))
+    except (NodeError, ClientError) as error:
+        raise CliError(error.what, error.why, error.fix) from None
+    except BaseExceptionGroup as group:
+        first = group.exceptions[0]
+        if isinstance(first, NodeError | ClientError):
+            raise CliError(first.what, first.why, first.fix) from None
+        raise
+
+
+async def _run(settings: DaemonSettings, announce: bool) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    node = BridgeNode(settings.node)
+    secret, secret_path = open_secret(settings)
+    server = Server(node, secret)
+    http = HttpServer(node, server)
+    running = asyncio.create_task(node.run())
+    waiting = asyncio.create_task(stopping.wait())
+    try:
+        await _until_started(node, running)
+        described: dict[str, object] = {"node": settings.node.name, "pid": os.getpid(), "secret": str(secret_path)}
+        if settings.host:
+            port = await server.listen_tcp(settings.host, settings.port)
+            described["tcp"] = f"tcp://{settings.host}:{port}"
+        if settings.unix is not None:
+            await server.listen_unix(settings.unix)
+            described["unix"] = f"unix://{settings.unix.absolute()}"
+        if settings.http_host:
+            port = await http.start(settings.http_host, settings.http_port)
+            described["http"] = f"http://{settings.http_host}:{port}"
+        logging.getLogger("oncewire.bridge").info("the node is started: %s", described)
+        if announce:
+            sys.stdout.write(json.dumps(described) + "\n")
+            sys.stdout.flush()
+        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        await server.stop()
+        await http.stop()
+        was_over = running.done()
+        running.cancel()
+        await asyncio.wait([running])
+    if was_over:
+        running.result()  # it ends by an error only
+
+
+async def _until_started(node: BridgeNode, running: asyncio.Task[None]) -> None:
+    while not node.started.count and not running.done():
+        await node.started.wait(0, 0.5)
+    if running.done():
+        running.result()

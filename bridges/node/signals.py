@@ -1,0 +1,31 @@
+"""Telling tasks that something has changed, without losing what is told between looking and waiting."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Signal:
+    """Counts what was told; a task waits until the count differs from the one it saw before it looked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def tell(self) -> None:
+        """Something has changed. Call it in the event loop."""
+        self.count += 1
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self, seen: int, timeout: float) -> None:
+        """Return when something was told after `seen`, or after `timeout` seconds."""
+        if self.count != seen:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=timeout)
+        finally:
+            self._waiters.discard(waiter)

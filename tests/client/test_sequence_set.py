@@ -1,0 +1,46 @@
+"""Ranges of numbers against Python's own set."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncewire.client.sequence_set import SequenceSet
+
+numbers = st.integers(1, 25)
+spans = st.tuples(numbers, numbers).map(lambda pair: (min(pair), max(pair)))
+changes = st.lists(st.tuples(st.booleans(), spans), max_size=25)
+
+
+@given(changes, spans)
+def test_it_holds_the_same_numbers_as_a_set_in_the_fewest_ranges(
+    edits: list[tuple[bool, tuple[int, int]]], asked: tuple[int, int]
+) -> None:
+    ours = SequenceSet()
+    plain: set[int] = set()
+    for adds, (first, last) in edits:
+        if adds:
+            ours.add(first, last)
+            plain |= set(range(first, last + 1))
+        else:
+            ours.remove(first, last)
+            plain -= set(range(first, last + 1))
+        assert [number for number in range(27) if number in ours] == sorted(plain)
+    ranges = ours.ranges()
+    assert all(first <= last for first, last in ranges)
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(ranges))
+    within = {number for first, last in ours.within(*asked) for number in range(first, last + 1)}
+    assert within == plain & set(range(asked[0], asked[1] + 1))
+    assert ours.count(*asked) == len(within)
+    assert bool(ours) == bool(plain)
+    assert SequenceSet(reversed(ranges)) == ours == ours.copy()
+
+
+def test_a_copy_does_not_change_with_its_model() -> None:
+    model = SequenceSet([(1, 5)])
+    copy = model.copy()
+    model.add(6, 6)
+    assert copy.ranges() == [(1, 5)]
+    assert model != copy
