@@ -34,6 +34,8 @@ LOAD_TIMEOUT_S = 90.0
 """Until every target of a round has its load."""
 RECOVERY_TIMEOUT_S = 90.0
 """From the end of a fault until every client has messages again and has caught up, on the slowest machine."""
+FRESH_LEASE_S = 5.0
+"""A lease of 10 s leaves 6.7 s from its last keep-alive on, and one is sent every second."""
 END_S = 120.0
 """From the last message to the last acceptance."""
 
@@ -215,10 +217,11 @@ class _Run:
             await toxiproxy.remove_toxic(wire.proxy, "spread")
 
     async def _recovered(self) -> None:
-        """Wait until every router is ready, every client is attached and has messages again, and none is behind."""
+        """Wait until routers are ready, their leases fresh, and clients attached, with messages again and not behind."""
         network = self._network.network
         ready = asyncio.gather(*(network.wait_ready(name, RECOVERY_TIMEOUT_S) for name in network.routers))
         await self._trial.meanwhile(ready)
+        await self._leases_are_fresh()
         publishers = {client: client.counts["accepted"] for client in self._trial.publishers.values()}
         subscribers = {client: client.counts["received"] for client in self._trial.subscribers.values()}
         await self._trial.wait_until(
@@ -232,6 +235,19 @@ class _Run:
             RECOVERY_TIMEOUT_S,
         )
         await self._note_lives()
+
+    async def _leases_are_fresh(self) -> None:
+        """Two outages of etcd with no keep-alive between them are one, and longer than a lease."""
+        names = list(self._network.network.routers)
+        ends_at = time.monotonic() + RECOVERY_TIMEOUT_S
+        while True:
+            states = await self._trial.states(names)
+            if len(states) == len(names) and all(each.lease_left_s >= FRESH_LEASE_S for each in states.values()):
+                return
+            if time.monotonic() > ends_at:
+                left = {name: each.lease_left_s for name, each in states.items()}
+                raise TrialFailed(f"no router's lease is kept again after {RECOVERY_TIMEOUT_S:g} s: {left}")
+            await asyncio.sleep(LOOK_S)
 
     @property
     def _is_at_rate(self) -> bool:
