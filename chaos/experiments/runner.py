@@ -217,7 +217,7 @@ class _Run:
             await toxiproxy.remove_toxic(wire.proxy, "spread")
 
     async def _recovered(self) -> None:
-        """Wait until routers are ready, their leases fresh, and clients attached, with messages again and not behind."""
+        """Wait until routers are ready with fresh leases, and clients attached, with messages again, not behind."""
         network = self._network.network
         ready = asyncio.gather(*(network.wait_ready(name, RECOVERY_TIMEOUT_S) for name in network.routers))
         await self._trial.meanwhile(ready)
