@@ -265,8 +265,10 @@ class _Subscription:
         self.lives = [_Life()]
         self.receptions: dict[Key, float] = {}
         self._arrived_in: dict[Key, _Life] = {}
-        """The incarnation a message last arrived in; it may be processed in a later one. What a process died with before
-        it had processed it may come anew in the next incarnation, and is no part of the earlier stream then."""
+        """The incarnation a message last arrived in; it may be processed in a later one.
+
+        What a process died with may come anew in the next incarnation, and is no part of the earlier stream then.
+        """
         self.processed: set[Key] = set()
         self.received = self.redelivered = self.resumed = 0
         self.duplicated: list[Key] = []
