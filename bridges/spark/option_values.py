@@ -1,0 +1,226 @@
+"""What stands in an option is text: these turn it into values. No Spark here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from oncewire.client import ClientError, connect
+
+Parser: TypeAlias = Callable[[str], Any]
+"""Turns the text of an option into its value; raises ValueError when it cannot."""
+
+MAX_TOPIC_BYTES = 255
+"""What the network allows (docs/protocol.md, limits)."""
+MAX_TOKENS = 16
+"""As above."""
+MAX_NUMBER = (1 << 63) - 1
+_DURATION_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_SIZE_BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]")
+
+
+class Guarantee(Enum):
+    """What a pipeline promises about each message."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    AT_MOST_ONCE = "at-most-once"
+
+
+class CommitMode(Enum):
+    """When a batch of the sink counts as written."""
+
+    PUBLISHED = "published"
+    STAGED = "staged"
+
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to start or end reading.
+
+    Attributes:
+        at: EARLIEST, LATEST or a position.
+        journal: the journal that the position is of; None = whichever there is.
+        subscription: the one the text names; None = it names none.
+    """
+
+    at: str | int
+    journal: str | None = None
+    subscription: str | None = None
+
+
+def text(pattern: str = r"\S(.*\S)?") -> Parser:
+    """Text that matches a pattern."""
+    compiled = re.compile(pattern, re.DOTALL)
+
+    def parse(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError("it has another form")
+        return value
+
+    return parse
+
+
+def whole_number(low: int, high: int = MAX_NUMBER) -> Parser:
+    """A number without fraction."""
+
+    def parse(value: str) -> int:
+        number = int(value)
+        if not low <= number <= high:
+            raise ValueError(f"it must be {low} to {high}")
+        return number
+
+    return parse
+
+
+def one_of(kind: type[Enum]) -> Parser:
+    """The value of an enum's member."""
+
+    def parse(value: str) -> Enum:
+        return kind(value.strip().lower())
+
+    return parse
+
+
+def yes_or_no(value: str) -> bool:
+    """`true` or `false`."""
+    found = {"true": True, "false": False}.get(value.strip().lower())
+    if found is None:
+        raise ValueError("it is neither true nor false")
+    return found
+
+
+def milliseconds(value: str) -> float:
+    """A whole number of milliseconds, as seconds."""
+    return float(whole_number(0)(value)) / 1000
+
+
+def duration(value: str) -> float:
+    """A time such as 500ms, 30s, 15m, 2h or 1d, in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", value.strip().lower())
+    if match is None or match[2] not in _DURATION_S:
+        raise ValueError("it has no unit: ms, s, m, h or d")
+    return float(match[1]) * _DURATION_S[match[2]]
+
+
+def size(value: str) -> int:
+    """A number of bytes, also 64k, 10m, 1g or 64 MiB."""
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:ib|b)?", value.strip().lower())
+    if match is None:
+        raise ValueError("it is no size")
+    found = int(match[1]) * _SIZE_BYTES[match[2]]
+    if not 0 < found <= MAX_NUMBER:
+        raise ValueError("it must be more than nothing")
+    return found
+
+
+def _names(value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    if not all(names):
+        raise ValueError("one of the names is empty")
+    for name in names:
+        if len(name.encode()) > MAX_TOPIC_BYTES:
+            raise ValueError(f"{name!r} is longer than {MAX_TOPIC_BYTES} bytes")
+        if len(_tokens(name)) > MAX_TOKENS:
+            raise ValueError(f"{name!r} has more than {MAX_TOKENS} parts")
+    return names
+
+
+def topics(value: str) -> tuple[str, ...]:
+    """A comma list of topics."""
+    found = _names(value)
+    for topic in found:
+        if is_pattern(topic):
+            raise ValueError(f"{topic!r} has a wildcard: use subscribePattern for it")
+    return found
+
+
+def topic(value: str) -> str:
+    """One topic."""
+    found = topics(value)
+    if len(found) != 1:
+        raise ValueError("it must be one topic")
+    return found[0]
+
+
+def patterns(value: str) -> tuple[str, ...]:
+    """A comma list of the network's patterns: `*` stands for one token, `#` for any rest.
+
+    Regular expressions are refused: topics come into being when something is published, so nobody could say which ones
+    an expression matches; the routers match their own wildcards.
+    """
+    found = _names(value)
+    for pattern in found:
+        if _REGEX_ONLY.search(pattern):
+            raise ValueError(f"{pattern!r} is a regular expression: only the wildcards * and # can be used")
+        if any(("*" in token or "#" in token) and len(token) > 1 for token in _tokens(pattern)):
+            raise ValueError(f"{pattern!r} has a wildcard within a word: * and # stand between the dots alone")
+        if is_pattern(pattern) and "." in pattern and "/" in pattern:
+            raise ValueError(f"{pattern!r} mixes . and /")
+    return found
+
+
+def is_pattern(name: str) -> bool:
+    """Whether one of its tokens is a wildcard."""
+    return any(token in {"*", "#"} for token in _tokens(name))
+
+
+def _tokens(name: str) -> list[str]:
+    return name.replace("/", ".").split(".")
+
+
+def pattern_matcher(pattern: str) -> re.Pattern[str]:
+    """What the topics of a pattern look like, for `is_topic_of`; `#` also stands for nothing."""
+    # Each word is written with the separator behind it, the last one gets one, too: then nothing is special.
+    words = {"*": r"[^./]*[./]", "#": r"(?:[^./]*[./])*"}
+    return re.compile("".join(words.get(word, re.escape(word) + "[./]") for word in _tokens(pattern)))
+
+
+def is_topic_of(matcher: re.Pattern[str], topic: str) -> bool:
+    """Whether a subscription to the matcher's pattern gets messages of a topic."""
+    return matcher.fullmatch(f"{topic}.") is not None
+
+
+def routers(value: str) -> tuple[str, ...]:
+    """A comma list of URLs."""
+    urls = tuple(url.strip() for url in value.split(","))
+    try:
+        unused = connect(urls)  # reads the addresses, connects to nothing
+    except ClientError as error:
+        raise ValueError(str(error)) from error
+    del unused
+    return urls
+
+
+def place(value: str) -> Place:
+    """`earliest`, `latest`, or JSON: {"SUBSCRIPTION": POSITION}, or as a checkpoint has it.
+
+    -2 stands for earliest and -1 for latest, as for Kafka.
+    """
+    word = value.strip()
+    if word.lower() in {EARLIEST, LATEST}:
+        return Place(word.lower())
+    try:
+        found = json.loads(word)
+    except ValueError:
+        raise ValueError("it is neither earliest nor latest nor JSON") from None
+    if not isinstance(found, dict) or len(found) != 1:
+        raise ValueError('the JSON must have one entry, such as {"SUBSCRIPTION": 123}')
+    ((subscription, inner),) = found.items()
+    journal = None
+    if isinstance(inner, dict):
+        journal, inner = inner.get("journal"), inner.get("seq")
+        if not isinstance(journal, str):
+            raise ValueError("the journal of the position is missing")
+    if isinstance(inner, bool) or not isinstance(inner, int) or not -2 <= inner <= MAX_NUMBER:
+        raise ValueError("a position is a whole number")
+    return Place({-2: EARLIEST, -1: LATEST}.get(inner, inner), journal, subscription)
