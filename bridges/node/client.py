@@ -121,6 +121,10 @@ class Node(ABC):
         """Take the subscription from the query that owns it, so that another one may start."""
 
     @abstractmethod
+    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
+        """Where a processor's attempt that begins at `start` ends: the first call decides; see snapshots.py."""
+
+    @abstractmethod
     def stage_once(
         self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes
     ) -> bool:
@@ -302,6 +306,10 @@ class RemoteNode(Node):
     def release(self, subscription: str) -> None:
         """See Node."""
         self._ask({"op": "release", "subscription": subscription})
+
+    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
+        """See Node."""
+        return str(self._ask({"op": "snapshot", "sink": sink, "start": start, "stop": stop})["stop"])
 
     def stage_once(
         self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes

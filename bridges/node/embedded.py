@@ -112,6 +112,10 @@ class EmbeddedNode(Node):
         """See Node."""
         self._files.release(subscription)
 
+    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
+        """See Node."""
+        return self._files.choose_snapshot(sink, start, stop)
+
     def stage_once(
         self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes
     ) -> bool:

@@ -85,6 +85,12 @@ class BatchForgotten(NodeError):
     code = "batch-forgotten"
 
 
+class SnapshotUnknown(NodeError):
+    """A processor's attempt begins where none can begin: its checkpoint and the node do not belong together."""
+
+    code = "snapshot-unknown"
+
+
 class PartMissing(NodeError):
     """A part that a batch is to be made of was not staged, or not as large as the commit says."""
 
@@ -127,7 +133,8 @@ _BY_CODE: dict[str, type[NodeError]] = {
     kind.code: kind
     for kind in (
         BadRequest, StorageError, JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole, OwnedByAnother, Fenced,
-        BatchForgotten, PartMissing, OutboxFull, TooLarge, NotAuthenticated, NodeUnavailable, InternalError,
+        BatchForgotten, SnapshotUnknown, PartMissing, OutboxFull, TooLarge, NotAuthenticated, NodeUnavailable,
+        InternalError,
     )
 }  # fmt: skip
 

@@ -29,6 +29,7 @@ from bridges.node.errors import (
     TooLarge,
 )
 from bridges.node.outbox_schema import SCHEMA, VERSION
+from bridges.node.snapshots import choose_snapshot
 
 MAX_OUTBOX_BYTES = 1 << 30
 """Decided and not yet published; and as much again may be staged: a disk with 2 GiB to spare for each sink."""
@@ -167,6 +168,11 @@ class Outbox:
                 f"it belongs to sink {row[1]!r}",
                 "give each sink a file of its own",
             )
+
+    def choose_snapshot(self, start: str, stop: str) -> str:
+        """Where a processor's attempt that begins at `start` ends, for good; see `choose_snapshot`."""
+        with transaction(self._connection, self.path) as database:
+            return choose_snapshot(database, self.sink, start, stop)
 
     # --- staging ------------------------------------------------------------------------------------------------------
 

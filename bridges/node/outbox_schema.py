@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bridges.node.snapshots import SNAPSHOT_TABLE
+
 VERSION = 1
 
 SCHEMA = (
@@ -47,4 +49,5 @@ SCHEMA = (
         session INTEGER NOT NULL DEFAULT 0, floor INTEGER NOT NULL DEFAULT 0, settled BLOB NOT NULL DEFAULT x'',
         doubted BLOB NOT NULL DEFAULT x''
     )""",
+    SNAPSHOT_TABLE,
 )

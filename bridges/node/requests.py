@@ -11,6 +11,7 @@ from bridges.node.errors import BadRequest
 from bridges.node.journal_reader import Chunk
 from bridges.node.node import BridgeNode
 from bridges.node.outbox import Manifest, StagedPart, Writer
+from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
 
 MAX_TEXT = 1024
 """Of a name or id in a request."""
@@ -21,15 +22,15 @@ Header = Mapping[str, Any]
 Answer = tuple[dict[str, object], bytes]
 
 
-def text(header: Header, name: str) -> str:
+def text(header: Header, name: str, limit: int = MAX_TEXT) -> str:
     """A field that is a text.
 
     Raises:
         BadRequest: it is missing or something else.
     """
     value = header.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT:
-        raise _bad(name, f"a text of 1 to {MAX_TEXT} characters", value)
+    if not isinstance(value, str) or not 0 < len(value) <= limit:
+        raise _bad(name, f"a text of 1 to {limit} characters", value)
     return value
 
 
@@ -155,6 +156,7 @@ class Operations:
             "initial": self._initial,
             "trim": self._trim,
             "release": self._release,
+            "snapshot": self._snapshot,
             "stage": self._stage,
             "commit": self._commit,
             "finished": self._finished,
@@ -220,6 +222,11 @@ class Operations:
     async def _release(self, header: Header, _body: bytes) -> Answer:
         await asyncio.to_thread(self._storage.release, text(header, "subscription"))
         return {}, b""
+
+    async def _snapshot(self, header: Header, _body: bytes) -> Answer:
+        ends = [text(header, name, MAX_SNAPSHOT_TEXT) for name in ("start", "stop")]
+        stop = await asyncio.to_thread(self._storage.choose_snapshot, text(header, "sink"), *ends)
+        return {"stop": stop}, b""
 
     async def _stage(self, header: Header, body: bytes) -> Answer:
         sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")

@@ -218,6 +218,12 @@ class Storage:
         with lock:
             return outbox.commit(writer, batch, parts)
 
+    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
+        """See `Outbox.choose_snapshot`."""
+        outbox, lock = self._outbox(sink)
+        with lock:
+            return outbox.choose_snapshot(start, stop)
+
     def manifest(self, sink: str, number: int) -> Manifest:
         """A manifest that was decided.
 
