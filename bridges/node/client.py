@@ -29,7 +29,7 @@ from bridges.node.frames import (
     proof,
     raise_error,
 )
-from bridges.node.outbox import StagedPart, Writer
+from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
 
 CONNECT_S = 10.0
 """How long to wait for a node's first answer."""
@@ -132,7 +132,13 @@ class Node(ABC):
 
     @abstractmethod
     def commit(
-        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], wait_s: float = 0.0
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        parts: Sequence[StagedPart],
+        wait_s: float = 0.0,
+        publishing: Publishing = AS_USUAL,
     ) -> Commit:
         """Decide a batch, then wait until it is published, as long as is said."""
 
@@ -326,7 +332,13 @@ class RemoteNode(Node):
         return bool(self._ask(request, body)["is_needed"])
 
     def commit(
-        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], wait_s: float = 0.0
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        parts: Sequence[StagedPart],
+        wait_s: float = 0.0,
+        publishing: Publishing = AS_USUAL,
     ) -> Commit:
         """See Node."""
         ends_at = time.monotonic() + wait_s
@@ -337,6 +349,8 @@ class RemoteNode(Node):
                 "batch": batch,
                 "parts": [[part.partition, part.attempt, part.chunks, part.rows] for part in parts],
                 "wait_s": min(wait_s, WAIT_S),
+                "resends_in_doubt": publishing.resends_in_doubt,
+                "is_atomic": publishing.is_atomic,
             }
         )
         found = _commit(answer)
@@ -506,7 +520,13 @@ def read_secret(path: Path) -> bytes:
 
 
 def _writer(sink: str, writer: Writer) -> dict[str, object]:
-    return {"sink": sink, "query": writer.query, "run": writer.run, "takeover": writer.takeover}
+    return {
+        "sink": sink,
+        "query": writer.query,
+        "run": writer.run,
+        "takeover": writer.takeover,
+        "repeats": writer.repeats,
+    }
 
 
 def _commit(answer: dict[str, Any]) -> Commit:

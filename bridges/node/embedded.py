@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from bridges.node.arrow_bodies import count_topics, range_batch
 from bridges.node.client import Commit, Node, Offsets
 from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
-from bridges.node.outbox import Manifest, StagedPart, Writer
+from bridges.node.outbox import AS_USUAL, Manifest, Publishing, StagedPart, Writer
 from bridges.node.storage import Storage
 from oncewire.client import JournalLocked
 
@@ -124,10 +124,16 @@ class EmbeddedNode(Node):
         return self._files.stage(sink, writer, batch, part, chunk, count_topics(body), body)
 
     def commit(
-        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], wait_s: float = 0.0
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        parts: Sequence[StagedPart],
+        wait_s: float = 0.0,
+        publishing: Publishing = AS_USUAL,
     ) -> Commit:
         """See Node. Publishing starts with the call, and goes on after it as long as this process lives."""
-        decided = self._files.commit(sink, writer, batch, parts)
+        decided = self._files.commit(sink, writer, batch, parts, publishing)
         return self._wait(sink, decided.number, wait_s, is_first=decided.is_first)
 
     def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:

@@ -139,19 +139,25 @@ class SinkPublisher:
                 await asyncio.sleep(RETRY_S)
 
     async def _publish(self, client: Client, journal: OutboxJournal, topic: str) -> None:
+        """Publish until a commit wants what is in doubt treated in another way."""
+        resends_in_doubt = await asyncio.to_thread(journal.resends_in_doubt)
         publisher = await client.publisher(
             topic,
             name=topic,
             journal=journal,
             window=self._inflight,
-            # What a session that expired left in doubt is sent again: subscribers that dedup by identity find copies.
-            resend_in_doubt=True,
+            # What is sent again has the same identity: subscribers that dedup by it find copies.
+            resend_in_doubt=resends_in_doubt,
             timeout=self._session_timeout_s,
         )
         self.numbers.trouble.pop(topic, None)
         group = max(1, self._inflight // _GROUPS_IN_WINDOW)
         while True:
             seen = self._work.count
+            if await asyncio.to_thread(journal.resends_in_doubt) != resends_in_doubt:
+                await publisher.flush()
+                await publisher.suspend()
+                return
             number = publisher.next_number
             rows = await asyncio.to_thread(journal.rows_from, topic, number)
             if rows is None:

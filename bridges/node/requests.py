@@ -10,7 +10,7 @@ from bridges.node.arrow_bodies import count_topics, encode_batches, range_batch,
 from bridges.node.errors import BadRequest
 from bridges.node.journal_reader import Chunk
 from bridges.node.node import BridgeNode
-from bridges.node.outbox import Manifest, StagedPart, Writer
+from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
 from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
 
 MAX_TEXT = 1024
@@ -68,13 +68,13 @@ def seconds(header: Header, name: str) -> float:
     return float(value)
 
 
-def yes_or_no(header: Header, name: str) -> bool:
-    """A field that is true or false; false when it is not there.
+def yes_or_no(header: Header, name: str, default: bool = False) -> bool:
+    """A field that is true or false; when it is not there, the default.
 
     Raises:
         BadRequest: it is something else.
     """
-    value = header.get(name, False)
+    value = header.get(name, default)
     if not isinstance(value, bool):
         raise _bad(name, "true or false", value)
     return value
@@ -128,7 +128,17 @@ def _bad(name: str, wanted: str, value: object) -> BadRequest:
 
 def writer(header: Header) -> Writer:
     """Who stages or commits."""
-    return Writer(text(header, "query"), text(header, "run"), yes_or_no(header, "takeover"))
+    return Writer(
+        text(header, "query"),
+        text(header, "run"),
+        yes_or_no(header, "takeover"),
+        yes_or_no(header, "repeats"),
+    )
+
+
+def publishing(header: Header) -> Publishing:
+    """How a batch is to be published."""
+    return Publishing(yes_or_no(header, "resends_in_doubt", default=True), yes_or_no(header, "is_atomic"))
 
 
 def described(manifest: Manifest, trouble: str = "") -> dict[str, object]:
@@ -241,7 +251,9 @@ class Operations:
     async def _commit(self, header: Header, _body: bytes) -> Answer:
         sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")
         wait_s = seconds(header, "wait_s")
-        decided = await asyncio.to_thread(self._storage.commit, sink, who, batch, parts(header, "parts"))
+        decided = await asyncio.to_thread(
+            self._storage.commit, sink, who, batch, parts(header, "parts"), publishing(header)
+        )
         manifest, trouble = await self._node.finished(sink, decided.number, wait_s)
         return {**described(manifest, trouble), "is_first": decided.is_first}, b""
 

@@ -18,7 +18,16 @@ from bridges.node.database import storage_errors
 from bridges.node.errors import BadRequest
 from bridges.node.journal import JournalControl, JournalMarks
 from bridges.node.journal_reader import Chunk, JournalReader
-from bridges.node.outbox import MAX_OUTBOX_BYTES, SINK_PATTERN, Manifest, Outbox, StagedPart, Writer
+from bridges.node.outbox import (
+    AS_USUAL,
+    MAX_OUTBOX_BYTES,
+    SINK_PATTERN,
+    Manifest,
+    Outbox,
+    Publishing,
+    StagedPart,
+    Writer,
+)
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """A subscription's name is a file name."""
@@ -212,11 +221,18 @@ class Storage:
         with lock:
             return outbox.stage(writer, batch, part, chunk, topics, body)
 
-    def commit(self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart]) -> Manifest:
+    def commit(
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        parts: Sequence[StagedPart],
+        publishing: Publishing = AS_USUAL,
+    ) -> Manifest:
         """See `Outbox.commit`."""
         outbox, lock = self._outbox(sink)
         with lock:
-            return outbox.commit(writer, batch, parts)
+            return outbox.commit(writer, batch, parts, publishing)
 
     def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
         """See `Outbox.choose_snapshot`."""
