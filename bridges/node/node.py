@@ -277,6 +277,7 @@ class BridgeNode:
             "messages": dict(numbers.messages),
             "groups": numbers.groups,
             "commit_seconds": round(numbers.commit_s, 6),
+            "retention_s": receiver.subscription.retention_s,
             "producers": receiver.producer_count,
             "new_incarnations": numbers.new_incarnations,
             "trouble": numbers.trouble,

@@ -1,0 +1,376 @@
+"""What a source does, without Spark: where batches begin and end, which tasks read what, and what is lost or refused.
+
+Two processes take part. The driver's plans (`BatchPlanner`); it does not know which query it works for. Tasks read
+(`read_range`); they know it, so ownership is claimed and messages are given up there, never by the driver: a query
+with the wrong checkpoint is refused before it could delete anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bridges.node.client import Node, Offsets
+from bridges.node.errors import (
+    BadRequest,
+    JournalReplaced,
+    NodeError,
+    OwnedByAnother,
+    RangeHole,
+    RangeNotThere,
+    RangeTrimmed,
+)
+from bridges.spark.offsets import Offset, read_offset
+from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place
+from bridges.spark.options import SourceOptions
+from bridges.spark.schema import RowDecoder
+
+logger = logging.getLogger("oncewire.spark")
+
+TASK_ROWS = 50_000
+"""A task with more is cut: it takes longer than Spark needs to start another one."""
+MAX_TASKS = 256
+"""Of a batch that nobody limited: more tasks than that only cost planning."""
+MIN_AT_MOST_ONCE_RETENTION_S = 60.0
+"""At-most-once gives messages up before it reads them, so they must stay for a while after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one task reads.
+
+    Attributes:
+        journal: the uuid that the positions are of.
+        low, high: it reads (low, high].
+        done_with: messages up to this position are given up by this task; None = none.
+    """
+
+    journal: str
+    low: int
+    high: int
+    done_with: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a batch may be, and how large it should be; None = any size."""
+
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    min_rows: int | None = None
+
+
+class BatchPlanner:
+    """The driver's part. Nothing is opened before it is needed; not for several threads.
+
+    Args:
+        options: of the source.
+        node: its node; `close()` closes it.
+        clock: seconds, for `maxTriggerDelay`.
+    """
+
+    def __init__(self, options: SourceOptions, node: Node, clock: Callable[[], float]) -> None:
+        self._options = options
+        self._node = node
+        self._clock = clock
+        self._journal = ""
+        self._target: int | None = None
+        self._waiting_since: float | None = None
+        self._done_with: int | None = None
+        self._newest: Offset | None = None
+
+    def close(self) -> None:
+        """Let go of the node."""
+        self._node.close()
+
+    def initial(self) -> Offset:
+        """Where the first batch begins: the same for ever, whatever has arrived since.
+
+        Raises:
+            JournalReplaced: `startingOffsets` names another journal.
+            OwnedByAnother: another query has read on from there.
+            BadRequest: `startingOffsets` is not in the journal.
+        """
+        journal = self._subscribe()
+        start = self._options.start
+        _check_journal(start, journal)
+        name = self._options.subscription
+        position = self._node.initial_offset(name, start.at)
+        marks = self._node.offsets(name)
+        if marks.trimmed > position and self._options.guarantee is not Guarantee.AT_MOST_ONCE:
+            # A query that asks for its beginning has no finished batch, so nobody can have been done with one.
+            raise OwnedByAnother(
+                f"the subscription {name!r} cannot be read with a new checkpoint",
+                f"query {marks.owner} has read it up to position {marks.trimmed}",
+                "use its checkpoint, or another subscription; "
+                "if that checkpoint is gone for good, run `oncewire bridge release`",
+            )
+        return Offset(name, journal, position)
+
+    def latest(self, given: dict[str, Any], limits: Limits) -> dict[str, Any]:
+        """Where a batch that begins at `given` ends; `given` itself where there should be no batch now.
+
+        Raises:
+            JournalReplaced, RangeTrimmed, RangeNotThere: messages are missing, and `failOnDataLoss` is set.
+        """
+        self._subscribe()
+        start = read_offset(self._options.subscription, given)
+        low, found = self._available(start, limits)
+        self._newest = Offset(start.subscription, found.journal, found.last)
+        end = found.end if self._target is None else min(found.end, self._target)
+        if end <= low or not self._is_worth_a_batch(found.last - low, limits.min_rows):
+            return given
+        self._waiting_since = None
+        place = Offset(start.subscription, found.journal, end)
+        return place.after(start, self._options.min_batches_to_retain).for_spark()
+
+    def fix_target(self) -> None:
+        """Read no further than what is there now."""
+        self._subscribe()
+        self._target = self._node.offsets(self._options.subscription).last
+
+    def newest(self) -> dict[str, Any] | None:
+        """The newest message that is known of; None = nobody has looked yet."""
+        return None if self._newest is None else self._newest.for_spark()
+
+    def done(self, given: dict[str, Any]) -> None:
+        """Spark will not ask for anything up to this place again. The next batch's first task gives it up."""
+        offset = read_offset(self._options.subscription, given)
+        self._done_with = offset.done_with(self._options.min_batches_to_retain)
+
+    def ranges(self, given_start: dict[str, Any], given_end: dict[str, Any]) -> list[Range]:
+        """What the tasks of a batch read.
+
+        Raises:
+            JournalReplaced, RangeTrimmed, RangeNotThere: messages are missing, and `failOnDataLoss` is set.
+        """
+        self._subscribe()
+        name = self._options.subscription
+        start, end = read_offset(name, given_start), read_offset(name, given_end)
+        marks = self._node.offsets(name)
+        if marks.journal != end.journal:
+            self._lost(_replaced(end, marks))
+            return []
+        low = start.position
+        if start.journal != end.journal:  # `latest` has said so and gone on
+            low = marks.deleted
+        is_once_at_most = self._options.guarantee is Guarantee.AT_MOST_ONCE
+        if is_once_at_most and marks.trimmed > low:
+            logger.warning(
+                "subscription %s: (%d, %d] was handed out before and is not read again",
+                name, low, min(marks.trimmed, end.position),
+            )  # fmt: skip
+            low = marks.trimmed
+        low, high = _within(low, end.position, marks, self._node, self._options)
+        cuts = cut(low, high, self._options.min_partitions)
+        if is_once_at_most:
+            return [Range(end.journal, *part, done_with=high) for part in cuts]
+        done_with = self._done_with if start.journal == end.journal else None
+        return [
+            Range(end.journal, *part, done_with=done_with if index == 0 else None)
+            for index, part in enumerate(cuts)
+        ]
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _subscribe(self) -> str:
+        """Receive, once for this process; returns the journal's uuid."""
+        name = self._options.subscription
+        if self._journal:
+            return self._journal
+        journal = self._node.subscribe(name, self._options.topics)
+        if self._options.guarantee is Guarantee.AT_MOST_ONCE:
+            retention_s = float(self._node.status()["subscriptions"][name]["retention_s"])
+            if retention_s < MIN_AT_MOST_ONCE_RETENTION_S:
+                raise BadRequest(
+                    f"the subscription {name!r} cannot be read at most once",
+                    f"the node keeps messages for {retention_s:g} s after they were given up, which is before they "
+                    "are read",
+                    f"set its retention (retention_s, or the option retentionMs) to "
+                    f"{MIN_AT_MOST_ONCE_RETENTION_S:g} s or more",
+                )
+        self._journal = journal
+        return journal
+
+    def _available(self, start: Offset, limits: Limits) -> tuple[int, Offsets]:
+        """From where the next batch can be read, and what there is."""
+        name, low = start.subscription, start.position
+        error: NodeError | None = None
+        try:
+            found = self._look(low, limits)
+        except (RangeTrimmed, RangeNotThere) as raised:
+            error = raised
+            found = self._node.offsets(name)
+        if found.journal != start.journal:
+            error = _replaced(start, found)
+            low = found.deleted
+        if error is None:
+            return low, found
+        self._lost(error)
+        low = max(low, found.deleted)
+        return (low, self._look(low, limits)) if low <= found.last else (low, found)
+
+    def _look(self, low: int, limits: Limits) -> Offsets:
+        return self._node.offsets(
+            self._options.subscription, low, max_rows=limits.max_rows, max_bytes=limits.max_bytes
+        )
+
+    def _lost(self, error: NodeError) -> None:
+        if self._options.fail_on_data_loss:
+            raise error
+        logger.warning("messages are lost, failOnDataLoss is false: %s", error)
+
+    def _is_worth_a_batch(self, rows: int, min_rows: int | None) -> bool:
+        if min_rows is None or rows >= min_rows or self._target is not None:
+            return True
+        now = self._clock()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since >= self._options.max_trigger_delay_s
+
+
+def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
+    """What the tasks of a batch read read. The subscription stays as it is: nothing is claimed or given up.
+
+    Raises:
+        StorageError: the node has no such subscription.
+        JournalReplaced, RangeTrimmed, RangeNotThere: messages are missing, and `failOnDataLoss` is set.
+    """
+    marks = node.offsets(options.subscription)
+    for place in (options.start, options.end):
+        _check_journal(place, marks.journal)
+    known = {EARLIEST: marks.deleted, LATEST: marks.last}
+    low, high = (
+        place.at if isinstance(place.at, int) else known[place.at] for place in (options.start, options.end)
+    )
+    if low > high:
+        raise BadRequest(
+            "endingOffsets cannot be used", f"{high} is before startingOffsets, {low}", "give a later place"
+        )
+    low, high = _within(low, high, marks, node, options)
+    return [Range(marks.journal, *part) for part in cut(low, high, options.min_partitions)]
+
+
+def cut(low: int, high: int, min_parts: int) -> list[tuple[int, int]]:
+    """(low, high] in parts of nearly the same size, in order; none where it is empty."""
+    rows = high - low
+    if rows <= 0:
+        return []
+    parts = min(rows, max(min_parts, min(MAX_TASKS, -(-rows // TASK_ROWS))))
+    bounds = [low + rows * index // parts for index in range(parts + 1)]
+    return list(itertools.pairwise(bounds))
+
+
+def _check_journal(place: Place, journal: str) -> None:
+    if place.journal not in {None, journal}:
+        raise JournalReplaced(
+            f"a position of journal {place.journal} cannot be used",
+            f"the subscription has another journal, {journal}",
+            "give a position of this journal, or earliest",
+        )
+
+
+def _replaced(offset: Offset, marks: Offsets) -> JournalReplaced:
+    return JournalReplaced(
+        f"the checkpoint of subscription {offset.subscription!r} cannot be used",
+        f"it is of journal {offset.journal}, and the node has another one, {marks.journal}: "
+        "the old one was deleted or replaced",
+        "restore the old journal, or start the query with failOnDataLoss=false "
+        "(messages in between are lost)",
+    )
+
+
+def _within(low: int, high: int, marks: Offsets, node: Node, options: SourceOptions) -> tuple[int, int]:
+    """The part of (low, high] that is there.
+
+    Raises:
+        RangeTrimmed, RangeNotThere: that is not all of it, and `failOnDataLoss` is set.
+    """
+    if low < high and (low < marks.deleted or high > marks.last):
+        if options.fail_on_data_loss:
+            for place in (low, high):  # the node says best what is wrong; if it finds nothing, the marks were old
+                node.offsets(options.subscription, place)
+            return low, high
+        logger.warning(
+            "subscription %s: of (%d, %d] only (%d, %d] is there; failOnDataLoss is false",
+            options.subscription, low, high, marks.deleted, marks.last,
+        )  # fmt: skip
+    return max(low, marks.deleted), min(high, marks.last)
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def read_range(
+    options: SourceOptions, node: Node, part: Range, *, query: str | None, is_first_attempt: bool = True
+) -> Iterator[Any]:
+    """The rows of a range as record batches of the source's Arrow schema.
+
+    Args:
+        options: of the source.
+        node: where the messages are.
+        part: what to read.
+        query: which query reads; it becomes the subscription's owner. None = a batch read, which owns nothing.
+        is_first_attempt: whether no other attempt of this task was started.
+
+    Raises:
+        OwnedByAnother: the subscription is another query's.
+        JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole: messages are missing, and `failOnDataLoss` is set.
+    """
+    if options.guarantee is Guarantee.AT_MOST_ONCE and query is not None and not is_first_attempt:
+        logger.warning(
+            "subscription %s: (%d, %d] was handed out to an attempt that failed and is not read again",
+            options.subscription, part.low, part.high,
+        )  # fmt: skip
+        return
+    decoder = RowDecoder(include_headers=options.include_headers, include_metadata=options.include_metadata)
+    is_given_up = part.done_with is None
+    for batch in _messages(options, node, part, query):
+        if not is_given_up:  # the first batch has come: the subscription is this query's
+            assert part.done_with is not None
+            node.trim(options.subscription, part.done_with, query)
+            is_given_up = True
+        yield decoder.batch(batch)
+
+
+def _messages(options: SourceOptions, node: Node, part: Range, query: str | None) -> Iterator[Any]:
+    """The messages of a range; what is missing is an error, or left out."""
+    name, low = options.subscription, part.low
+
+    def read(start: int, stop: int) -> Iterator[Any]:
+        return node.read_range(name, start, stop, journal=part.journal, query=query)
+
+    try:
+        for batch in read(low, part.high):
+            yield batch
+            low += batch.num_rows
+        return
+    except (RangeTrimmed, RangeNotThere, RangeHole, JournalReplaced) as error:
+        if options.fail_on_data_loss:
+            raise
+        logger.warning("messages of (%d, %d] are lost, failOnDataLoss is false: %s", low, part.high, error)
+        if isinstance(error, JournalReplaced):
+            return
+    marks = node.offsets(name)
+    yield from _around_holes(read, max(low, marks.deleted), min(part.high, marks.last))
+
+
+def _around_holes(read: Callable[[int, int], Iterator[Any]], low: int, high: int) -> Iterator[Any]:
+    """Whatever is there of a range of a damaged journal: halves without a hole are read whole."""
+    while low < high:
+        try:
+            for batch in read(low, high):
+                yield batch
+                low += batch.num_rows
+            return
+        except RangeTrimmed:
+            return
+        except RangeHole:
+            if high - low == 1:
+                return
+        middle = (low + high) // 2
+        yield from _around_holes(read, low, middle)
+        low = middle
