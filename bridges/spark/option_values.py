@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from oncewire.client import ClientError, connect
 
 Parser: TypeAlias = Callable[[str], Any]
-"""Turns the text of an option into its value; raises ValueError when it cannot."""
+"""Turns the text of an option into its value; raises ValueError when it cannot, NotAllowed where it can say why."""
 
 MAX_TOPIC_BYTES = 255
 """What the network allows (docs/protocol.md, limits)."""
@@ -22,6 +22,10 @@ MAX_NUMBER = (1 << 63) - 1
 _DURATION_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SIZE_BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]")
+
+
+class NotAllowed(ValueError):
+    """The text of an option cannot be used; the message says why."""
 
 
 class Guarantee(Enum):
@@ -64,7 +68,7 @@ def text(pattern: str = r"\S(.*\S)?") -> Parser:
 
     def parse(value: str) -> str:
         if not compiled.fullmatch(value):
-            raise ValueError("it has another form")
+            raise NotAllowed("it has another form")
         return value
 
     return parse
@@ -76,7 +80,7 @@ def whole_number(low: int, high: int = MAX_NUMBER) -> Parser:
     def parse(value: str) -> int:
         number = int(value)
         if not low <= number <= high:
-            raise ValueError(f"it must be {low} to {high}")
+            raise NotAllowed(f"it must be {low} to {high}")
         return number
 
     return parse
@@ -95,7 +99,7 @@ def yes_or_no(value: str) -> bool:
     """`true` or `false`."""
     found = {"true": True, "false": False}.get(value.strip().lower())
     if found is None:
-        raise ValueError("it is neither true nor false")
+        raise NotAllowed("it is neither true nor false")
     return found
 
 
@@ -108,7 +112,7 @@ def duration(value: str) -> float:
     """A time such as 500ms, 30s, 15m, 2h or 1d, in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", value.strip().lower())
     if match is None or match[2] not in _DURATION_S:
-        raise ValueError("it has no unit: ms, s, m, h or d")
+        raise NotAllowed("it has no unit: ms, s, m, h or d")
     return float(match[1]) * _DURATION_S[match[2]]
 
 
@@ -116,22 +120,22 @@ def size(value: str) -> int:
     """A number of bytes, also 64k, 10m, 1g or 64 MiB."""
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:ib|b)?", value.strip().lower())
     if match is None:
-        raise ValueError("it is no size")
+        raise NotAllowed("it is no size")
     found = int(match[1]) * _SIZE_BYTES[match[2]]
     if not 0 < found <= MAX_NUMBER:
-        raise ValueError("it must be more than nothing")
+        raise NotAllowed("it must be more than nothing")
     return found
 
 
 def _names(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
     if not all(names):
-        raise ValueError("one of the names is empty")
+        raise NotAllowed("one of the names is empty")
     for name in names:
         if len(name.encode()) > MAX_TOPIC_BYTES:
-            raise ValueError(f"{name!r} is longer than {MAX_TOPIC_BYTES} bytes")
+            raise NotAllowed(f"{name!r} is longer than {MAX_TOPIC_BYTES} bytes")
         if len(_tokens(name)) > MAX_TOKENS:
-            raise ValueError(f"{name!r} has more than {MAX_TOKENS} parts")
+            raise NotAllowed(f"{name!r} has more than {MAX_TOKENS} parts")
     return names
 
 
@@ -140,7 +144,7 @@ def topics(value: str) -> tuple[str, ...]:
     found = _names(value)
     for topic in found:
         if is_pattern(topic):
-            raise ValueError(f"{topic!r} has a wildcard: use subscribePattern for it")
+            raise NotAllowed(f"{topic!r} has a wildcard: use subscribePattern for it")
     return found
 
 
@@ -148,7 +152,7 @@ def topic(value: str) -> str:
     """One topic."""
     found = topics(value)
     if len(found) != 1:
-        raise ValueError("it must be one topic")
+        raise NotAllowed("it must be one topic")
     return found[0]
 
 
@@ -161,11 +165,11 @@ def patterns(value: str) -> tuple[str, ...]:
     found = _names(value)
     for pattern in found:
         if _REGEX_ONLY.search(pattern):
-            raise ValueError(f"{pattern!r} is a regular expression: only the wildcards * and # can be used")
+            raise NotAllowed(f"{pattern!r} is a regular expression: only the wildcards * and # can be used")
         if any(("*" in token or "#" in token) and len(token) > 1 for token in _tokens(pattern)):
-            raise ValueError(f"{pattern!r} has a wildcard within a word: * and # stand between the dots alone")
+            raise NotAllowed(f"{pattern!r} has a wildcard within a word: * and # stand between the dots alone")
         if is_pattern(pattern) and "." in pattern and "/" in pattern:
-            raise ValueError(f"{pattern!r} mixes . and /")
+            raise NotAllowed(f"{pattern!r} mixes . and /")
     return found
 
 
@@ -196,7 +200,7 @@ def routers(value: str) -> tuple[str, ...]:
     try:
         unused = connect(urls)  # reads the addresses, connects to nothing
     except ClientError as error:
-        raise ValueError(str(error)) from error
+        raise NotAllowed(str(error)) from error
     del unused
     return urls
 
@@ -212,15 +216,15 @@ def place(value: str) -> Place:
     try:
         found = json.loads(word)
     except ValueError:
-        raise ValueError("it is neither earliest nor latest nor JSON") from None
+        raise NotAllowed("it is neither earliest nor latest nor JSON") from None
     if not isinstance(found, dict) or len(found) != 1:
-        raise ValueError('the JSON must have one entry, such as {"SUBSCRIPTION": 123}')
+        raise NotAllowed('the JSON must have one entry, such as {"SUBSCRIPTION": 123}')
     ((subscription, inner),) = found.items()
     journal = None
     if isinstance(inner, dict):
         journal, inner = inner.get("journal"), inner.get("seq")
         if not isinstance(journal, str):
-            raise ValueError("the journal of the position is missing")
+            raise NotAllowed("the journal of the position is missing")
     if isinstance(inner, bool) or not isinstance(inner, int) or not -2 <= inner <= MAX_NUMBER:
-        raise ValueError("a position is a whole number")
+        raise NotAllowed("a position is a whole number")
     return Place({-2: EARLIEST, -1: LATEST}.get(inner, inner), journal, subscription)

@@ -25,7 +25,7 @@ from bridges.node.publisher import INFLIGHT
 from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S, Subscription
 from bridges.node.storage import NAME_PATTERN
 from bridges.spark import option_values as values
-from bridges.spark.option_values import CommitMode, Guarantee, Parser, Place
+from bridges.spark.option_values import CommitMode, Guarantee, NotAllowed, Parser, Place
 
 EMBEDDED = "embedded"
 AT_MOST_ONCE_RETENTION_S = 3600.0
@@ -457,10 +457,8 @@ def _value(option: Option, given: str) -> Any:
         return option.parse(given)
     except ValueError as error:
         shown = "***" if "secret" in option.name or "password" in option.name else repr(given)
-        why = "" if str(error).startswith(("invalid literal", repr(given))) else f": {error}"
-        raise BadRequest(
-            f"{option.name} = {shown} cannot be used", f"it is not what is allowed{why}", f"give {option.allowed}"
-        ) from None
+        why = str(error) if isinstance(error, NotAllowed) else "it is not what is allowed"
+        raise BadRequest(f"{option.name} = {shown} cannot be used", why, f"give {option.allowed}") from None
 
 
 def _topics(found: Mapping[str, Any], *, is_stream: bool) -> tuple[str, ...]:

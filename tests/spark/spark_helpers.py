@@ -98,18 +98,19 @@ def forget_last_commit(checkpoint: Path) -> int:
     return last
 
 
-def run_available(frame: Any, checkpoint: Path, folder: Path | None = None, **sink: str) -> Any:
-    """Run a query over everything that is there now; returns it after its end. Rows go to Parquet files in a folder.
+def run_available(frame: Any, checkpoint: Path, **sink: str) -> Any:
+    """Run a query over everything that is there now; returns it after its end.
+
+    Args:
+        frame: a streaming data frame.
+        checkpoint: a folder.
+        sink: options of the sink; `format` is its format, `noop` if nothing else is said.
 
     Raises:
         pyspark.errors.StreamingQueryException: the query failed.
     """
     writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    if folder is not None:
-        writer = writer.format("parquet").option("path", str(folder))
-    else:
-        writer = writer.format(sink.pop("format", "noop")).options(**sink)
-    query = writer.start()
+    query = writer.format(sink.pop("format", "noop")).options(**sink).start()
     try:
         assert query.awaitTermination(QUERY_S), "the query did not end"
     finally:
