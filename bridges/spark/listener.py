@@ -1,4 +1,4 @@
-"""A listener for streaming queries that also asks the bridge node: `spark.streams.addListener(AmqpListener(options))`."""
+"""A listener for streaming queries that also asks the bridge node; add it with `spark.streams.addListener`."""
 
 from __future__ import annotations
 
