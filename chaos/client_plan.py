@@ -66,6 +66,8 @@ class SubscriberPlan:
     timeout_s: float = 60.0
     """How long the subscription outlives its link (T_sub)."""
     journal: str | None = None
+    keeps_payloads: bool = False
+    """Whether the journal, which there must be, keeps the messages themselves, too."""
     idle_timeout_s: float = 2.0
 
 

@@ -38,7 +38,7 @@ from chaos.events import (
     digest_of,
     read_journal,
 )
-from chaos.processed_table import write_processed
+from chaos.processed_table import write_payloads, write_processed
 from oncewire import client as told
 from oncewire.client import (
     Client,
@@ -223,6 +223,8 @@ async def _work(plan: SubscriberPlan, witness: _Witness, subscriber: Subscriber)
         # The effect and the acceptance become durable together; the checker reads these rows as events.
         async with subscriber.transaction(*batch) as connection:
             write_processed(connection, done)
+            if plan.keeps_payloads:
+                write_payloads(connection, [delivery.payload for delivery in batch])
 
 
 async def _take_batch(plan: SubscriberPlan, witness: _Witness, subscriber: Subscriber) -> list[Delivery]:

@@ -1,0 +1,228 @@
+"""One run: a network, a bridge node and a Spark job at work on the flights, kills among them, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from chaos.client_plan import PublisherPlan, Share, SubscriberPlan
+from chaos.client_process import ClientFailed
+from chaos.demo.progress import DemoProgress
+from chaos.flights import DataSetError, flights
+from chaos.processed_table import read_payloads
+from chaos.spark_demo import COLLECTOR, DELAYS_TOPIC, FLIGHTS_TOPIC, PUBLISHER
+from chaos.spark_demo.kills import Kills, Kind
+from chaos.spark_demo.outputs_core import judge_outputs
+from chaos.spark_demo.processes import DriverProcess, NodeProcess
+from chaos.spark_demo.report import SparkResult
+from chaos.trial import Trial, TrialFailed
+from router.local_network import LocalNetwork, LocalNetworkError
+
+SECONDS_PER_KILL = 6.0
+"""The publisher's rate spreads the rows over this time for each kill, so that something is under way at each."""
+BATCHES = 40
+MIN_BATCH = 100
+MAX_BATCH = 1_000
+"""The job takes the rows in about so many batches, none smaller or larger than this."""
+WINDOW = 512
+"""Unsettled messages of the publisher: it goes on for a second while nothing is accepted."""
+COLLECTED = 100
+COLLECTED_S = 0.3
+"""The subscriber commits as many messages at a time: so deliveries are unsettled while the job publishes."""
+PATIENCE_S = 180.0
+SECONDS_PER_MESSAGE = 0.01
+"""How long each part of a run may take, on a slow machine."""
+EMPTY_S = 60.0
+"""After the last row has come, until the outbox is empty."""
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """What to run."""
+
+    messages: int
+    kills: int
+    routers: int
+    seed: int
+    keep: Path | None = None
+    """Folder for journals and logs; None: a temporary one, which is removed."""
+
+    @property
+    def batch(self) -> int:
+        """Messages of a batch of the job at most."""
+        return min(MAX_BATCH, max(MIN_BATCH, self.messages // BATCHES))
+
+    @property
+    def patience_s(self) -> float:
+        """How long each part of the run may take."""
+        return PATIENCE_S + self.messages * SECONDS_PER_MESSAGE
+
+    def schedule(self) -> list[tuple[float, Kind]]:
+        """What is killed, and after which part of the rows has come out: each kind as often, in an order by chance."""
+        chance = random.Random(self.seed)
+        rounds = -(-self.kills // len(Kind))
+        kinds = itertools.chain.from_iterable(chance.sample(list(Kind), len(Kind)) for _ in range(rounds))
+        return [((index + 0.5) / (self.kills + 1), kind) for index, kind in enumerate(kinds)][: self.kills]
+
+
+async def run_spark_demo(options: SparkOptions, console: Console) -> SparkResult:
+    """Run once; leaves no process behind, and no file unless they are to be kept.
+
+    Raises:
+        DataSetError: the flights cannot be read.
+        LocalNetworkError, EtcdNotFound, EtcdFailed: the network cannot be started.
+    """
+    rows = await asyncio.to_thread(lambda: list(itertools.islice(flights(), options.messages)))
+    if len(rows) < options.messages:
+        raise DataSetError(
+            f"{options.messages} messages cannot be sent", f"there are {len(rows)} flights", "give fewer --messages"
+        )
+    if options.keep is not None:
+        return await _run_in(options.keep, options, rows, console)
+    with TemporaryDirectory(prefix="oncewire-demo-spark-") as folder:
+        return await _run_in(Path(folder), options, rows, console)
+
+
+async def _run_in(
+    folder: Path, options: SparkOptions, rows: Sequence[bytes], console: Console
+) -> SparkResult:
+    began = time.monotonic()
+    network = LocalNetwork(options.routers, log_folder=folder)
+    with DemoProgress(console) as progress:
+        async with network, AsyncExitStack() as stack:
+            assert network.etcd is not None
+            progress.say(f"{network.etcd.description}, pid {network.etcd.pid}")
+            for router in network.routers.values():
+                progress.say(f"router {router.id} at {router.url}, pid {router.pid}")
+            trial = await stack.enter_async_context(Trial(network, folder, *_plans(network, folder, options)))
+            node = NodeProcess(folder, [router.url for router in network.routers.values()])
+            stack.push_async_callback(node.kill)
+            driver = DriverProcess(folder, node, options.batch)
+            stack.push_async_callback(driver.kill)
+            stage = _Stage(options, trial, node, driver, progress)
+            problems: list[str] = []
+            try:
+                await stage.play()
+            except (TrialFailed, ClientFailed, LocalNetworkError) as failure:
+                problems.append(str(failure))
+            await asyncio.gather(*(client.kill() for client in trial.clients))
+            accepted = trial.publishers[PUBLISHER].counts["accepted"]
+            payloads = await asyncio.to_thread(read_payloads, _collected(folder))
+            verdict = await asyncio.to_thread(judge_outputs, rows, payloads)
+            seconds = time.monotonic() - began
+            return SparkResult(
+                options.messages, accepted, verdict, stage.kills.done, options.kills, driver.starts,
+                driver.query_failures(), stage.kills.start, seconds, problems,
+            )  # fmt: skip
+
+
+def _collected(folder: Path) -> Path:
+    return folder / f"{COLLECTOR}.sqlite"
+
+
+def _plans(
+    network: LocalNetwork, folder: Path, options: SparkOptions
+) -> tuple[list[PublisherPlan], list[SubscriberPlan]]:
+    urls = [router.url for router in network.routers.values()]
+    random.Random(options.seed).shuffle(urls)
+    publisher = PublisherPlan(
+        name=PUBLISHER,
+        topic=FLIGHTS_TOPIC,
+        urls=tuple(urls),
+        events=str(folder / f"{PUBLISHER}.jsonl"),
+        share=Share(options.messages),
+        rate=options.messages / (SECONDS_PER_KILL * options.kills),
+        window=WINDOW,
+        journal=str(folder / f"{PUBLISHER}.sqlite"),
+    )
+    collector = SubscriberPlan(
+        name=COLLECTOR,
+        address=DELAYS_TOPIC,
+        urls=tuple(reversed(urls)),
+        events=str(folder / f"{COLLECTOR}.jsonl"),
+        batch=COLLECTED,
+        batch_s=COLLECTED_S,
+        journal=str(_collected(folder)),
+        keeps_payloads=True,
+    )
+    return [publisher], [collector]
+
+
+class _Stage:
+    """The processes of a run, and what happens to them."""
+
+    def __init__(
+        self, options: SparkOptions, trial: Trial, node: NodeProcess, driver: DriverProcess, progress: DemoProgress
+    ) -> None:
+        self._options = options
+        self._trial = trial
+        self._node = node
+        self._driver = driver
+        self._progress = progress
+        self._publisher = trial.publishers[PUBLISHER]
+        self._collector = trial.subscribers[COLLECTOR]
+        self.kills = Kills(trial, node, driver, progress.say)
+
+    async def play(self) -> None:
+        """Start everything, kill by the schedule, and let all come to its end.
+
+        Raises:
+            TrialFailed, ClientFailed, LocalNetworkError: something did not happen that must.
+        """
+        options, trial = self._options, self._trial
+        await self._node.start()
+        self._progress.say(f"bridge node at {self._node.address}, pid {self._node.pid}")
+        await self._node.wait_ready()
+        await self._driver.start()
+        self._progress.say(f"Spark driver, pid {self._driver.pid}: batches of {options.batch} flights at most")
+        self._progress.follow(self._publisher, "accepted", options.messages)
+        self._progress.follow(self._collector, "received", options.messages)
+        trial.on_look = self._look
+        self.kills.start = time.monotonic()
+        await trial.start()
+        for part, kind in options.schedule():
+            await self._until_received(part)
+            await self.kills.kill(kind)
+        await self._until_received(1.0)
+        await trial.wait_until(lambda: self._publisher.has_ended, "the publisher is done", options.patience_s)
+        await self._end()
+
+    def _look(self) -> None:
+        self._progress.show()
+        self._node.check()
+        self._driver.check()
+
+    async def _until_received(self, part: float) -> None:
+        wanted = part * self._options.messages
+        await self._trial.wait_until(
+            lambda: self._collector.counts["received"] >= wanted,
+            f"the subscriber has {part:.0%} of the outputs; the driver's last words: {self._driver.last_words()}",
+            self._options.patience_s,
+        )
+
+    async def _end(self) -> None:
+        """End the driver, then wait until nothing more can come: neither from the outbox nor from the network."""
+        await self._trial.meanwhile(self._driver.stop())
+        ends_at = time.monotonic() + EMPTY_S
+        while not await self._is_published():
+            if time.monotonic() > ends_at:
+                raise TrialFailed(f"the bridge node's outbox is not empty after {EMPTY_S:g} s")
+            await asyncio.sleep(POLL_S)
+        await self._trial.wait_until_at_rest()
+        await self._collector.stop()
+
+    async def _is_published(self) -> bool:
+        state = await self._node.status()
+        return state is not None and not any(
+            sink["waiting_manifests"] or sink["unfinished"] for sink in state["sinks"].values()
+        )
