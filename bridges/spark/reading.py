@@ -3,6 +3,10 @@
 Two processes take part. The driver's plans (`BatchPlanner`); it does not know which query it works for. Tasks read
 (`read_range`); they know it, so ownership is claimed and messages are given up there, never by the driver: a query
 with the wrong checkpoint is refused before it could delete anything.
+
+What `deliveryGuarantee` means here. Exactly-once and at-least-once are the same for a source: a batch is read again as
+it was, until it is committed. At-most-once gives a batch up before the first of its rows is read: a batch that was
+begun is not read again by anybody, neither by a query that is started again nor by a second attempt of a task.
 """
 
 from __future__ import annotations
@@ -100,7 +104,8 @@ class BatchPlanner:
         name = self._options.subscription
         position = self._node.initial_offset(name, start.at)
         marks = self._node.offsets(name)
-        if marks.trimmed > position and self._options.guarantee is not Guarantee.AT_MOST_ONCE:
+        is_once_at_most = self._options.guarantee is Guarantee.AT_MOST_ONCE
+        if marks.trimmed > position and marks.owner is not None and not is_once_at_most:
             # A query that asks for its beginning has no finished batch, so nobody can have been done with one.
             raise OwnedByAnother(
                 f"the subscription {name!r} cannot be read with a new checkpoint",

@@ -525,6 +525,12 @@ def test_at_most_once_is_refused_where_messages_would_be_deleted_before_they_are
         Query(node, deliveryGuarantee="at-most-once").run()
 
 
+def test_what_an_operator_trimmed_before_the_first_query_is_nobodys(keeping: OfflineNode) -> None:
+    keeping.append_numbers(SUB, 0, 10)
+    keeping.trim(SUB, 4)
+    assert Query(keeping).run() == numbers(0, 10), "it is kept, though trimmed"
+
+
 # --- batch reads ------------------------------------------------------------------------------------------------------
 
 
