@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -259,14 +260,17 @@ def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tm
 
 @pytest.mark.spark
 @pytest.mark.needs("spark")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [(signal.SIGINT, r"  flights \d+/12000, delays [1-9]"), (signal.SIGKILL, r"  flights ")],
+    ids=["at-work", "while-spark-starts"],
+)
+def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals, line: str) -> None:
     folder = tmp_path / "temporary"
     process, mark = start_demo(folder)
     assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("  flights"):  # all are started
-            break
+    assert any(re.match(line, said) for said in process.stdout)
     process.send_signal(number)
     _, err = process.communicate(timeout=END_S)
     assert process.returncode == (130 if number == signal.SIGINT else -number), err
