@@ -14,7 +14,7 @@ from bridges.node.errors import BadRequest, SnapshotUnknown
 
 KEPT_SNAPSHOTS = 1_000
 """Attempts that are still known. A query repeats its last one, and more only when its checkpoint has lost files."""
-MAX_SNAPSHOT_TEXT = 1 << 14
+MAX_SNAPSHOT_TEXT = 16_384
 """Characters of one end of an attempt: 100 for each of a processor's inputs are enough."""
 
 SNAPSHOT_TABLE = """CREATE TABLE IF NOT EXISTS node_snapshots (

@@ -1,5 +1,12 @@
 """Processors: a function between topics, exactly once. Cues' algorithm over Structured Streaming (docs/cues.md).
 
+* CU-1 Where an attempt ends is on the node's disk before the function sees a message. Each repeat ends there, too.
+* CU-2 Which of several inputs is read next is decided when a message is accepted, and never again.
+* CU-3 The delivery hash is made of processor and positions alone: no repeat changes it, no other delivery has it.
+* CU-4 Outputs and errors of a batch are one decision, taken once; what a repeat computes afterwards is dropped.
+* CU-5 A handled error is delivered, as a message or as nothing; any other stops the query and the messages come again.
+* CU-6 Recovery is a start of the query: it may end anywhere, any number of times, and changes nothing.
+
 from bridges.spark.processor import processor
 
 def invoice(delivery):
@@ -83,6 +90,9 @@ class Processor:
         Returns:
             Spark's StreamingQuery.
         """
+        # Spark looks a format up in the session that is active in this thread. In another thread than the session's own
+        # none is, and making a DataFrame is PySpark's public way to change that.
+        self.spark.createDataFrame([], "nothing int")
         self.spark.dataSource.register(ProcessorFormat)
         journals = input_journals(self.step.name, self.inputs, self.join)
         rows = self.spark.readStream.format(FORMAT).options(**self.source).load()

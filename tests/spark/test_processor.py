@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from bridges.node.errors import BadRequest
 from oncewire.client.delivery_hash import delivery_hash
 from oncewire.wire import Symbol
 from tests.node.node_process import NodeProcess
@@ -227,22 +226,3 @@ def test_run_forever_gives_up_where_a_restart_cannot_help(
     publish(router.url, names.a, ["a1"])
     with pytest.raises(PySparkException, match=r"bridges\.node\.errors\.(OwnedByAnother|SnapshotUnknown)"):
         other.run_forever()
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"join": None}, "give join='zip'"),
-        ({"join": "both"}, "there is no such join"),
-        ({"name": "no/name"}, "sinkId"),
-        ({"output": "a,b"}, "topic"),
-        ({"options": {"sinkId": "s"}}, "it sets that itself"),
-        ({"options": {"bridge": "tcp://127.0.0.1:1"}}, "bridge.secret"),
-        ({"max_steps": 0}, "a batch has steps"),
-    ],
-)
-def test_arguments_that_cannot_be_used_are_refused_with_a_reason(
-    make: Callable[..., Any], change: dict[str, Any], why: str
-) -> None:
-    with pytest.raises(BadRequest, match=why):
-        make(lambda _: None, **({"join": "zip"} | change))
