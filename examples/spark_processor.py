@@ -6,9 +6,9 @@
 
 The function may run again for a payment, with the same delivery hash. The databases are those of
 `idempotent_effects.py`, which does the same without Spark: each keeps the hash in the transaction that adds the
-payment. Tasks write to them, so on a cluster use PostgreSQL alone: a SQLite file is a file of one machine. A payment that is no
-number goes to the topic of errors. A database that is away is no error of the message: it stops the query, which starts
-again, later each time.
+payment. Tasks write to them, so on a cluster use PostgreSQL alone: a SQLite file is a file of one machine. A payment
+that is no number goes to the topic of errors. A database that is away is no error of the message: it stops the query,
+which starts again, later each time.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ def page() -> str:
 @pytest.mark.parametrize(
     ("heading", "steps"), [("The persistence component", PERSISTENCE), ("The recovery component", RECOVERING)]
 )
-def test_every_step_of_cues_says_where_it_lives_and_what_shows_it(page: str, heading: str, steps: tuple[str, ...]) -> None:
+def test_every_step_of_cues_says_where_it_lives_and_what_shows_it(
+    page: str, heading: str, steps: tuple[str, ...]
+) -> None:
     head, *rows = table(section(page, heading))
     assert head == HEAD
     assert tuple(row[0] for row in rows) == steps
