@@ -33,6 +33,8 @@ BATCHES = 40
 MIN_BATCH = 100
 MAX_BATCH = 1_000
 """The job takes the rows in about so many batches, none smaller or larger than this."""
+BATCHES_BETWEEN = 2
+"""Outputs of so many batches come between two kills at least."""
 WINDOW = 512
 """Unsettled messages of the publisher: it goes on for a second while nothing is accepted."""
 COLLECTED = 100
@@ -115,6 +117,7 @@ async def _run_in(
                 await stage.play()
             except (TrialFailed, ClientFailed, LocalNetworkError) as failure:
                 problems.append(str(failure))
+                problems += [f"the {each.what} said last: {each.last_words()}" for each in (node, driver)]
             await asyncio.gather(*(client.kill() for client in trial.clients))
             accepted = trial.publishers[PUBLISHER].counts["accepted"]
             payloads = await asyncio.to_thread(read_payloads, _collected(folder))
@@ -190,10 +193,13 @@ class _Stage:
         trial.on_look = self._look
         self.kills.start = time.monotonic()
         await trial.start()
+        least = 0
         for part, kind in options.schedule():
-            await self._until_received(part)
+            await self._until_received(max(least, round(part * options.messages)))
             await self.kills.kill(kind)
-        await self._until_received(1.0)
+            # The job must be at work again before the next one.
+            least = min(options.messages, self._received + BATCHES_BETWEEN * options.batch)
+        await self._until_received(options.messages)
         await trial.wait_until(lambda: self._publisher.has_ended, "the publisher is done", options.patience_s)
         await self._end()
 
@@ -202,12 +208,13 @@ class _Stage:
         self._node.check()
         self._driver.check()
 
-    async def _until_received(self, part: float) -> None:
-        wanted = part * self._options.messages
+    @property
+    def _received(self) -> int:
+        return self._collector.counts["received"]
+
+    async def _until_received(self, count: int) -> None:
         await self._trial.wait_until(
-            lambda: self._collector.counts["received"] >= wanted,
-            f"the subscriber has {part:.0%} of the outputs; the driver's last words: {self._driver.last_words()}",
-            self._options.patience_s,
+            lambda: self._received >= count, f"the subscriber has {count} outputs", self._options.patience_s
         )
 
     async def _end(self) -> None:
