@@ -46,6 +46,8 @@ class PublisherPlan:
     """Messages it has unsettled at most."""
     journal: str | None = None
     """File of the client library's durable journal; None: memory."""
+    gate: str | None = None
+    """File with the number of messages it may have sent by now; None: all."""
     idle_timeout_s: float = 2.0
     """A router that is silent for this long is given up."""
 

@@ -152,8 +152,10 @@ async def _send_share(
     sent = 0
     while not stopping.done():
         due = round((now() - began) * plan.rate) - sent if plan.rate else plan.window
-        chunk = list(islice(rows, due))
-        if due and not chunk:
+        if plan.gate is not None:
+            due = min(due, _let_through(plan.gate) - done - sent)
+        chunk = list(islice(rows, max(0, due)))
+        if due > 0 and not chunk:
             return
         for seq, row in chunk:
             witness.write(Sent(now(), seq, digest_of(row)))
@@ -162,6 +164,10 @@ async def _send_share(
             sendings.append(sending)
         sent += len(chunk)
         await asyncio.sleep(TICK_S if plan.rate else 0)
+
+
+def _let_through(gate: str) -> int:
+    return int(Path(gate).read_text())
 
 
 async def _collect(witness: _Witness, sendings: deque[Sending], sent: asyncio.Event) -> None:

@@ -21,7 +21,7 @@ UNSETTLED_AT_KILL = 20
 """Deliveries that must be unsettled through one router when it, or the bridge node, is struck."""
 RESTART_AFTER_S = 1.0
 """From SIGKILL to the start of the next life."""
-PHASE_S = 10.0
+PHASE_S = 3.0
 """How long the driver is watched for a certain phase of a batch; then any will do."""
 BATCH_S = 120.0
 """How long it is watched for any batch: it may just have been started."""
@@ -50,7 +50,7 @@ class Kill:
 
     Attributes:
         kind: of victim.
-        fault: when, who, and how many deliveries were unsettled; for the node and the driver in the whole network.
+        fault: when, who, and how many deliveries were unsettled through a router; for the driver, through all of them.
         during: for people: what was under way.
     """
 
@@ -113,9 +113,9 @@ class Kills:
         await self._trial.meanwhile(self._network.restart(target.router))
 
     async def _kill_node(self) -> None:
-        await self._strikes.choose(UNSETTLED_AT_KILL, list(self._network.routers))
-        unsettled = await self._unsettled()
-        self._record(Kind.NODE, "node", unsettled, self._node.pid, "deliveries unsettled in the network")
+        busiest = await self._strikes.choose(UNSETTLED_AT_KILL, list(self._network.routers))
+        during = f"deliveries unsettled through router {busiest.router}"
+        self._record(Kind.NODE, "node", busiest.unsettled, self._node.pid, during)
         await self._node.kill()
         await self._trial.meanwhile(asyncio.sleep(RESTART_AFTER_S))
         await self._trial.meanwhile(self._node.start())
@@ -123,21 +123,20 @@ class Kills:
     async def _kill_driver(self) -> None:
         # By turns: a batch that is lost with its driver, and one that outlives it.
         phase = Phase.DECIDED if self.count()[Kind.DRIVER] % 2 else Phase.STAGED
-        found, unsettled = await self._trial.meanwhile(self._wait_for_batch(phase))
+        found = await self._trial.meanwhile(self._wait_for_batch(phase))
+        unsettled = await self._unsettled()
         self._record(Kind.DRIVER, "driver", unsettled, self._driver.pid, found.value)
         await self._driver.kill()
         await self._trial.meanwhile(asyncio.sleep(RESTART_AFTER_S))
         await self._driver.start()
 
-    async def _wait_for_batch(self, wanted: Phase) -> tuple[Phase, int]:
-        """Wait for a phase of a batch, with deliveries unsettled in the network; returns them, too."""
+    async def _wait_for_batch(self, wanted: Phase) -> Phase:
         began = time.monotonic()
         while True:
-            state, unsettled = await asyncio.gather(self._node.status(), self._unsettled())
-            phase = phase_of(state)
+            phase = phase_of(await self._node.status())
             waited = time.monotonic() - began
-            if phase is not None and unsettled and (phase is wanted or waited > PHASE_S):
-                return phase, unsettled
+            if phase is wanted or (phase is not None and waited > PHASE_S):
+                return phase
             if waited > BATCH_S:
                 raise TrialFailed(f"the Spark job had no batch under way within {BATCH_S:g} s")
             await asyncio.sleep(_LOOK_S)
@@ -150,7 +149,8 @@ class Kills:
         fault = Fault(time.monotonic(), target, signal.SIGKILL.name, unsettled)
         self.done.append(Kill(kind, fault, during))
         name = kind.value if target in {"driver", "node"} else f"{kind.value} {target}"
-        self._say(f"SIGKILL to {name}, pid {pid}: {unsettled} deliveries unsettled, {during}")
+        count = "" if "unsettled" in during else " deliveries unsettled,"
+        self._say(f"SIGKILL to {name}, pid {pid}: {unsettled}{count} {during}")
 
 
 def phase_of(state: dict[str, Any] | None) -> Phase | None:

@@ -104,6 +104,7 @@ class NodeProcess(DemoProcess):
         """
         super().__init__("bridge node", folder / "node.log")
         self._config = folder / "node.toml"
+        self._remote: RemoteNode | None = None
         self.address = f"tcp://127.0.0.1:{(port := free_port())}"
         self.secret_file = folder / "node" / "secret"
         self._config.write_text(
@@ -130,15 +131,23 @@ class NodeProcess(DemoProcess):
             raise TrialFailed(f"the bridge node did not start: {self.last_words()}")
 
     async def status(self) -> dict[str, Any] | None:
-        """What it is doing; None where it does not answer."""
+        """What it is doing; None where it does not answer. One call at a time."""
         return await asyncio.to_thread(self._ask)
 
     def _ask(self) -> dict[str, Any] | None:
         try:
-            with RemoteNode(self.address, read_secret(self.secret_file), patience_s=0.0) as remote:
-                return remote.status()
+            if self._remote is None:
+                self._remote = RemoteNode(self.address, read_secret(self.secret_file), patience_s=0.0)
+            return self._remote.status()
         except NodeError:
             return None
+
+    async def kill(self) -> None:
+        """SIGKILL it and wait until it is gone."""
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
+        await super().kill()
 
     async def wait_ready(self) -> None:
         """Wait until the network has confirmed its subscription: what is sent from then on is owed to it.

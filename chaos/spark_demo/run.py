@@ -33,8 +33,10 @@ BATCHES = 40
 MIN_BATCH = 100
 MAX_BATCH = 1_000
 """The job takes the rows in about so many batches, none smaller or larger than this."""
-BATCHES_BETWEEN = 2
-"""Outputs of so many batches come between two kills at least."""
+SEGMENTS_AHEAD = 2
+"""Rows are held back until their kill is near, however slow the machine is: it must find the job at work. The next
+kill comes half a segment after the last one; so there are rows to work on for one and a half segments then.
+"""
 WINDOW = 512
 """Unsettled messages of the publisher: it goes on for a second while nothing is accepted."""
 COLLECTED = 100
@@ -69,12 +71,19 @@ class SparkOptions:
         """How long each part of the run may take."""
         return PATIENCE_S + self.messages * SECONDS_PER_MESSAGE
 
-    def schedule(self) -> list[tuple[float, Kind]]:
-        """What is killed, and after which part of the rows has come out: each kind as often, in an order by chance."""
+    @property
+    def segment(self) -> int:
+        """Rows from one kill to the next."""
+        return self.messages // (self.kills + 1)
+
+    def schedule(self) -> list[tuple[int, Kind]]:
+        """What is killed, and after how many outputs: each kind as often, in an order by chance."""
         chance = random.Random(self.seed)
         rounds = -(-self.kills // len(Kind))
         kinds = itertools.chain.from_iterable(chance.sample(list(Kind), len(Kind)) for _ in range(rounds))
-        return [((index + 0.5) / (self.kills + 1), kind) for index, kind in enumerate(kinds)][: self.kills]
+        return [
+            (index * self.segment + self.segment // 2, kind) for index, kind in enumerate(kinds)
+        ][: self.kills]
 
 
 async def run_spark_demo(options: SparkOptions, console: Console) -> SparkResult:
@@ -111,7 +120,7 @@ async def _run_in(
             stack.push_async_callback(node.kill)
             driver = DriverProcess(folder, node, options.batch)
             stack.push_async_callback(driver.kill)
-            stage = _Stage(options, trial, node, driver, progress)
+            stage = _Stage(options, trial, node, driver, progress, _gate(folder))
             problems: list[str] = []
             try:
                 await stage.play()
@@ -133,6 +142,10 @@ def _collected(folder: Path) -> Path:
     return folder / f"{COLLECTOR}.sqlite"
 
 
+def _gate(folder: Path) -> Path:
+    return folder / f"{PUBLISHER}.gate"
+
+
 def _plans(
     network: LocalNetwork, folder: Path, options: SparkOptions
 ) -> tuple[list[PublisherPlan], list[SubscriberPlan]]:
@@ -147,6 +160,7 @@ def _plans(
         rate=options.messages / (SECONDS_PER_KILL * options.kills),
         window=WINDOW,
         journal=str(folder / f"{PUBLISHER}.sqlite"),
+        gate=str(_gate(folder)),
     )
     collector = SubscriberPlan(
         name=COLLECTOR,
@@ -165,13 +179,20 @@ class _Stage:
     """The processes of a run, and what happens to them."""
 
     def __init__(
-        self, options: SparkOptions, trial: Trial, node: NodeProcess, driver: DriverProcess, progress: DemoProgress
+        self,
+        options: SparkOptions,
+        trial: Trial,
+        node: NodeProcess,
+        driver: DriverProcess,
+        progress: DemoProgress,
+        gate: Path,
     ) -> None:
         self._options = options
         self._trial = trial
         self._node = node
         self._driver = driver
         self._progress = progress
+        self._gate = gate
         self._publisher = trial.publishers[PUBLISHER]
         self._collector = trial.subscribers[COLLECTOR]
         self.kills = Kills(trial, node, driver, progress.say)
@@ -192,16 +213,22 @@ class _Stage:
         self._progress.follow(self._collector, "received", options.messages)
         trial.on_look = self._look
         self.kills.start = time.monotonic()
+        self._open_gate(SEGMENTS_AHEAD * options.segment)
         await trial.start()
-        least = 0
-        for part, kind in options.schedule():
-            await self._until_received(max(least, round(part * options.messages)))
+        for number, (outputs, kind) in enumerate(options.schedule(), 1):
+            await self._until_received(outputs)
             await self.kills.kill(kind)
-            # The job must be at work again before the next one.
-            least = min(options.messages, self._received + BATCHES_BETWEEN * options.batch)
+            self._open_gate((number + SEGMENTS_AHEAD) * options.segment)
+        self._open_gate(options.messages + 1)
         await self._until_received(options.messages)
         await trial.wait_until(lambda: self._publisher.has_ended, "the publisher is done", options.patience_s)
         await self._end()
+
+    def _open_gate(self, rows: int) -> None:
+        """Let the publisher go on to so many rows."""
+        new = self._gate.with_suffix(".new")
+        new.write_text(str(rows))
+        new.replace(self._gate)
 
     def _look(self) -> None:
         self._progress.show()

@@ -136,10 +136,10 @@ def test_findings_are_some_and_numbers_are_all() -> None:
 @pytest.mark.parametrize(("kills", "seed"), [(3, 1), (6, 1), (8, 5)])
 def test_kills_are_of_all_kinds_and_spread_over_the_rows(kills: int, seed: int) -> None:
     schedule = SparkOptions(12_000, kills, 3, seed).schedule()
-    parts = [part for part, _ in schedule]
+    outputs = [output for output, _ in schedule]
     assert len(schedule) == kills
-    assert parts == sorted(parts)
-    assert 0.0 < parts[0] < parts[-1] < 1.0
+    assert outputs == sorted(set(outputs))
+    assert 0 < outputs[0] < outputs[-1] < 12_000
     numbers = [[kind for _, kind in schedule].count(kind) for kind in Kind]
     assert max(numbers) - min(numbers) <= 1
 
@@ -254,7 +254,7 @@ def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tm
     assert (result["published"], result["received"]) == (1000, 1000)
     assert (result["lost"], result["duplicated"], result["torn"]) == (0, 0, 0)
     assert result["kills"] == {"driver": 1, "node": 1, "router": 1}
-    assert all(strike["unsettled_then"] > 0 for strike in result["strikes"])
+    assert all(each["unsettled_then"] >= 20 for each in result["strikes"] if each["what"] != "driver")
     assert_nothing_left(mark, folder)
 
 
