@@ -42,7 +42,7 @@ WINDOW = 512
 COLLECTED = 100
 COLLECTED_S = 0.3
 """The subscriber commits as many messages at a time: so deliveries are unsettled while the job publishes."""
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 SECONDS_PER_MESSAGE = 0.01
 """How long each part of a run may take, on a slow machine."""
 EMPTY_S = 60.0
