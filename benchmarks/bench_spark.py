@@ -2,7 +2,8 @@
 
 Values of 256 bytes. A bridge node receives them from four publishers; Spark reads its journal and stages into its
 outbox. The first batch of each query, which starts Python workers, does not count. All processes (router, node, JVM,
-Python workers) share the machine, and the node publishes while the sink stages.
+Python workers) share the machine, and the node publishes while the sink stages. CPU time is that of all of them, and
+says more than rows per second where the machine is busy with other work.
 
     python benchmarks/bench_spark.py [--rows 800000] [--quick] [--json]
 """
@@ -12,13 +13,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,25 +93,58 @@ class Bench:
             time.sleep(0.2)
 
 
-def run_to_end(writer: Any) -> list[dict[str, Any]]:
-    """Run a query over what is there; returns the progress of its batches but the first."""
-    query = writer.trigger(availableNow=True).start()
-    if not query.awaitTermination(QUERY_S):
-        query.stop()
-        raise BenchmarkError(f"query {query.name} does not end")
-    return steady(query)
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The batches of a query but the first.
+
+    Attributes:
+        progress: Spark's, of each.
+        cpu_s: of all processes meanwhile.
+    """
+
+    progress: list[dict[str, Any]]
+    cpu_s: float
+
+    @property
+    def rows(self) -> int:
+        """In all batches."""
+        return sum(int(batch["numInputRows"]) for batch in self.progress)
+
+    @property
+    def milliseconds(self) -> list[int]:
+        """From trigger to commit, of each batch."""
+        return [int(batch["durationMs"]["triggerExecution"]) for batch in self.progress]
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows by the time from trigger to commit."""
+        return self.rows / sum(self.milliseconds) * 1000
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU time for each row."""
+        return self.cpu_s / self.rows * 1e6
 
 
-def run_batches(writer: Any, batches: int) -> list[dict[str, Any]]:
-    """Run a query whose source has no end for so many batches; returns the progress of all but the first."""
+def run(writer: Any, batches: int) -> Run:
+    """Run a query for so many batches with rows."""
     query = writer.start()
+    wait_for(query, 1)
+    began = cpu_seconds()
+    wait_for(query, batches)
+    cpu_s = cpu_seconds() - began
+    query.stop()
+    return Run(with_rows(query)[1:batches], cpu_s)
+
+
+def wait_for(query: Any, batches: int) -> None:
+    """Wait until so many batches with rows are committed."""
     ends_at = time.monotonic() + QUERY_S
     while len(with_rows(query)) < batches:
-        if time.monotonic() > ends_at or query.exception() is not None:
-            raise BenchmarkError(f"query {query.name} does not end: {query.exception()}")
-        time.sleep(0.05)
-    query.stop()
-    return steady(query)
+        if time.monotonic() > ends_at or not query.isActive:
+            query.stop()
+            raise BenchmarkError(f"query {query.name} does not get to {batches} batches: {query.exception()}")
+        time.sleep(0.02)
 
 
 def with_rows(query: Any) -> list[dict[str, Any]]:
@@ -118,23 +153,23 @@ def with_rows(query: Any) -> list[dict[str, Any]]:
     return [progress for progress in found if progress["numInputRows"]]
 
 
-def steady(query: Any) -> list[dict[str, Any]]:
-    """The progress of all batches but the first."""
-    found = with_rows(query)[1:]
-    if not found:
-        raise BenchmarkError(f"query {query.name} had one batch only")
-    return found
+def cpu_seconds() -> float:
+    """CPU time of this process and all below it, and of those of them that have ended and were waited for."""
+    parents: dict[int, int] = {}
+    spent: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(fields[1])
+                spent[int(entry.name)] = sum(map(int, fields[11:15]))
 
+    def is_ours(process: int) -> bool:
+        while process > 1 and process != os.getpid():
+            process = parents.get(process, 0)
+        return process == os.getpid()
 
-def rows_per_s(batches: list[dict[str, Any]]) -> float:
-    """Rows by the time from trigger to commit, of all batches together."""
-    rows = sum(batch["numInputRows"] for batch in batches)
-    return rows / sum(batch["durationMs"]["triggerExecution"] for batch in batches) * 1000
-
-
-def median_ms(batches: list[dict[str, Any]]) -> float:
-    """What a batch takes from trigger to commit."""
-    return statistics.median(batch["durationMs"]["triggerExecution"] for batch in batches)
+    return sum(ticks for process, ticks in spent.items() if is_ours(process)) / os.sysconf("SC_CLK_TCK")
 
 
 # --- measurements -----------------------------------------------------------------------------------------------------
@@ -178,26 +213,25 @@ def generated(bench: Bench, batch_rows: int) -> Any:
     return rows.selectExpr("cast(rpad(cast(value AS string), 256, 'x') AS binary) AS value")
 
 
-def rates(bench: Bench) -> Iterator[tuple[str, float]]:
-    """Rows per second of queries."""
+def rates(bench: Bench) -> Iterator[tuple[str, Run]]:
+    """Queries with large batches."""
     batch_rows = bench.rows // BATCHES
-    yield "source -> noop", rows_per_s(run_to_end(bench.noop(bench.source(0, batch_rows), "source")))
-    values = generated(bench, batch_rows)
-    yield "sink, staged", rows_per_s(run_batches(bench.sink(values, "sink", "staged"), BATCHES))
+    yield "source -> noop", run(bench.noop(bench.source(0, batch_rows), "source"), BATCHES)
+    yield "sink, staged", run(bench.sink(generated(bench, batch_rows), "sink", "staged"), BATCHES)
     bench.published()
     both = bench.source(0, batch_rows).select("value")
-    yield "source -> sink, staged", rows_per_s(run_to_end(bench.sink(both, "both", "staged")))
+    yield "source -> sink, staged", run(bench.sink(both, "both", "staged"), BATCHES)
     bench.published()
     both = bench.source(0, batch_rows // 4).select("value")
-    yield "source -> sink, published", rows_per_s(run_to_end(bench.sink(both, "published", "published")))
+    yield "source -> sink, published", run(bench.sink(both, "published", "published"), BATCHES)
 
 
-def overheads(bench: Bench) -> Iterator[tuple[str, float]]:
-    """What a batch of some rows takes, in milliseconds."""
+def small_batches(bench: Bench) -> Iterator[tuple[str, Run]]:
+    """Queries with small batches: what a batch itself costs."""
     start = bench.rows - SMALL_BATCHES * SMALL_ROWS
 
-    def small(writer: Callable[[Any], Any]) -> float:
-        return median_ms(run_to_end(writer(bench.source(start, SMALL_ROWS).select("value"))))
+    def small(writer: Callable[[Any], Any]) -> Run:
+        return run(writer(bench.source(start, SMALL_ROWS).select("value")), SMALL_BATCHES)
 
     yield "source -> noop", small(lambda rows: bench.noop(rows, "small-noop"))
     yield "source -> sink, staged", small(lambda rows: bench.sink(rows, "small-staged", "staged"))
@@ -220,38 +254,64 @@ def one_slot(folder: Path) -> Iterator[Any]:
     spark.stop()
 
 
-def measure(rows: int, seconds: float) -> dict[str, dict[str, float]]:
-    """All figures: rows per second, and milliseconds for each small batch."""
-    per_s: dict[str, float] = {}
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All that is measured.
+
+    Attributes:
+        beside: things per second that Spark has no part in.
+        large, small: queries.
+    """
+
+    beside: dict[str, float]
+    large: dict[str, Run]
+    small: dict[str, Run]
+
+    def as_json(self) -> dict[str, object]:
+        """Rounded, for programs."""
+        return {
+            "per_s": {what: round(figure) for what, figure in self.beside.items()},
+            "rows_per_s": {what: round(found.rows_per_s) for what, found in self.large.items()},
+            "cpu_us_per_row": {what: round(found.cpu_us, 1) for what, found in self.large.items()},
+            "ms_per_small_batch": {what: statistics.median(found.milliseconds) for what, found in self.small.items()},
+        }
+
+    def as_text(self) -> str:
+        """Tables, for people."""
+        lines = [f"{'per second':40} {'figure':>10}"]
+        lines += [f"{what:40} {figure:10,.0f}" for what, figure in self.beside.items()]
+        lines += ["", f"{'rows per second, local[1]':40} {'figure':>10} {'target':>10} {'ratio':>6} {'CPU us/row':>11}"]
+        for what, found in self.large.items():
+            target = TARGETS.get(what)
+            told = f"{'':10} {'':6}" if target is None else f"{target:10,} {found.rows_per_s / target:6.2f}"
+            lines.append(f"{what:40} {found.rows_per_s:10,.0f} {told} {found.cpu_us:11.1f}")
+        lines += ["", f"{f'batch of {SMALL_ROWS} rows':40} {'median ms':>10}"]
+        lines += [f"{what:40} {statistics.median(found.milliseconds):10,.0f}" for what, found in self.small.items()]
+        return "\n".join(lines)
+
+
+def measure(rows: int, seconds: float) -> Figures:
+    """All figures, in one sitting of some minutes."""
     settings = 'defaults.retention_s = 86400\noutbox.max_bytes = "8 GiB"\n'
     with (
         tempfile.TemporaryDirectory() as name,
         standalone_router() as router,
-        node_process(Path(name), router.address, settings) as (_, unix),
+        node_process(Path(name), router.address, settings) as (_, node),
     ):
         folder = Path(name)
-        options = {"bridge": f"unix://{folder / 'sock'}", "bridge.secretFile": str(folder / "node" / "secret")}
-        per_s["raw fdatasync of 4 KiB"] = fdatasync(folder, seconds)
-        per_s[f"receiver -> journal, {PUBLISHERS} publishers"] = fill(unix, f"amqp://{router.address}", rows)
-        per_s["raw fdatasync of 4 KiB, again"] = fdatasync(folder, seconds)
+        beside = {
+            "raw fdatasync of 4 KiB": fdatasync(folder, seconds),
+            f"receiver -> journal, {PUBLISHERS} publishers": fill(node, f"amqp://{router.address}", rows),
+            "raw fdatasync of 4 KiB, again": fdatasync(folder, seconds),
+            "outbox -> router, settled": publish_rate(node, min(rows, 20_000)),
+        }
+        options = {
+            "bridge": f"unix://{folder / 'sock'}",
+            "bridge.secretFile": str(folder / "node" / "secret"),
+        }
         with one_slot(folder) as spark:
-            bench = Bench(spark, unix, options, folder / "checkpoints", rows)
-            per_s.update(rates(bench))
-            per_s["outbox -> router, settled"] = publish_rate(unix, min(rows, 20_000))
-            small = dict(overheads(bench))
-    return {"rows_per_s": per_s, "ms_per_small_batch": small}
-
-
-def table(found: dict[str, dict[str, float]]) -> str:
-    """The figures for people."""
-    lines = [f"{'rows per second, local[1]':40} {'figure':>10} {'target':>10} {'ratio':>6}"]
-    for what, figure in found["rows_per_s"].items():
-        target = TARGETS.get(what)
-        told = "" if target is None else f" {target:10,} {figure / target:6.2f}"
-        lines.append(f"{what:40} {figure:10,.0f}{told}")
-    lines += ["", f"{f'batch of {SMALL_ROWS} rows, median':40} {'ms':>10}"]
-    lines += [f"{what:40} {figure:10,.0f}" for what, figure in found["ms_per_small_batch"].items()]
-    return "\n".join(lines)
+            bench = Bench(spark, node, options, folder / "checkpoints", rows)
+            return Figures(beside, dict(rates(bench)), dict(small_batches(bench)))
 
 
 def main() -> int:
@@ -271,11 +331,10 @@ def main() -> int:
     head = machine()
     found = measure(rows, 0.2 if arguments.quick else 1.5)
     if arguments.json:
-        rounded = {kind: {key: round(figure) for key, figure in of_kind.items()} for kind, of_kind in found.items()}
-        print(json.dumps({"machine": head, "rows": rows, "targets": TARGETS, **rounded}))
+        print(json.dumps({"machine": head, "rows": rows, "targets": TARGETS, **found.as_json()}))
         return 0
     print(f"{head}\n{rows} messages of {len(VALUE)} bytes, batches of {rows // BATCHES}\n")
-    print(table(found))
+    print(found.as_text())
     return 0
 
 
