@@ -196,6 +196,8 @@ def _outcome_event(seq: int, outcome: Outcome) -> Event:
 
 async def subscribe(plan: SubscriberPlan) -> None:
     """Process batches until told to stop, then end the subscription."""
+    # From the start: the experiment may be gone before there is a link.
+    stopping = asyncio.ensure_future(_told_to_stop())
     witness = _Witness(plan)
     async with _connect(plan, witness) as client:
         subscriber = await client.subscriber(
@@ -207,7 +209,6 @@ async def subscribe(plan: SubscriberPlan) -> None:
         )
         witness.write(Confirmed(now()))
         working = asyncio.ensure_future(_work(plan, witness, subscriber))
-        stopping = asyncio.ensure_future(_told_to_stop())
         await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()  # it ends by a fault only
