@@ -265,7 +265,10 @@ class _Subscription:
         self.lives = [_Life()]
         self.receptions: dict[Key, float] = {}
         self._arrived_in: dict[Key, _Life] = {}
-        """The incarnation a message arrived in; it may be processed in a later one."""
+        """The incarnation a message last arrived in; it may be processed in a later one.
+
+        What a process died with may come anew in the next incarnation, and is no part of the earlier stream then.
+        """
         self.processed: set[Key] = set()
         self.received = self.redelivered = self.resumed = 0
         self.duplicated: list[Key] = []
@@ -282,7 +285,7 @@ class _Subscription:
             self.redelivered += event.redelivered
             if self._vet(event):
                 self.receptions.setdefault((event.publisher, event.seq), event.t)
-                self._arrived_in.setdefault((event.publisher, event.seq), self.lives[-1])
+                self._arrived_in[event.publisher, event.seq] = self.lives[-1]
         elif isinstance(event, Processed):
             if self._vet(event):
                 self._process((event.publisher, event.seq))

@@ -5,6 +5,7 @@ The verdict does not use it: that comes from the clients' journals.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ class RouterState:
     """Entries here that their subscriber has finished with and no settle has reached yet."""
     records: dict[str, int]
     """What `unsettled` counts, one by one."""
+    lease_left_s: float
+    """Until it has to fence itself; a release that does not tell counts as fresh."""
 
 
 async def read_states(session: aiohttp.ClientSession, places: dict[str, str]) -> dict[str, RouterState]:
@@ -51,4 +54,7 @@ def _state_of(router: str, tables: dict[str, Any]) -> RouterState:
         f"entries of {each['subscription']}": int(each["entries"]) for each in tables.get("endpoints", ())
     }
     finished = sum(int(each["states"].get("done", 0)) for each in tables.get("endpoints", ()))
-    return RouterState(router, int(tables.get("rid", 0)), sum(records.values()), finished, records)
+    lease_left_s = float(tables.get("lease_left_s", math.inf))
+    return RouterState(
+        router, int(tables.get("rid", 0)), sum(records.values()), finished, records, lease_left_s
+    )

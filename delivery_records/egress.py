@@ -375,6 +375,8 @@ class Egress:
 
     def _is_held_back(self, entry: Entry) -> bool:
         """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
+        if entry.presettled:
+            return False  # it leaves nothing unsettled
         assert entry.sync is not None
         return entry.sync.ingress_rid != self.core.rid and not _has_place(entry)
 

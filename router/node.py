@@ -268,6 +268,7 @@ class RouterNode:
                 for link in incarnation.neighbours.numbers()
             ]
             tables["links"] = incarnation.neighbours.routing.edges()
+            tables["lease_left_s"] = round(incarnation.membership.lease_left(), 1)
         return tables
 
 

@@ -224,15 +224,17 @@ class RemoteNode(Node):
         self._secret = secret
         self._patience_s = patience_s
         self._socket: socket.socket | None = None
+        self._is_reading = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_socket": None}
+        return {**self.__dict__, "_socket": None, "_is_reading": False}
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        self._is_reading = False
 
     def subscribe(self, subscription: str, topics: Sequence[str]) -> str:
         """See Node."""
@@ -273,7 +275,10 @@ class RemoteNode(Node):
     def read_range(
         self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None
     ) -> Iterator[Any]:
-        """See Node. What broke off goes on behind the last batch that came."""
+        """See Node. What broke off goes on behind the last batch that came.
+
+        Nothing else can be asked until it is read to its end or closed: its answers are still on their way.
+        """
         request = {
             "op": "range",
             "subscription": subscription,
@@ -287,9 +292,11 @@ class RemoteNode(Node):
         while True:
             try:
                 self._send({**request, "low": low}, b"")
+                self._is_reading = True
                 while True:
                     header, body = self._receive()
                     if not header.get("more"):
+                        self._is_reading = False
                         return
                     for batch in decode_batches(body, schema):
                         low += batch.num_rows
@@ -299,6 +306,9 @@ class RemoteNode(Node):
                 self.close()
                 if time.monotonic() + pause_s >= ends_at:
                     raise
+            except NodeError:  # an error ends the answer
+                self._is_reading = False
+                raise
             except GeneratorExit:  # the rest of the answer is on its way: this connection cannot be used again
                 self.close()
                 raise
@@ -393,6 +403,12 @@ class RemoteNode(Node):
             pause_s = min(RETRY_CAP_S, 2 * pause_s)
 
     def _send(self, request: dict[str, object], body: bytes) -> None:
+        if self._is_reading:
+            raise BadRequest(
+                f"{self._address} cannot be asked for {request['op']}",
+                "a range is being read over this connection",
+                "read it to its end or close it first, or use a RemoteNode for each",
+            )
         frame = encode_frame(request, body)
         try:
             if self._socket is None:

@@ -34,6 +34,8 @@ LOAD_TIMEOUT_S = 90.0
 """Until every target of a round has its load."""
 RECOVERY_TIMEOUT_S = 90.0
 """From the end of a fault until every client has messages again and has caught up, on the slowest machine."""
+KEPT_S = 0.5
+"""A deadline that is later by so much has been moved by a keep-alive, of which there is one a second."""
 END_S = 120.0
 """From the last message to the last acceptance."""
 
@@ -215,10 +217,11 @@ class _Run:
             await toxiproxy.remove_toxic(wire.proxy, "spread")
 
     async def _recovered(self) -> None:
-        """Wait until every router is ready, every client is attached and has messages again, and none is behind."""
+        """Wait until routers are ready and their leases kept, and clients attached, with messages again, not behind."""
         network = self._network.network
         ready = asyncio.gather(*(network.wait_ready(name, RECOVERY_TIMEOUT_S) for name in network.routers))
         await self._trial.meanwhile(ready)
+        await self._leases_are_kept()
         publishers = {client: client.counts["accepted"] for client in self._trial.publishers.values()}
         subscribers = {client: client.counts["received"] for client in self._trial.subscribers.values()}
         await self._trial.wait_until(
@@ -232,6 +235,22 @@ class _Run:
             RECOVERY_TIMEOUT_S,
         )
         await self._note_lives()
+
+    async def _leases_are_kept(self) -> None:
+        """Two outages of etcd with no keep-alive between them are one, and perhaps longer than a lease."""
+        names = list(self._network.network.routers)
+        ends_at = time.monotonic() + RECOVERY_TIMEOUT_S
+        before: dict[str, float] = {}
+        while True:
+            states = await self._trial.states(names)
+            deadlines = {name: time.monotonic() + state.lease_left_s for name, state in states.items()}
+            before = deadlines | before
+            late = [name for name in names if not deadlines.get(name, 0.0) >= before.get(name, 0.0) + KEPT_S]
+            if not late:
+                return
+            if time.monotonic() > ends_at:
+                raise TrialFailed(f"no lease is kept after {RECOVERY_TIMEOUT_S:g} s: {', '.join(late)}")
+            await asyncio.sleep(LOOK_S)
 
     @property
     def _is_at_rate(self) -> bool:

@@ -50,7 +50,10 @@ def draw(name: str, runs: Sequence[Run]) -> str:
     settings: Any = {"svg.hashsalt": SALT, "svg.fonttype": "none", "font.size": 9, "font.family": "sans-serif"}
     with mpl.rc_context(settings):
         figure = Figure(layout="constrained")
-        PLOTS[name].paint(figure, data)
+        if data:
+            PLOTS[name].paint(figure, data)
+        else:
+            figure.text(0.5, 0.5, "No fault was fired with this code.", ha="center")
         file = io.StringIO()
         metadata = {"Date": None, "Creator": None, "Description": digest_of(data)}
         figure.savefig(file, format="svg", metadata=metadata)

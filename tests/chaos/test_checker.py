@@ -235,6 +235,16 @@ def test_what_an_expired_incarnation_was_owed_is_excused_but_its_holes_are_not()
     assert (verdict.subscribers[0].lost, verdict.subscribers[0].excused) == (1, 5)
 
 
+def test_what_a_process_died_with_and_came_anew_belongs_to_the_incarnation_it_came_in_last() -> None:
+    events = processed("p")
+    at = next(i for i, event in enumerate(events) if isinstance(event, Received) and event.seq == 10)
+    after = next(i for i, event in enumerate(events) if isinstance(event, Received) and event.seq == 15)
+    died_with = [event for event in events[at:] if isinstance(event, Received) and event.seq in range(10, 16)]
+    reborn: list[Event] = [Incarnation(10.145, 8), Confirmed(10.145)]
+    verdict = verdict_of({"p": published("p")}, {"s": events[:at] + died_with + reborn + events[after:]})
+    assert (verdict.subscribers[0].lost, verdict.subscribers[0].excused) == (0, 5)
+
+
 def test_a_restart_within_one_incarnation_changes_nothing() -> None:
     events = processed("p")
     middle = len(events) // 2

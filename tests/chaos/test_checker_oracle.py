@@ -92,19 +92,21 @@ class Oracle:
         return len(self.processed()) - len(set(self.processed()))
 
     def firsts(self, life: Sequence[Event]) -> list[tuple[str, int]]:
-        """First processings within this life, of messages that no earlier life processed."""
+        """First processings of what last arrived in this life, or, without having arrived, was processed in it."""
         found: list[tuple[str, int]] = []
+        arrived_in: dict[tuple[str, int], Sequence[Event]] = {}
         before: set[tuple[str, int]] = set()
         for each in self.lives:
             for event in each:
-                if (
-                    isinstance(event, Processed)
-                    and self.valid(event)
-                    and (event.publisher, event.seq) not in before
-                ):
-                    before.add((event.publisher, event.seq))
-                    if each is life:
-                        found.append((event.publisher, event.seq))
+                if not isinstance(event, Received | Processed) or not self.valid(event):
+                    continue
+                key = event.publisher, event.seq
+                if isinstance(event, Received):
+                    arrived_in[key] = each
+                elif key not in before:
+                    before.add(key)
+                    if arrived_in.get(key, each) is life:
+                        found.append(key)
         return found
 
     def reordered(self) -> int:

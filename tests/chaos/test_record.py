@@ -25,13 +25,15 @@ from chaos.ledger import LedgerError
 from chaos.record.page import write_page
 from chaos.record.plots import PLOTS, digest_in, draw
 from chaos.record.record import Plan, Summary, make_record
-from chaos.record.runs import Run, read_runs, run_of
+from chaos.record.runs import Run, read_runs, run_of, runs_of
 from chaos.recovery import RoundCost
 from oncewire.cli.run import run
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
 NAMES = list(catalogue(1))
+FAULTS = 500
+"""What `oncewire chaos record` fires unless it is told otherwise."""
 FAULTS_OF_ONE_SEED = sum(experiment.faults for experiment in catalogue(1).values())
 
 
@@ -218,6 +220,17 @@ def test_the_committed_page_says_what_its_ledger_says() -> None:
     assert page == written, "run `oncewire chaos record --page-only` in the project's folder"
 
 
+def test_the_committed_record_has_all_the_faults_it_promises_and_none_cost_a_message() -> None:
+    runs = read_runs(EVIDENCE / "chaos.jsonl")
+    runs = runs_of(runs, runs[-1].code)
+    assert sum(run.faults for run in runs) >= FAULTS
+    assert [run.reasons for run in runs if not run.passed] == []
+    assert {count: sum(getattr(run, count) for run in runs) for count in COUNTS} == dict.fromkeys(COUNTS, 0)
+    fired = {fault.kind for run in runs for each in run.rounds for fault in each.faults}
+    planned = {each.kind_of(fault) for each in catalogue(1).values() for together in each.rounds for fault in together}
+    assert planned - fired == set()
+
+
 @pytest.mark.parametrize("name", PLOTS)
 def test_the_committed_plots_show_the_numbers_of_the_ledger(name: str) -> None:
     plot = (EVIDENCE / name).read_text(encoding="utf-8")
@@ -233,6 +246,13 @@ def test_a_plot_is_the_same_whenever_the_numbers_are(name: str) -> None:
     assert plot == draw(name, runs)
     assert digest_in(name, runs) in plot
     assert digest_in(name, runs_of_seeds(1, 2)) not in plot
+
+
+@pytest.mark.needs("matplotlib")
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_of_runs_that_fired_nothing_says_so(name: str) -> None:
+    plot = draw(name, [replace(run, rounds=[]) for run in runs_of_seeds(1)])
+    assert "No fault was fired" in plot
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ ZOMBIE = "zombie"
 CHILD = Path(__file__).parent / "store_child.py"
 MESSAGES = 60
 
+CHILD_PATH = os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])
+"""Where children find what is under test, and only after that the helpers of the tests."""
+
 
 def fill(topic: FileTopic, rng: random.Random, count: int = MESSAGES) -> set[str]:
     """Two producers' messages, alone and in transactions; some are rolled back. Returns the bodies that count."""
@@ -208,7 +211,7 @@ class Process:
         self.plan = [*random.Random(seed).sample(points, len(points)), "-"]
         self.command = [sys.executable, str(CHILD), database.kind, database.address, name]
         self.command += [str(source.path), str(target.path), str(seed)]
-        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.environment = {**os.environ, "PYTHONPATH": CHILD_PATH}
 
     def start(self) -> None:
         self.process = subprocess.Popen([*self.command, self.plan.pop(0)], env=self.environment)
@@ -261,7 +264,7 @@ def test_killed_between_commit_and_acks_the_next_owner_publishes_them(database: 
     command = [sys.executable, str(CHILD), database.kind, database.address, "a", str(source.path), str(target.path)]
     child = subprocess.run(
         [*command, "1", "committed"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": CHILD_PATH},
         timeout=100,
         check=False,
     )

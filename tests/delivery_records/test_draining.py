@@ -66,6 +66,27 @@ def test_a_subscriber_without_a_map_goes_when_what_it_accepted_is_settled_and_ge
     assert again.deliveries == [b"2"]
 
 
+def test_what_is_sent_settled_is_not_held_back() -> None:
+    net = Net(2)
+    subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
+    publisher.send(b"1")
+    drain(net, net.nodes[0], [subscriber])
+    publisher.send(b"2", settled=True)
+    assert subscriber.deliveries == [b"1", b"2"]
+
+
+def test_what_was_sent_settled_and_waits_goes_on_in_its_place() -> None:
+    net = Net()
+    subscriber, publisher = net.subscriber(net.nodes[0], map_bound=1), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    publisher.send(b"2")  # waits: the subscriber's map is full (C-4)
+    publisher.send(b"3", settled=True)
+    drain(net, net.nodes[0], [subscriber])
+    subscriber.accept(b"1")
+    publisher.settle(b"1")
+    assert subscriber.deliveries == [b"1", b"2", b"3"]
+
+
 def test_nothing_new_of_another_routers_publisher_is_sent_and_it_comes_at_the_next_router() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])

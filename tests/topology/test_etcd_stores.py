@@ -54,7 +54,8 @@ def shared_cluster() -> Iterator[EtcdCluster]:
 
 @pytest.fixture
 async def three(shared_cluster: EtcdCluster) -> AsyncIterator[EtcdCluster]:
-    """Three members, all of them well at the beginning of a test."""
+    """Three members, all of them well at the beginning of a test, and of one mind about their leader."""
+    await leader_of(shared_cluster)
     yield shared_cluster
     for member in shared_cluster.members:
         if member.is_running:
@@ -217,7 +218,7 @@ async def test_a_watch_leaves_a_member_that_has_lost_its_leader(
     patient = EtcdClientOptions(call_timeout_s=CALL_TIMEOUT_S, watch_silence_s=WATCH_SILENCE_S)
     store = open_store([*three.members[0].urls, f"http://127.0.0.1:{port}"], patient)
     put = await store.compare_and_put(prefix + "a", b"", ABSENT)
-    async with aclosing(store.watch(prefix, put.revision)) as batches:
+    async with other, aclosing(store.watch(prefix, put.revision)) as batches:
         await next_batch(batches)
         for member in three.members[1:]:
             member.pause()
@@ -228,7 +229,6 @@ async def test_a_watch_leaves_a_member_that_has_lost_its_leader(
         going_on.cancel()
         await asyncio.gather(going_on, return_exceptions=True)
     await store.close()
-    other.close()
 
 
 async def test_a_dead_address_costs_little_when_another_works(

@@ -1,0 +1,80 @@
+"""The page for operators names only what exists: settings, metrics, events, errors, experiments, commands, tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import aiohttp
+import click
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import oncewire.client
+from chaos.experiments.catalogue import catalogue
+from delivery_records.outcomes import Decision
+from oncewire.cli.run import root_command
+from router.config import RouterConfig
+from router.logs import RouterEvent
+from router.settings import settings_of
+from tests.router.processes import running_router
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+CODE = re.findall(r"`([^`\n]+)`", PAGE)
+DOTTED = re.compile(r"(?:etcd|http|inter_router|limits|listen|log)\.[a-z_]+")
+SNAKE = re.compile(r"[a-z]+(?:_[a-z]+)+")
+EVENTS = {event.value for event in (*RouterEvent, *Decision)}
+SETTING_NAMES = {setting.key for setting in settings_of(RouterConfig).values()}
+
+
+def test_every_setting_on_the_page_exists() -> None:
+    named = {word for word in CODE if DOTTED.fullmatch(word)}
+    assert len(named) > 10
+    assert named <= SETTING_NAMES
+
+
+def test_every_log_event_on_the_page_exists() -> None:
+    named = {word for word in CODE if SNAKE.fullmatch(word) and not word.startswith("oncewire_")}
+    assert len(named) > 10
+    assert named <= EVENTS
+
+
+async def test_every_metric_on_the_page_is_served() -> None:
+    async with running_router("--standalone") as router, aiohttp.ClientSession() as session:
+        async with session.get(f"{router.http}/metrics") as answer:
+            families = text_string_to_metric_families(await answer.text())
+        served = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    named = {word for word in CODE if re.fullmatch(r"oncewire_[a-z_]+", word)}
+    assert len(named) > 10
+    assert named <= served
+
+
+def test_every_error_on_the_page_is_one_of_the_client() -> None:
+    named = {word for word in CODE if re.fullmatch(r"(?:[A-Z][a-z]+){2,}", word)}
+    assert len(named) > 5
+    assert named <= set(dir(oncewire.client))
+
+
+def test_every_experiment_of_the_rehearsal_exists_and_none_is_left_out() -> None:
+    rows = PAGE.split("| to see | run |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`([a-z][a-z-]+)`", rows)) == set(catalogue(1))
+
+
+@pytest.mark.parametrize("line", sorted(set(re.findall(r"oncewire [a-z][^`\n#|]*", PAGE))))
+def test_every_command_on_the_page_is_understood(line: str) -> None:
+    command: click.Command = root_command()
+    words = line.split()[1:]
+    while isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None, line
+        command = found
+    context = click.Context(command)
+    options = {name for parameter in command.get_params(context) for name in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_every_test_on_the_page_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", PAGE)
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []
