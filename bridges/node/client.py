@@ -29,6 +29,7 @@ from bridges.node.frames import (
     proof,
     raise_error,
 )
+from bridges.node.gaps import Gap
 from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
 
 CONNECT_S = 10.0
@@ -53,6 +54,7 @@ class Offsets:
         last: the newest position.
         end: where a range from the given start may end within the given limits.
         owner: the query that reads; None = none yet.
+        gaps: where messages are missing between the given start and `end`, the oldest first; some of them if many.
     """
 
     journal: str
@@ -61,6 +63,7 @@ class Offsets:
     last: int
     end: int
     owner: str | None
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,10 @@ class Node(ABC):
     @abstractmethod
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """Where the first batch starts; the first call decides. `start`: earliest, latest or a position."""
+
+    @abstractmethod
+    def choose_end(self, subscription: str, start: int, stop: int) -> int:
+        """Where the batch that begins behind `start` ends: the first call decides; see batch_ends.py."""
 
     @abstractmethod
     def read_range(
@@ -266,11 +273,16 @@ class RemoteNode(Node):
             answer["last"],
             answer["end"],
             answer["owner"],
+            tuple(Gap(*gap) for gap in answer["gaps"]),
         )
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""
         return int(self._ask({"op": "initial", "subscription": subscription, "start": start})["position"])
+
+    def choose_end(self, subscription: str, start: int, stop: int) -> int:
+        """See Node."""
+        return int(self._ask({"op": "end", "subscription": subscription, "start": start, "stop": stop})["stop"])
 
     def read_range(
         self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None

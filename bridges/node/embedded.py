@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from bridges.node.arrow_bodies import count_topics, range_batch
 from bridges.node.client import Commit, Node, Offsets
+from bridges.node.gaps import Gap
 from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
 from bridges.node.outbox import AS_USUAL, Manifest, Publishing, StagedPart, Writer
 from bridges.node.storage import Storage
@@ -87,13 +88,19 @@ class EmbeddedNode(Node):
         """See Node."""
         marks = self._files.marks(subscription)
         end = marks.last
+        gaps: tuple[Gap, ...] = ()
         if low is not None:
             end = self._files.end_within(subscription, low, max_rows, max_bytes)
-        return Offsets(marks.uuid, marks.deleted, marks.trimmed, marks.last, end, marks.owner)
+            gaps = self._files.gaps(subscription, low, end)
+        return Offsets(marks.uuid, marks.deleted, marks.trimmed, marks.last, end, marks.owner, gaps)
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""
         return self._files.initial_offset(subscription, start)
+
+    def choose_end(self, subscription: str, start: int, stop: int) -> int:
+        """See Node."""
+        return self._files.choose_end(subscription, start, stop)
 
     def read_range(
         self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None

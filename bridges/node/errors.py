@@ -67,6 +67,12 @@ class RangeHole(NodeError):
     code = "range-hole"
 
 
+class SubscriptionGap(NodeError):
+    """Messages are missing inside the range: the network had deleted the subscription, and made a new one."""
+
+    code = "subscription-gap"
+
+
 class OwnedByAnother(NodeError):
     """Another query reads this subscription, or writes to this sink."""
 
@@ -132,9 +138,9 @@ class InternalError(NodeError):
 _BY_CODE: dict[str, type[NodeError]] = {
     kind.code: kind
     for kind in (
-        BadRequest, StorageError, JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole, OwnedByAnother, Fenced,
-        BatchForgotten, SnapshotUnknown, PartMissing, OutboxFull, TooLarge, NotAuthenticated, NodeUnavailable,
-        InternalError,
+        BadRequest, StorageError, JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole, SubscriptionGap,
+        OwnedByAnother, Fenced, BatchForgotten, SnapshotUnknown, PartMissing, OutboxFull, TooLarge, NotAuthenticated,
+        NodeUnavailable, InternalError,
     )
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ from bridges.node.errors import (
     RangeTrimmed,
     StorageError,
 )
+from bridges.node.gaps import Gap, gaps_within
 from bridges.node.journal import JournalMarks, check_uuid, read_marks
 
 CHUNK_ROWS = 8_192
@@ -73,6 +74,11 @@ class JournalReader:
         with storage_errors(self._path):
             rows = self._connection.execute("SELECT topic FROM node_sources ORDER BY id").fetchall()
         return [row[0] for row in rows]
+
+    def gaps(self, low: int, high: int) -> tuple[Gap, ...]:
+        """Where messages are missing before a message of (low, high], the oldest first; some of them if many (J-8)."""
+        with storage_errors(self._path):
+            return gaps_within(self._connection, low, high)
 
     def end_within(self, low: int, *, max_rows: int | None = None, max_bytes: int | None = None) -> int:
         """Where a range that starts behind `low` must end to keep to limits; at least one message if there is one.

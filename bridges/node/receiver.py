@@ -197,10 +197,20 @@ class Receiver:
                     prefetch=self.subscription.credit,
                     timeout=self.subscription.timeout_s,
                 )
+                await self._begin(subscriber, self._sources[topic])
                 self.numbers.active_links += 1
                 group.create_task(self._take(subscriber, self._sources[topic]))
             self.numbers.trouble = ""
             self._changed.tell()
+
+    async def _begin(self, subscriber: Subscriber, source: int) -> None:
+        """Keep the incarnation before the first message comes: none may be missing unnoticed (J-8)."""
+        try:
+            async with subscriber.transaction():
+                self._journal.begin_incarnation(source, subscriber.incarnation, time.time_ns() // 1000)
+        except BaseException:
+            self._journal.reload()
+            raise
 
     async def _take(self, subscriber: Subscriber, source: int) -> None:
         group = GroupCommit(self.subscription.group_s, self.subscription.group_count)
@@ -224,7 +234,8 @@ class Receiver:
         """Append and accept; what cannot be kept apart from its copies is rejected."""
         started = time.perf_counter()
         arrivals = [
-            Arrival(source, delivery.payload, identity_of(delivery.payload)) for delivery in deliveries
+            Arrival(source, delivery.payload, identity_of(delivery.payload), delivery.incarnation)
+            for delivery in deliveries
         ]
         while deliveries:
             try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bridges.node.arrow_bodies import count_topics, encode_batches, range_batch, range_schema
 from bridges.node.errors import BadRequest
+from bridges.node.gaps import Gap
 from bridges.node.journal_reader import Chunk
 from bridges.node.node import BridgeNode
 from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
@@ -164,6 +165,7 @@ class Operations:
             "subscribe": self._subscribe,
             "offsets": self._offsets,
             "initial": self._initial,
+            "end": self._end,
             "trim": self._trim,
             "release": self._release,
             "snapshot": self._snapshot,
@@ -202,8 +204,10 @@ class Operations:
         limits = optional_number(header, "max_rows"), optional_number(header, "max_bytes")
         marks = await asyncio.to_thread(self._storage.marks, subscription)
         end = marks.last
+        gaps: tuple[Gap, ...] = ()
         if low is not None:
             end = await asyncio.to_thread(self._storage.end_within, subscription, low, *limits)
+            gaps = await asyncio.to_thread(self._storage.gaps, subscription, low, end)
         return {
             "journal": marks.uuid,
             "deleted": marks.deleted,
@@ -213,7 +217,13 @@ class Operations:
             "live_bytes": marks.live_bytes,
             "initial": marks.initial,
             "owner": marks.owner,
+            "gaps": [[gap.position, gap.topic, gap.noted_us] for gap in gaps],
         }, b""
+
+    async def _end(self, header: Header, _body: bytes) -> Answer:
+        places = number(header, "start"), number(header, "stop")
+        stop = await asyncio.to_thread(self._storage.choose_end, text(header, "subscription"), *places)
+        return {"stop": stop}, b""
 
     async def _initial(self, header: Header, _body: bytes) -> Answer:
         start = header.get("start")

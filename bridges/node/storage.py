@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bridges.node.database import storage_errors
 from bridges.node.errors import BadRequest
+from bridges.node.gaps import Gap
 from bridges.node.journal import JournalControl, JournalMarks
 from bridges.node.journal_reader import Chunk, JournalReader
 from bridges.node.outbox import (
@@ -142,6 +143,20 @@ class Storage:
             return reader.end_within(low, max_rows=max_rows, max_bytes=max_bytes)
         finally:
             reader.close()
+
+    def gaps(self, subscription: str, low: int, high: int) -> tuple[Gap, ...]:
+        """See `JournalReader.gaps`."""
+        reader = JournalReader(self.journal_path(subscription))
+        try:
+            return reader.gaps(low, high)
+        finally:
+            reader.close()
+
+    def choose_end(self, subscription: str, start: int, stop: int) -> int:
+        """See `JournalControl.choose_end`."""
+        control, lock = self._control(subscription)
+        with lock:
+            return control.choose_end(start, stop)
 
     def read(
         self, subscription: str, low: int, high: int, *, uuid: str | None, query: str | None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridges.node.arrow_bodies import arrow
-from bridges.node.client import Node
+from bridges.node.client import Node, Offsets
 from bridges.node.errors import BadRequest, SnapshotUnknown
+from bridges.spark.gap_checks import check_gaps
 from bridges.spark.processor_join_core import (
     InputJournal,
     Places,
@@ -62,12 +63,16 @@ class AttemptReader:
         node: where the journals are, and the processor's snapshots.
         processor: its name.
         journals: what it reads.
+        fails_at_gaps: stop where messages never came; False = log it and go on.
 
     Errors of all methods: `NodeError` and its kinds.
     """
 
-    def __init__(self, node: Node, processor: str, journals: Sequence[InputJournal]) -> None:
+    def __init__(
+        self, node: Node, processor: str, journals: Sequence[InputJournal], *, fails_at_gaps: bool = True
+    ) -> None:
         self._node = node
+        self._fails_at_gaps = fails_at_gaps
         self._processor = processor
         self._journals = tuple(journals)
         self._is_subscribed = False
@@ -98,12 +103,20 @@ class AttemptReader:
             start: where the attempt before it ended.
             max_steps: limit, None = any number.
             target: newest positions that count; None = whatever is there.
+
+        Raises:
+            SubscriptionGap: the attempt would pass over messages that never came.
         """
         self._subscribe()
         begins = places_of(self._journals, start)
         found = [self._node.offsets(each.subscription) for each in self._journals]
         check_journals(self._journals, begins, [offsets.journal for offsets in found])
-        newest = [offsets.last for offsets in found] if target is None else list(target)
+        newest = [
+            self._up_to_gap(each, begin.position, offsets)
+            for each, begin, offsets in zip(self._journals, begins, found, strict=True)
+        ]
+        if target is not None:
+            newest = list(map(min, newest, target))
         ends = attempt_end(begins, newest, max_steps)
         if ends == begins:
             return offset_of(self._journals, begins)
@@ -114,6 +127,7 @@ class AttemptReader:
 
         Raises:
             SnapshotUnknown: the attempt was decided otherwise: the checkpoint is not this processor's.
+            SubscriptionGap: it passes over messages that never came.
         """
         begins, ends = places_of(self._journals, start), places_of(self._journals, stop)
         steps = steps_between(begins, ends)
@@ -126,6 +140,9 @@ class AttemptReader:
                 f"the attempt that begins there ended at {text_of(offset_of(self._journals, chosen))}",
                 "the checkpoint is not this processor's: restore its own",
             )
+        for each, place in zip(self._journals, begins, strict=True):
+            behind = self._node.offsets(each.subscription, place.position, max_rows=steps)
+            check_gaps(behind.gaps, each.subscription, fails=self._fails_at_gaps)
         uuids = tuple(place.journal for place in begins)
         return [
             Task(uuids, tuple(place.position + first for place in begins), last - first)
@@ -138,6 +155,16 @@ class AttemptReader:
         if len(self._finished) == KEPT_ATTEMPTS:
             for each, place in zip(self._journals, self._finished[0], strict=True):
                 self._node.trim(each.subscription, place.position)
+
+    def _up_to_gap(self, each: InputJournal, low: int, found: Offsets) -> int:
+        """J-8: an attempt ends before the first gap, one that would begin with it fails; unless it may be passed."""
+        if not self._fails_at_gaps or not found.deleted <= low < found.last:
+            return found.last
+        gaps = self._node.offsets(each.subscription, low).gaps
+        if not gaps or gaps[0].position > low:
+            return gaps[0].position if gaps else found.last
+        check_gaps(gaps, each.subscription, fails=True)
+        return found.last
 
     def _choose(self, begins: Places, ends: Places) -> Places:
         start, stop = (text_of(offset_of(self._journals, places)) for places in (begins, ends))

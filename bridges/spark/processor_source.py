@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from bridges.node.client import Node
-from bridges.spark.options import open_node, source_options
+from bridges.spark.options import SourceOptions, open_node, source_options
 from bridges.spark.processor_join_core import InputJournal, Join, input_journals
 from bridges.spark.processor_reader import AttemptReader, Task, columns_of, read_task
 from bridges.spark.source import QUERY_ID
@@ -100,11 +100,15 @@ class ProcessorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _open(self) -> tuple[Node, AttemptReader]:
         journals = _journals(self._options)
         node = self._new_node(journals)
-        return node, AttemptReader(node, self._options["subscription"], journals)
+        fails = self._source_options(journals).fail_on_data_loss
+        return node, AttemptReader(node, self._options["subscription"], journals, fails_at_gaps=fails)
 
     def _new_node(self, journals: Sequence[InputJournal]) -> Node:
+        return open_node(self._source_options(journals))
+
+    def _source_options(self, journals: Sequence[InputJournal]) -> SourceOptions:
         given = {name: value for name, value in self._options.items() if name not in OWN_OPTIONS}
-        return open_node(source_options({**given, "subscribe": ",".join(journals[0].topics)}))
+        return source_options({**given, "subscribe": ",".join(journals[0].topics)})
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's names, here and below
         """Constant for the life of the subscriptions."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from bridges.node.errors import (
     RangeNotThere,
     RangeTrimmed,
 )
+from bridges.node.gaps import Gap
+from bridges.spark.gap_checks import check_gaps
 from bridges.spark.offsets import Offset, read_offset
 from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place
 from bridges.spark.options import SourceOptions
@@ -118,8 +120,11 @@ class BatchPlanner:
     def latest(self, given: dict[str, Any], limits: Limits) -> dict[str, Any]:
         """Where a batch that begins at `given` ends; `given` itself where there should be no batch now.
 
+        The first answer for a batch stays (J-5), whatever has arrived since.
+
         Raises:
-            JournalReplaced, RangeTrimmed, RangeNotThere: messages are missing, and `failOnDataLoss` is set.
+            JournalReplaced, RangeTrimmed, RangeNotThere, SubscriptionGap: messages are missing, and `failOnDataLoss`
+                is set.
         """
         self._subscribe()
         start = read_offset(self._options.subscription, given)
@@ -129,6 +134,7 @@ class BatchPlanner:
         if end <= low or not self._is_worth_a_batch(found.last - low, limits.min_rows):
             return given
         self._waiting_since = None
+        end = self._node.choose_end(start.subscription, low, self._up_to_gap(low, end, found.gaps))
         place = Offset(start.subscription, found.journal, end)
         return place.after(start, self._options.min_batches_to_retain).for_spark()
 
@@ -150,7 +156,8 @@ class BatchPlanner:
         """What the tasks of a batch read.
 
         Raises:
-            JournalReplaced, RangeTrimmed, RangeNotThere: messages are missing, and `failOnDataLoss` is set.
+            JournalReplaced, RangeTrimmed, RangeNotThere, SubscriptionGap: messages are missing, and `failOnDataLoss`
+                is set.
         """
         self._subscribe()
         name = self._options.subscription
@@ -223,6 +230,16 @@ class BatchPlanner:
             self._options.subscription, low, max_rows=limits.max_rows, max_bytes=limits.max_bytes
         )
 
+    def _up_to_gap(self, low: int, end: int, gaps: Sequence[Gap]) -> int:
+        """J-8: a batch ends before the first gap, and one that would begin with it fails; unless it may be passed."""
+        inside = [gap for gap in gaps if gap.position < end]
+        if not inside or not self._options.fail_on_data_loss:
+            return end  # `ranges` logs what is passed
+        if inside[0].position > low:
+            return inside[0].position
+        check_gaps(inside, self._options.subscription, fails=True)
+        return end
+
     def _lost(self, error: NodeError) -> None:
         if self._options.fail_on_data_loss:
             raise error
@@ -242,7 +259,8 @@ def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
 
     Raises:
         StorageError: the node has no such subscription.
-        JournalReplaced, RangeTrimmed, RangeNotThere: messages are missing, and `failOnDataLoss` is set.
+        JournalReplaced, RangeTrimmed, RangeNotThere, SubscriptionGap: messages are missing, and `failOnDataLoss` is
+            set.
     """
     marks = node.offsets(options.subscription)
     for place in (options.start, options.end):
@@ -292,7 +310,7 @@ def _within(low: int, high: int, marks: Offsets, node: Node, options: SourceOpti
     """The part of (low, high] that is there.
 
     Raises:
-        RangeTrimmed, RangeNotThere: that is not all of it, and `failOnDataLoss` is set.
+        RangeTrimmed, RangeNotThere, SubscriptionGap: that is not all of it, and `failOnDataLoss` is set.
     """
     if low < high and (low < marks.deleted or high > marks.last):
         if options.fail_on_data_loss:
@@ -303,7 +321,11 @@ def _within(low: int, high: int, marks: Offsets, node: Node, options: SourceOpti
             "subscription %s: of (%d, %d] only (%d, %d] is there; failOnDataLoss is false",
             options.subscription, low, high, marks.deleted, marks.last,
         )  # fmt: skip
-    return max(low, marks.deleted), min(high, marks.last)
+    low, high = max(low, marks.deleted), min(high, marks.last)
+    if low < high:
+        gaps = node.offsets(options.subscription, low, max_rows=high - low).gaps
+        check_gaps(gaps, options.subscription, fails=options.fail_on_data_loss)
+    return low, high
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------

@@ -36,15 +36,20 @@ class OfflineNode(EmbeddedNode):
         self.append_messages(subscription, [])
         return self._files.marks(subscription).uuid
 
-    def append(self, subscription: str, values: Sequence[str], topic: str = "orders") -> None:
+    def append(
+        self, subscription: str, values: Sequence[str], topic: str = "orders", incarnation: int = 0
+    ) -> None:
         """Messages with these texts have arrived."""
-        self.append_messages(subscription, [encode_data_message(value.encode()) for value in values], topic)
+        payloads = [encode_data_message(value.encode()) for value in values]
+        self.append_messages(subscription, payloads, topic, incarnation)
 
     def append_numbers(self, subscription: str, start: int, stop: int) -> None:
         """The numbers from start to stop - 1 have arrived, as texts."""
         self.append(subscription, [str(number) for number in range(start, stop)])
 
-    def append_messages(self, subscription: str, payloads: Sequence[bytes], topic: str = "orders") -> None:
+    def append_messages(
+        self, subscription: str, payloads: Sequence[bytes], topic: str = "orders", incarnation: int = 0
+    ) -> None:
         """Encoded messages have arrived."""
         path = self.path(subscription)
         client = SqliteJournal(path)
@@ -52,7 +57,7 @@ class OfflineNode(EmbeddedNode):
             journal = ReceiverJournal(client.connection, path, subscription)
             source = journal.source_id(topic)
             client.begin()
-            journal.append([Arrival(source, payload) for payload in payloads], ARRIVED_US)
+            journal.append([Arrival(source, payload, None, incarnation) for payload in payloads], ARRIVED_US)
             client.commit()
         finally:
             client.close()
