@@ -289,7 +289,7 @@ class RemoteNode(Node):
     ) -> Iterator[Any]:
         """See Node. What broke off goes on behind the last batch that came.
 
-        Nothing else can be asked until it is read to its end or closed: its answers are still on their way.
+        Nothing but `trim` can be asked until it is read to its end or closed: its answers are still on their way.
         """
         request = {
             "op": "range",
@@ -328,7 +328,11 @@ class RemoteNode(Node):
             pause_s = min(RETRY_CAP_S, 2 * pause_s)
 
     def trim(self, subscription: str, position: int, query: str | None = None) -> None:
-        """See Node."""
+        """See Node. May be called while a range is read, too: it goes over another connection then."""
+        if self._is_reading:
+            with RemoteNode(self._address, self._secret, patience_s=self._patience_s) as other:
+                other.trim(subscription, position, query)
+            return
         self._ask({"op": "trim", "subscription": subscription, "position": position, "query": query})
 
     def release(self, subscription: str) -> None:

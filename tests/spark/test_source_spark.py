@@ -99,17 +99,18 @@ def numbers(start: int, stop: int) -> list[int]:
 
 def test_a_restart_goes_on_and_a_batch_whose_commit_is_forgotten_comes_again_as_it_was(pipeline: Pipeline) -> None:
     pipeline.send(100)
-    progress = pipeline.run(maxOffsetsPerTrigger="60", minPartitions="2")
-    assert pipeline.batches() == [numbers(0, 60), numbers(60, 100)]
+    progress = pipeline.run(maxOffsetsPerTrigger="30", minPartitions="2")
+    whole = [numbers(0, 30), numbers(30, 60), numbers(60, 90), numbers(90, 100)]
+    assert pipeline.batches() == whole
     place = progress[-1]["sources"][0]["endOffset"][pipeline.subscription]
-    assert (place["seq"], place["ends"]) == (100, "60,0")
-    before = pipeline.batches()[1]
-    (pipeline.folder / "batch-1.json").unlink()
+    assert (place["seq"], place["ends"]) == (100, "90,60")
+    (pipeline.folder / "batch-3.json").unlink()
     pipeline.send(30)
-    assert forget_last_commit(pipeline.checkpoint) == 1
+    assert forget_last_commit(pipeline.checkpoint) == 3
     pipeline.run(minPartitions="3")
-    assert pipeline.batches() == [numbers(0, 60), before, numbers(100, 130)]
-    assert checkpoint_batches(pipeline.checkpoint) == [0, 1, 2]
+    assert pipeline.batches() == [*whole, numbers(100, 130)]
+    assert checkpoint_batches(pipeline.checkpoint) == [0, 1, 2, 3, 4]
+    assert pipeline.client.offsets(pipeline.subscription).trimmed == 60  # given up by a task while it was reading
 
 
 def test_batch_0_comes_again_as_it_was_though_it_began_with_latest(pipeline: Pipeline) -> None:
