@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +70,7 @@ class SinkPublisher:
         path: the outbox.
         sink: its id; also the container-id, so that a second publisher of the same sink steals the links.
         routers: URLs, tried in turn.
+        tls: for URLs that ask for TLS; None = Python's default.
         inflight: rows of a topic that may be without outcome.
         session_timeout_s: how long the network remembers what was unsettled while this process is away.
     """
@@ -79,12 +81,14 @@ class SinkPublisher:
         sink: str,
         routers: Sequence[str],
         *,
+        tls: ssl.SSLContext | None = None,
         inflight: int = INFLIGHT,
         session_timeout_s: int = SESSION_TIMEOUT_S,
     ) -> None:
         self._path = path
         self._sink = sink
         self._routers = routers
+        self._tls = tls
         self._inflight = inflight
         self._session_timeout_s = session_timeout_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,7 +116,7 @@ class SinkPublisher:
         journal.outcomes = self.numbers.outcomes
         try:
             async with connect(
-                self._routers, container_id=self._sink, on_event=self._on_event
+                self._routers, container_id=self._sink, ssl_context=self._tls, on_event=self._on_event
             ) as client:
                 await self._serve(client, journal)
         finally:
