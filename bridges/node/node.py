@@ -12,6 +12,7 @@ from bridges.node.errors import BadRequest, NodeError
 from bridges.node.outbox import MAX_OUTBOX_BYTES, Manifest
 from bridges.node.publisher import INFLIGHT, SinkPublisher
 from bridges.node.receiver import Receiver, Subscription
+from bridges.node.shards import refuse_part
 from bridges.node.signals import Signal
 from bridges.node.storage import Storage
 from oncewire.client import ClientError
@@ -130,13 +131,15 @@ class BridgeNode:
         Returns when the network has confirmed it, or at least tried: messages sent afterwards are owed to it.
 
         Raises:
-            BadRequest: the subscription has other topics, or there are too many subscriptions.
+            BadRequest: the subscription has other topics, or is a shard, or there are too many subscriptions.
             NodeError, ClientError: its journal cannot be used.
         """
         async with self._opening:
             receiver = self._receivers.get(name)
             if receiver is None:
                 receiver = await self._start_receiver(self._described(name, tuple(topics)))
+        if receiver.subscription.shard is not None:
+            raise refuse_part(name, receiver.subscription.shard)
         if topics and set(topics) != set(receiver.subscription.topics):
             raise BadRequest(
                 f"subscription {name!r} cannot be made to topics {', '.join(topics)}",
@@ -265,6 +268,7 @@ class BridgeNode:
         numbers = receiver.numbers
         return {
             "topics": list(receiver.subscription.topics),
+            "shard": str(receiver.subscription.shard or ""),
             "journal": marks.uuid,
             "last": marks.last,
             "trimmed": marks.trimmed,

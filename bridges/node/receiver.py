@@ -20,6 +20,8 @@ from bridges.node.identity import identity_of
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.journal_reader import JournalReader
 from bridges.node.producers_core import Judgement
+from bridges.node.shard_core import Shard
+from bridges.node.shards import keep_shard
 from bridges.node.signals import Signal
 from oncewire.client import (
     ClientError,
@@ -50,6 +52,8 @@ RETRY_S = 2.0
 MAX_TOPICS = 64
 """Links of one subscription; patterns reach further."""
 _REFUSED = "oncewire:identity-not-kept"
+ELSEWHERE = "elsewhere"
+"""A message of another shard: accepted here, kept by another node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class Subscription:
         max_journal_bytes: when to stop taking messages.
         retention_s: how long messages are kept after a reader is done with them.
         timeout_s: how long the network keeps what it owes while the node is away.
+        shard: which messages are kept, and the others accepted at once; None = all are kept.
     """
 
     name: str
@@ -76,6 +81,7 @@ class Subscription:
     max_journal_bytes: int = MAX_JOURNAL_BYTES
     retention_s: float = 0.0
     timeout_s: int = TIMEOUT_S
+    shard: Shard | None = None
 
 
 @dataclass(slots=True)
@@ -83,7 +89,7 @@ class ReceiverNumbers:
     """What a receiver has done since it was made.
 
     Attributes:
-        messages: what became of them, by the judgement's word.
+        messages: what became of them, by the judgement's word, or ELSEWHERE.
         groups: transactions with messages.
         commit_s: seconds these took, from begin to durable.
         is_full: the journal is as deep as it may be: no messages are taken.
@@ -92,7 +98,9 @@ class ReceiverNumbers:
         trouble: why nothing can be received just now; empty = nothing is wrong.
     """
 
-    messages: dict[str, int] = field(default_factory=lambda: {judged.value: 0 for judged in Judgement})
+    messages: dict[str, int] = field(
+        default_factory=lambda: {**{judged.value: 0 for judged in Judgement}, ELSEWHERE: 0}
+    )
     groups: int = 0
     commit_s: float = 0.0
     is_full: bool = False
@@ -141,6 +149,7 @@ class Receiver:
         self._client_journal = SqliteJournal(path)
         try:
             self._journal = ReceiverJournal(self._client_journal.connection, path, subscription.name)
+            keep_shard(self._client_journal.connection, path, subscription.name, subscription.shard)
             self._sources = {topic: self._journal.source_id(topic) for topic in subscription.topics}
             self._reader = JournalReader(path)
         except BaseException:
@@ -231,15 +240,23 @@ class Receiver:
             group.written()
 
     async def _write(self, subscriber: Subscriber, source: int, deliveries: list[Delivery]) -> None:
-        """Append and accept; what cannot be kept apart from its copies is rejected."""
+        """Append and accept; what cannot be kept apart from its copies is rejected.
+
+        What belongs to other shards (J-9) is accepted in the same transaction, which leaves nothing else of it.
+        """
         started = time.perf_counter()
+        shard, others = self.subscription.shard, list[Delivery]()
+        if shard is not None:
+            everything, deliveries = deliveries, []
+            for delivery in everything:
+                (deliveries if shard.holds(delivery.payload) else others).append(delivery)
         arrivals = [
             Arrival(source, delivery.payload, identity_of(delivery.payload), delivery.incarnation)
             for delivery in deliveries
         ]
-        while deliveries:
+        while deliveries or others:
             try:
-                async with subscriber.transaction(*deliveries):
+                async with subscriber.transaction(*deliveries, *others):
                     judgements = self._journal.append(arrivals, time.time_ns() // 1000)
                     if any(judged not in _ACCEPTED for judged in judgements):
                         raise _NotKept(judgements)
@@ -256,6 +273,7 @@ class Receiver:
             else:
                 for judged in judgements:
                     self.numbers.messages[judged.value] += 1
+                self.numbers.messages[ELSEWHERE] += len(others)
                 break
         self.numbers.groups += 1
         self.numbers.commit_s += time.perf_counter() - started

@@ -13,6 +13,7 @@ from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S
 from bridges.node.outbox import MAX_OUTBOX_BYTES
 from bridges.node.publisher import INFLIGHT
 from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
+from bridges.node.shard_core import MAX_SHARDS, Shard, parse_shard
 from bridges.node.storage import NAME_PATTERN
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientError, connect
@@ -118,6 +119,12 @@ def _topics(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _shard(value: object) -> Shard | None:
+    if not isinstance(value, str):
+        raise TypeError
+    return parse_shard(value) if value else None
+
+
 def _one_of(*choices: str) -> Parser:
     def parse(value: object) -> str:
         if value not in choices:
@@ -167,7 +174,12 @@ SUBSCRIPTION: Mapping[str, Setting] = {
     "topics": Setting(_topics, REQUIRED, "a list of topics or patterns", "What is received into its journal."),
     "container_id": Setting(
         _text(r"\S{0,200}"), "", "up to 200 characters without spaces, or empty",
-        "Its identity in the network; empty = the node's name, a dot, and the subscription's name.",
+        "Its identity in the network; empty = the node's name, a dot, and the subscription's name. A shard is added.",
+    ),
+    "shard": Setting(
+        _shard, None, f"NUMBER/COUNT, as 0/2 and 1/2; up to {MAX_SHARDS} shards; or empty",
+        "Keep only the messages whose key falls to this shard; a node for each shard has the same subscription. "
+        "Never change it. Empty = keep all.",
     ),
     **RECEIVING,
 }  # fmt: skip

@@ -7,7 +7,7 @@ import os
 import secrets
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +86,11 @@ def _subscription(
 ) -> Subscription:
     given = _values(SUBSCRIPTION, table, "subscription.", file)
     settings = {key: given[key] if key in table else value for key, value in defaults.items()}
-    name = given["name"]
-    return _receiving(name, given["container_id"] or f"{node}.{name}", given["topics"], settings)
+    name, shard = given["name"], given["shard"]
+    identity = given["container_id"] or f"{node}.{name}"
+    if shard is not None:  # nodes that only differ in it must not be one subscriber: each would get a part of each part
+        identity = f"{identity}#{shard}"
+    return replace(_receiving(name, identity, given["topics"], settings), shard=shard)
 
 
 def _receiving(
@@ -179,6 +182,8 @@ def _explained(name: str, setting: Setting) -> list[str]:
 def _toml(value: object) -> str:
     if value is None:
         return '""'
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
     return f'"{value}"'

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from bridges.node.errors import NodeError
 from bridges.spark.options import bridge_options, open_bridge
-from bridges.spark.progress import QueryReport, join_progress, positions
+from bridges.spark.progress import QueryReport, join_progress, join_states, positions
 
 logger = logging.getLogger("oncewire.spark")
 
@@ -22,7 +22,7 @@ MAX_QUERIES = 1_000
 
 
 class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has no types for us
-    """Joins each progress with the node's state. Spark calls it in a thread of its own.
+    """Joins each progress with the state of the node, or nodes. Spark calls it in a thread of its own.
 
     A node that cannot be asked changes nothing for the query; the report says why.
 
@@ -38,7 +38,7 @@ class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has
         self, options: Mapping[str, str], report: Callable[[QueryReport], None] | None = None
     ) -> None:
         bridge = bridge_options(options)
-        self._node = open_bridge(bridge)
+        self._nodes = [open_bridge(one) for one in bridge.nodes()]
         self._is_embedded = bridge.is_embedded
         self._report = report
         self._lock = threading.Lock()
@@ -50,9 +50,10 @@ class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has
             return self._newest.get(query)
 
     def close(self) -> None:
-        """Let go of the node."""
+        """Let go of the nodes."""
         with self._lock:
-            self._node.close()
+            for node in self._nodes:
+                node.close()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's names, here and below
         """Nothing is known of it yet."""
@@ -82,7 +83,8 @@ class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has
 
     def _state(self, progress: Mapping[str, Any]) -> dict[str, Any]:
         if not self._is_embedded:
-            return self._node.status()
+            return join_states([node.status() for node in self._nodes])
         # An embedded node lives in Spark's other processes; what can be seen from here is its files.
         names = [name for source in progress["sources"] for name in positions(source.get("endOffset"))]
-        return {"subscriptions": {name: {"last": self._node.offsets(name).last} for name in names}}
+        (node,) = self._nodes
+        return {"subscriptions": {name: {"last": node.offsets(name).last} for name in names}}

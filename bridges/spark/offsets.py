@@ -1,12 +1,14 @@
 """Offsets as Spark keeps them in its checkpoint: {"SUBSCRIPTION": {"journal": UUID, "seq": POSITION, "ends": "..."}}.
 
+Where several nodes share out a subscription there is an entry for each, "SUBSCRIPTION#0", "SUBSCRIPTION#1" and so on.
+
 Spark compares them as text, so the order of keys never changes. `ends` are the ends of the batches before, newest
 first: what may be deleted is known from the checkpoint alone, however often the query was started in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +48,22 @@ class Offset:
         if kept == 0:
             return self.position
         return self.ends[kept - 1] if len(self.ends) >= kept else None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOffsets:
+    """A place in the journals of several nodes, in their order."""
+
+    parts: tuple[Offset, ...]
+
+    def for_spark(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        return merged([part.for_spark() for part in self.parts])
+
+
+def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The offsets of several nodes as one, in this order: Spark compares them as text."""
+    return {name: inner for part in parts for name, inner in part.items()}
 
 
 def read_offset(subscription: str, given: Mapping[str, Any]) -> Offset:

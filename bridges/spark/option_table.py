@@ -15,9 +15,7 @@ from bridges.node.publisher import INFLIGHT
 from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
 from bridges.node.storage import NAME_PATTERN
 from bridges.spark import option_values as values
-from bridges.spark.option_values import CommitMode, Guarantee, Parser
-
-EMBEDDED = "embedded"
+from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, Parser
 
 
 class Side(Enum):
@@ -56,9 +54,10 @@ _NUMBER = values.whole_number(1)
 
 OPTIONS: tuple[Option, ...] = (
     Option(
-        "bridge", _BOTH, EMBEDDED, values.text(), "`embedded`, `tcp://HOST:PORT` or `unix:///PATH`",
+        "bridge", _BOTH, EMBEDDED, values.addresses,
+        "`embedded`, `tcp://HOST:PORT` or `unix:///PATH`; for a source also a comma list of nodes",
         "The bridge node. `embedded` = inside Spark's own processes, for one machine: nothing is received while no "
-        "query runs.",
+        "query runs. Several nodes share out a subscription: all of them, in the order of their shards.",
     ),
     Option(
         "bridge.folder", _BOTH, "", values.text(), "a folder on a local disk",
@@ -100,7 +99,8 @@ OPTIONS: tuple[Option, ...] = (
         "startingOffsets", _SOURCE, "earliest", values.place,
         '`earliest`, `latest` or `{"SUBSCRIPTION": POSITION}`',
         "Where the first batch starts. `earliest` is the oldest message in the journal. Decided once for a "
-        "subscription; a checkpoint goes before it.",
+        "subscription; a checkpoint goes before it. With several nodes positions have an entry for each, "
+        '`{"SUBSCRIPTION#0": POSITION, ...}`.',
     ),
     Option(
         "endingOffsets", _SOURCE, "latest", values.place, '`latest` or `{"SUBSCRIPTION": POSITION}`',

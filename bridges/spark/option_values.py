@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
+from bridges.node.shard_core import MAX_SHARDS
 from oncewire.client import ClientError, connect
 
 Parser: TypeAlias = Callable[[str], Any]
@@ -19,6 +20,7 @@ MAX_TOPIC_BYTES = 255
 MAX_TOKENS = 16
 """As above."""
 MAX_NUMBER = (1 << 63) - 1
+EMBEDDED = "embedded"
 _DURATION_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SIZE_BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]")
@@ -55,11 +57,19 @@ class Place:
         at: EARLIEST, LATEST or a position.
         journal: the journal that the position is of; None = whichever there is.
         subscription: the one the text names; None = it names none.
+        others: of a text that names several, as those of a sharded subscription: all but the first.
     """
 
     at: str | int
     journal: str | None = None
     subscription: str | None = None
+    others: tuple[Place, ...] = ()
+
+    def of(self, name: str) -> Place | None:
+        """The place for one of the names; None = the text does not say where for it."""
+        if self.subscription is None:
+            return self
+        return next((place for place in (self, *self.others) if place.subscription == name), None)
 
 
 def text(pattern: str = r"\S(.*\S)?") -> Parser:
@@ -84,6 +94,18 @@ def whole_number(low: int, high: int = MAX_NUMBER) -> Parser:
         return number
 
     return parse
+
+
+def addresses(value: str) -> tuple[str, ...]:
+    """`embedded`, or a comma list of addresses of nodes."""
+    found = tuple(address.strip() for address in value.split(","))
+    if len(set(found)) < len(found):
+        raise NotAllowed("a node is named twice")
+    if len(found) > MAX_SHARDS:
+        raise NotAllowed(f"{len(found)} nodes are named, {MAX_SHARDS} are allowed")
+    if len(found) > 1 and EMBEDDED in found:
+        raise NotAllowed("an embedded node has no shards")
+    return found
 
 
 def one_of(kind: type[Enum]) -> Parser:
@@ -206,7 +228,7 @@ def routers(value: str) -> tuple[str, ...]:
 
 
 def place(value: str) -> Place:
-    """`earliest`, `latest`, or JSON: {"SUBSCRIPTION": POSITION}, or as a checkpoint has it.
+    """`earliest`, `latest`, or JSON: {"SUBSCRIPTION": POSITION, ...}, or as a checkpoint has it.
 
     -2 stands for earliest and -1 for latest, as for Kafka.
     """
@@ -217,14 +239,19 @@ def place(value: str) -> Place:
         found = json.loads(word)
     except ValueError:
         raise NotAllowed("it is neither earliest nor latest nor JSON") from None
-    if not isinstance(found, dict) or len(found) != 1:
-        raise NotAllowed('the JSON must have one entry, such as {"SUBSCRIPTION": 123}')
-    ((subscription, inner),) = found.items()
+    if not isinstance(found, dict) or not found:
+        raise NotAllowed('the JSON must have an entry, such as {"SUBSCRIPTION": 123}')
+    first, *others = (_named_place(name, inner) for name, inner in found.items())
+    return replace(first, others=tuple(others))
+
+
+def _named_place(subscription: str, inner: object) -> Place:
     journal = None
     if isinstance(inner, dict):
-        journal, inner = inner.get("journal"), inner.get("seq")
-        if not isinstance(journal, str):
+        given, inner = inner.get("journal"), inner.get("seq")
+        if not isinstance(given, str):
             raise NotAllowed("the journal of the position is missing")
+        journal = given
     if isinstance(inner, bool) or not isinstance(inner, int) or not -2 <= inner <= MAX_NUMBER:
         raise NotAllowed("a position is a whole number")
     return Place({-2: EARLIEST, -1: LATEST}.get(inner, inner), journal, subscription)

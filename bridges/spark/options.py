@@ -18,9 +18,10 @@ from bridges.node.embedded import EmbeddedNode
 from bridges.node.errors import BadRequest
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
+from bridges.node.shard_core import Shard
 from bridges.spark import option_values as values
-from bridges.spark.option_table import EMBEDDED, OPTIONS, Option, Side, options_of
-from bridges.spark.option_values import CommitMode, Guarantee, NotAllowed, Place
+from bridges.spark.option_table import OPTIONS, Option, Side, options_of
+from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, NotAllowed, Place
 
 __all__ = [
     "OPTIONS",
@@ -47,16 +48,16 @@ _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path"})
 
 @dataclass(frozen=True, slots=True)
 class BridgeOptions:
-    """Which node, and how to reach it.
+    """Which nodes, and how to reach them.
 
     Attributes:
-        address: EMBEDDED, or where the node listens.
+        addresses: EMBEDDED, or where the node listens; of a source also several, in the order of their shards.
         secret: of a node that is not embedded, as given; empty = see the file.
         secret_file: None = none was given.
         folder, name, routers: of an embedded node.
     """
 
-    address: str
+    addresses: tuple[str, ...]
     secret: str
     secret_file: Path | None
     folder: Path
@@ -64,9 +65,19 @@ class BridgeOptions:
     routers: tuple[str, ...]
 
     @property
+    def address(self) -> str:
+        """Of the only node."""
+        (address,) = self.addresses
+        return address
+
+    @property
     def is_embedded(self) -> bool:
         """Whether the node runs in Spark's own processes."""
-        return self.address == EMBEDDED
+        return self.addresses == (EMBEDDED,)
+
+    def nodes(self) -> tuple[BridgeOptions, ...]:
+        """One for each node."""
+        return tuple(replace(self, addresses=(address,)) for address in self.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,7 @@ class SourceOptions:
 
     Attributes:
         topics: topics or patterns; empty only for batch reads, which need none.
+        shard: the share of the subscription that this node keeps; None = all of it. See `shards()`.
     """
 
     bridge: BridgeOptions
@@ -93,6 +105,26 @@ class SourceOptions:
     include_metadata: bool
     min_batches_to_retain: int
     receiving: Subscription
+    shard: Shard | None = None
+
+    @property
+    def offset_name(self) -> str:
+        """What Spark's offsets call the journal."""
+        return self.subscription if self.shard is None else f"{self.subscription}#{self.shard.number}"
+
+    def shards(self) -> tuple[SourceOptions, ...]:
+        """The options of the reader of each node; where there is only one, these."""
+        count = len(self.bridge.addresses)
+        if count == 1:
+            return (self,)
+        found = []
+        for number, bridge in enumerate(self.bridge.nodes()):
+            one = replace(self, bridge=bridge, shard=Shard(number, count))
+            start, end = self.start.of(one.offset_name), self.end.of(one.offset_name)
+            assert start is not None, "source_options has looked"
+            assert end is not None, "source_options has looked"
+            found.append(replace(one, start=start, end=end))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +167,17 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> Sourc
     if not found["subscription"]:
         raise _missing("subscription", "the network keeps what is owed under it")
     topics = _topics(found, is_stream=is_stream)
+    names = _offset_names(found["subscription"], len(bridge.addresses))
     start, end = found["startingOffsets"], found["endingOffsets"]
     for name, place in (("startingOffsets", start), ("endingOffsets", end)):
-        if place.subscription not in {None, found["subscription"]}:
-            raise _bad(name, f"it is of {place.subscription!r}", f"name subscription {found['subscription']!r}")
-    if end.at == values.EARLIEST:
+        _check_place(name, place, names)
+    if values.EARLIEST in {place.at for place in (end, *end.others)}:
         raise _bad("endingOffsets", "nothing ends where it begins", "give latest, or a position")
     if is_stream and "endingoffsets" in _lowered(given):
         raise _bad("endingOffsets", "a stream has no end", "leave it out, or read with spark.read")
     least, most = found["minOffsetsPerTrigger"], found["maxOffsetsPerTrigger"]
+    if most and most < len(names):
+        raise _bad("maxOffsetsPerTrigger", f"there are {len(names)} nodes", "give so many at least: one of each")
     if least and most and least > most:
         raise _bad("minOffsetsPerTrigger", "it is more than maxOffsetsPerTrigger", "give a smaller number")
     retention_s = found["retentionMs"]
@@ -191,10 +225,13 @@ def sink_options(given: Mapping[str, str], *, is_stream: bool = True) -> SinkOpt
     found = _parse(given, Side.SINK)
     if is_stream and found["batchId"] is not None:
         raise _bad("batchId", "a stream numbers its batches itself", "leave it out")
+    bridge = _bridge(found)
+    if len(bridge.addresses) > 1:
+        raise _bad("bridge", "a sink is at one node, which decides its batches", "name one node")
     if not is_stream and not found["sinkId"]:
         raise _missing("sinkId", "a batch write has no query that could give it one")
     return SinkOptions(
-        bridge=_bridge(found),
+        bridge=bridge,
         guarantee=found["deliveryGuarantee"],
         topic=found["topic"],
         error_topic=found["errorTopic"],
@@ -236,7 +273,7 @@ def open_node(options: SourceOptions | SinkOptions) -> Node:
     """
     bridge = options.bridge
     if not bridge.is_embedded:
-        return open_bridge(bridge)
+        return open_bridge(bridge)  # of one node: see SourceOptions.shards
     settings = NodeSettings(bridge.name, bridge.folder, bridge.routers, resumes=False)
     if isinstance(options, SourceOptions):
         return EmbeddedNode(replace(settings, defaults=options.receiving))
@@ -260,12 +297,12 @@ def _parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
         if name not in _SPARKS_OWN:
             _check_name(name, side)
     found = _values(texts, options_of(side))
-    is_embedded = found["bridge"] == EMBEDDED
+    is_embedded = found["bridge"] == (EMBEDDED,)
     for option in options_of(side):
         if option.is_embedded_only and not is_embedded and option.name.lower() in texts:
             raise _bad(
                 option.name,
-                f"the bridge node at {found['bridge']} has settings of its own",
+                f"the bridge node at {', '.join(found['bridge'])} has settings of its own",
                 "set it in that node's configuration (`oncewire bridge node --print-config`)",
             )
     return found
@@ -310,13 +347,28 @@ def _topics(found: Mapping[str, Any], *, is_stream: bool) -> tuple[str, ...]:
     return tuple(topics or patterns or ())
 
 
+def _offset_names(subscription: str, nodes: int) -> tuple[str, ...]:
+    return (subscription,) if nodes == 1 else tuple(f"{subscription}#{number}" for number in range(nodes))
+
+
+def _check_place(name: str, place: Place, wanted: tuple[str, ...]) -> None:
+    """Positions have to be of the subscription, one for each of its shards."""
+    if place.subscription is None:
+        return
+    given = [each.subscription for each in (place, *place.others)]
+    if sorted(map(str, given)) != sorted(wanted):
+        what = "subscription" if len(wanted) == 1 else "shards"
+        raise _bad(name, f"it is of {', '.join(map(repr, given))}", f"name {what} {', '.join(map(repr, wanted))}")
+
+
 def _bridge(found: Mapping[str, Any]) -> BridgeOptions:
-    address = found["bridge"]
-    if address != EMBEDDED:
-        parse_address(address)
+    addresses = found["bridge"]
+    if addresses != (EMBEDDED,):
+        for address in addresses:
+            parse_address(address)
         if bool(found["bridge.secret"]) == bool(found["bridge.secretFile"]):
             raise BadRequest(
-                f"the bridge node at {address} cannot be used",
+                f"the bridge node at {', '.join(addresses)} cannot be used",
                 "one of bridge.secret and bridge.secretFile is needed, and not both",
                 "give the node's secret, or a file with it",
             )
@@ -326,7 +378,7 @@ def _bridge(found: Mapping[str, Any]) -> BridgeOptions:
                 raise _missing(needed, "an embedded node needs it; or set `bridge` to the address of a node")
     secret_file = found["bridge.secretFile"]
     return BridgeOptions(
-        address=address,
+        addresses=addresses,
         secret=found["bridge.secret"] or "",
         secret_file=Path(secret_file) if secret_file else None,
         folder=Path(found["bridge.folder"] or "."),

@@ -6,7 +6,7 @@ arrived, what was a repeat, what waits to be published, and why. Spark is not ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +125,17 @@ def join_progress(progress: Mapping[str, Any], state: Mapping[str, Any], node_tr
         ),
         node_trouble=node_trouble,
     )
+
+
+def join_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The states of several nodes as one; a shard of a subscription is called as in offsets, SUBSCRIPTION#NUMBER."""
+    found: dict[str, Any] = {"subscriptions": {}, "sinks": {}}
+    for state in states:
+        for name, inner in state["subscriptions"].items():
+            number, is_shard, _ = inner["shard"].partition("/")
+            found["subscriptions"][f"{name}#{number}" if is_shard else name] = inner
+        found["sinks"].update(state["sinks"])
+    return found
 
 
 def positions(offset: object) -> dict[str, int]:

@@ -33,6 +33,7 @@ from bridges.spark.offsets import Offset, read_offset
 from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place
 from bridges.spark.options import SourceOptions
 from bridges.spark.schema import RowDecoder
+from bridges.spark.sharding import check_names, check_whole, sharded_journal
 
 logger = logging.getLogger("oncewire.spark")
 
@@ -52,12 +53,14 @@ class Range:
         journal: the uuid that the positions are of.
         low, high: it reads (low, high].
         done_with: messages up to this position are given up by this task; None = none.
+        shard: which of the source's nodes has them.
     """
 
     journal: str
     low: int
     high: int
     done_with: int | None = None
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,33 @@ class Limits:
     max_rows: int | None = None
     max_bytes: int | None = None
     min_rows: int | None = None
+
+
+class Patience:
+    """How long a batch may wait until there are as many messages as it should have.
+
+    Args:
+        delay_s: how long, `maxTriggerDelay`.
+        clock: seconds.
+    """
+
+    def __init__(self, delay_s: float, clock: Callable[[], float]) -> None:
+        self._delay_s = delay_s
+        self._clock = clock
+        self._waiting_since: float | None = None
+
+    def is_enough(self, rows: int, min_rows: int | None) -> bool:
+        """Whether there should be a batch of so many."""
+        if min_rows is None or rows >= min_rows:
+            return True
+        now = self._clock()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since >= self._delay_s
+
+    def begin_anew(self) -> None:
+        """There is a batch; the next one may wait as long."""
+        self._waiting_since = None
 
 
 class BatchPlanner:
@@ -81,10 +111,9 @@ class BatchPlanner:
     def __init__(self, options: SourceOptions, node: Node, clock: Callable[[], float]) -> None:
         self._options = options
         self._node = node
-        self._clock = clock
+        self._patience = Patience(options.max_trigger_delay_s, clock)
         self._journal = ""
         self._target: int | None = None
-        self._waiting_since: float | None = None
         self._done_with: int | None = None
         self._newest: Offset | None = None
 
@@ -115,7 +144,7 @@ class BatchPlanner:
                 "use its checkpoint, or another subscription; "
                 "if that checkpoint is gone for good, run `oncewire bridge release`",
             )
-        return Offset(name, journal, position)
+        return Offset(self._options.offset_name, journal, position)
 
     def latest(self, given: dict[str, Any], limits: Limits) -> dict[str, Any]:
         """Where a batch that begins at `given` ends; `given` itself where there should be no batch now.
@@ -127,16 +156,24 @@ class BatchPlanner:
                 is set.
         """
         self._subscribe()
-        start = read_offset(self._options.subscription, given)
+        start = self._offset(given)
         low, found = self._available(start, limits)
         self._newest = Offset(start.subscription, found.journal, found.last)
         end = found.end if self._target is None else min(found.end, self._target)
-        if end <= low or not self._is_worth_a_batch(found.last - low, limits.min_rows):
+        if end <= low:
             return given
-        self._waiting_since = None
-        end = self._node.choose_end(start.subscription, low, self._up_to_gap(low, end, found.gaps))
+        if self._target is None and not self._patience.is_enough(found.last - low, limits.min_rows):
+            return given
+        self._patience.begin_anew()
+        end = self._node.choose_end(self._options.subscription, low, self._up_to_gap(low, end, found.gaps))
         place = Offset(start.subscription, found.journal, end)
         return place.after(start, self._options.min_batches_to_retain).for_spark()
+
+    def waiting(self, given: dict[str, Any]) -> int:
+        """How many messages the next batch could have; errors as `latest`."""
+        self._subscribe()
+        low, found = self._available(self._offset(given), Limits())
+        return max(0, (found.last if self._target is None else min(found.last, self._target)) - low)
 
     def fix_target(self) -> None:
         """Read no further than what is there now."""
@@ -149,11 +186,13 @@ class BatchPlanner:
 
     def done(self, given: dict[str, Any]) -> None:
         """Spark will not ask for anything up to this place again. The next batch's first task gives it up."""
-        offset = read_offset(self._options.subscription, given)
+        offset = self._offset(given)
         self._done_with = offset.done_with(self._options.min_batches_to_retain)
 
-    def ranges(self, given_start: dict[str, Any], given_end: dict[str, Any]) -> list[Range]:
-        """What the tasks of a batch read.
+    def ranges(
+        self, given_start: dict[str, Any], given_end: dict[str, Any], min_parts: int | None = None
+    ) -> list[Range]:
+        """What the tasks of a batch read, at least `min_parts` of them; None = as the options say.
 
         Raises:
             JournalReplaced, RangeTrimmed, RangeNotThere, SubscriptionGap: messages are missing, and `failOnDataLoss`
@@ -161,7 +200,7 @@ class BatchPlanner:
         """
         self._subscribe()
         name = self._options.subscription
-        start, end = read_offset(name, given_start), read_offset(name, given_end)
+        start, end = self._offset(given_start), self._offset(given_end)
         marks = self._node.offsets(name)
         if marks.journal != end.journal:
             self._lost(_replaced(end, marks))
@@ -177,7 +216,7 @@ class BatchPlanner:
             )  # fmt: skip
             low = marks.trimmed
         low, high = _within(low, end.position, marks, self._node, self._options)
-        cuts = cut(low, high, self._options.min_partitions)
+        cuts = cut(low, high, self._options.min_partitions if min_parts is None else min_parts)
         if is_once_at_most:
             return [Range(end.journal, *part, done_with=high) for part in cuts]
         done_with = self._done_with if start.journal == end.journal else None
@@ -193,7 +232,10 @@ class BatchPlanner:
         name = self._options.subscription
         if self._journal:
             return self._journal
-        journal = self._node.subscribe(name, self._options.topics)
+        if self._options.shard is None:
+            journal = self._node.subscribe(name, self._options.topics)
+        else:
+            journal = sharded_journal(self._node, self._options)
         if self._options.guarantee is Guarantee.AT_MOST_ONCE:
             retention_s = float(self._node.status()["subscriptions"][name]["retention_s"])
             if retention_s < MIN_AT_MOST_ONCE_RETENTION_S:
@@ -209,7 +251,7 @@ class BatchPlanner:
 
     def _available(self, start: Offset, limits: Limits) -> tuple[int, Offsets]:
         """From where the next batch can be read, and what there is."""
-        name, low = start.subscription, start.position
+        name, low = self._options.subscription, start.position
         error: NodeError | None = None
         try:
             found = self._look(low, limits)
@@ -245,13 +287,11 @@ class BatchPlanner:
             raise error
         logger.warning("messages are lost, failOnDataLoss is false: %s", error)
 
-    def _is_worth_a_batch(self, rows: int, min_rows: int | None) -> bool:
-        if min_rows is None or rows >= min_rows or self._target is not None:
-            return True
-        now = self._clock()
-        if self._waiting_since is None:
-            self._waiting_since = now
-        return now - self._waiting_since >= self._options.max_trigger_delay_s
+    def _offset(self, given: dict[str, Any]) -> Offset:
+        name = self._options.offset_name
+        if self._options.shard is None:
+            check_names(self._options.subscription, list(given), [name])
+        return read_offset(name, given)
 
 
 def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
@@ -262,6 +302,10 @@ def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
         JournalReplaced, RangeTrimmed, RangeNotThere, SubscriptionGap: messages are missing, and `failOnDataLoss` is
             set.
     """
+    if options.shard is None:
+        check_whole(node, options)
+    else:
+        sharded_journal(node, options)
     marks = node.offsets(options.subscription)
     for place in (options.start, options.end):
         _check_journal(place, marks.journal)

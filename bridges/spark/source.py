@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark import TaskContext
@@ -22,7 +23,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from bridges.spark.options import SourceOptions, open_node
-from bridges.spark.reading import BatchPlanner, Limits, plan_batch_read, read_range
+from bridges.spark.reading import Limits, Range, plan_batch_read, read_range
+from bridges.spark.sharded_planner import Planner, open_planner
 
 QUERY_ID = "sql.streaming.queryId"
 """What Spark calls it in the properties of a task: the same for a checkpoint, whenever it is started."""
@@ -37,15 +39,15 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._opened: BatchPlanner | None = None
+        self._opened: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
 
     @property
-    def _planner(self) -> BatchPlanner:
+    def _planner(self) -> Planner:
         if self._opened is None:
-            self._opened = BatchPlanner(self._options, open_node(self._options), time.monotonic)
+            self._opened = open_planner(self._options, time.monotonic)
         return self._opened
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's names, here and below
@@ -83,10 +85,10 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # 
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY_ID)
         is_first = context is None or context.attemptNumber() == 0
-        with open_node(self._options) as node:
-            yield from read_range(
-                self._options, node, partition.value, query=query, is_first_attempt=is_first
-            )
+        part: Range = partition.value
+        options = self._options.shards()[part.shard]
+        with open_node(options) as node:
+            yield from read_range(options, node, part, query=query, is_first_attempt=is_first)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing up to `end` is asked for again."""
@@ -111,15 +113,20 @@ class AmqpBatchReader(DataSourceReader):  # type: ignore[misc]  # untyped base
 
     def partitions(self) -> list[InputPartition]:
         """What the tasks read."""
-        with open_node(self._options) as node:
-            return [InputPartition(part) for part in plan_batch_read(self._options, node)]
+        found = []
+        for number, options in enumerate(self._options.shards()):
+            with open_node(options) as node:
+                found += [replace(part, shard=number) for part in plan_batch_read(options, node)]
+        return [InputPartition(part) for part in found]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a task, as Arrow batches."""
         if partition.value is None:  # what Spark makes of no partitions
             return
-        with open_node(self._options) as node:
-            yield from read_range(self._options, node, partition.value, query=None)
+        part: Range = partition.value
+        options = self._options.shards()[part.shard]
+        with open_node(options) as node:
+            yield from read_range(options, node, part, query=None)
 
 
 def limits_of(options: SourceOptions, given: ReadLimit) -> Limits:
