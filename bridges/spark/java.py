@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bridges.node.errors import BadRequest
+from bridges.spark.worker_python import worker_python
 
 MIN_JAVA = 17
 """What Spark 4 runs on."""
@@ -141,11 +142,13 @@ def session_builder(name: str = "oncewire", master: str | None = None, *, quick_
     prepare_java()
     from pyspark.sql import SparkSession
 
-    # Another python3 on PATH would not have our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = dict(_DEFAULTS)
-    if master is not None and master.startswith("local"):
+    is_local = master is not None and master.startswith("local")
+    # Another python3 on PATH would not have our packages.
+    python = worker_python() if is_local else sys.executable
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(variable, python)
+    if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOOPBACK
     if quick_start:

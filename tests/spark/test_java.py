@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from bridges.node.errors import BadRequest
 from bridges.spark.java import check_spark, find_java, java_version, make_shim, packaged_java
+from bridges.spark.worker_python import make_wrapper, zips_in_front
 
 
 def fake_java(folder: Path, version: str, code: int = 0) -> Path:
@@ -59,3 +61,26 @@ def test_a_spark_without_limits_for_sources_is_refused(version: str, is_fit: boo
     else:
         with pytest.raises(BadRequest, match=r"use pyspark 4\.2 or newer"):
             check_spark(version)
+
+
+def test_workers_get_their_path_without_the_zip_files_in_front(tmp_path: Path) -> None:
+    zips = [tmp_path / "a b" / "pyspark.zip", tmp_path / "a b" / "py4j-1-src.zip"]
+    python = tmp_path / "python's"
+    python.write_text('#!/bin/sh\necho "<$PYTHONPATH>" "$@"\n')
+    python.chmod(0o755)
+    wrapper = make_wrapper(str(python), zips, tmp_path)
+
+    def path_in(given: str) -> str:
+        done = subprocess.run(
+            [wrapper, "-m", "pyspark.daemon"], env={"PYTHONPATH": given}, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert path_in(f"{zips[0]}:{zips[1]}:/x.jar:mine") == "</x.jar:mine> -m pyspark.daemon\n"
+    assert path_in(f"mine:{zips[0]}:{zips[1]}") == f"<mine:{zips[0]}:{zips[1]}> -m pyspark.daemon\n"
+
+
+@pytest.mark.needs("spark")
+def test_the_zip_files_of_another_spark_are_left_where_they_are(tmp_path: Path) -> None:
+    assert [each.name.partition("-")[0] for each in zips_in_front({})] == ["pyspark.zip", "py4j"]
+    assert zips_in_front({"SPARK_HOME": str(tmp_path)}) == []
