@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -124,6 +125,7 @@ class Receiver:
         subscription: what to receive.
         path: of the journal, made if it does not exist.
         routers: URLs, tried in turn.
+        tls: for URLs that ask for TLS; None = Python's default.
 
     Raises:
         JournalLocked: another process receives into the journal.
@@ -131,7 +133,9 @@ class Receiver:
         BadRequest: it is another subscription's, or there are no topics, or too many.
     """
 
-    def __init__(self, subscription: Subscription, path: Path, routers: Sequence[str]) -> None:
+    def __init__(
+        self, subscription: Subscription, path: Path, routers: Sequence[str], tls: ssl.SSLContext | None = None
+    ) -> None:
         if not 1 <= len(subscription.topics) <= MAX_TOPICS:
             raise BadRequest(
                 f"the subscription {subscription.name!r} cannot be received",
@@ -143,6 +147,7 @@ class Receiver:
         self.numbers = ReceiverNumbers()
         self.appended = Signal()
         self._routers = routers
+        self._tls = tls
         self._gate = DepthGate(subscription.max_journal_bytes)
         self._room = Signal()
         self._changed = Signal()
@@ -194,7 +199,10 @@ class Receiver:
     async def _receive(self) -> None:
         async with (
             connect(
-                self._routers, container_id=self.subscription.container_id, on_event=self._on_event
+                self._routers,
+                container_id=self.subscription.container_id,
+                ssl_context=self._tls,
+                on_event=self._on_event,
             ) as client,
             asyncio.TaskGroup() as group,
         ):

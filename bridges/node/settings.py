@@ -125,6 +125,12 @@ def _shard(value: object) -> Shard | None:
     return parse_shard(value) if value else None
 
 
+def _yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
 def _one_of(*choices: str) -> Parser:
     def parse(value: object) -> str:
         if value not in choices:
@@ -211,6 +217,20 @@ NODE: Mapping[str, Setting] = {
         "Where /healthz, /readyz and /metrics are.",
     ),
     "http.port": Setting(_PORT, 7073, _PORT_ALLOWED, "Where /healthz, /readyz and /metrics are."),
+    "tls.ca_file": Setting(
+        _optional_path, None, "a PEM file, or empty = the authorities of this machine",
+        "For routers whose URL is amqps: who may have signed their certificates.",
+    ),
+    "tls.cert_file": Setting(
+        _optional_path, None, "a PEM file, or empty = none", "The certificate that this node shows to routers.",
+    ),
+    "tls.key_file": Setting(
+        _optional_path, None, "a PEM file without passphrase, or empty = it is in tls.cert_file", "Its key.",
+    ),
+    "tls.check_hostname": Setting(
+        _yes_or_no, True, "true or false (only with tls.ca_file)",
+        "A router's certificate must be for the host of its URL.",
+    ),
     "outbox.max_bytes": Setting(
         _size(64 * KIB, KIB**5), MAX_OUTBOX_BYTES, "64 KiB to 1024 TiB",
         "Of each sink: decided rows that wait to be published; and as much again may be staged.",

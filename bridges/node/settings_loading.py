@@ -16,6 +16,7 @@ from bridges.node.errors import NodeError
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.settings import NODE, REQUIRED, SUBSCRIPTION, Setting, parse_setting
+from bridges.node.tls import TlsFiles
 from oncewire.cli.errors import CliError
 
 _HELP = "`oncewire bridge node --print-config` prints every setting with what is allowed"
@@ -70,6 +71,12 @@ def load(file: str) -> DaemonSettings:
             defaults=_receiving("", "", (), defaults),
             max_outbox_bytes=values["outbox.max_bytes"],
             inflight=values["outbox.inflight"],
+            tls=TlsFiles(
+                values["tls.ca_file"],
+                values["tls.cert_file"],
+                values["tls.key_file"],
+                values["tls.check_hostname"],
+            ),
         ),
         secret_file=values["secret_file"],
         host=values["listen.host"],

@@ -83,6 +83,22 @@ OPTIONS: tuple[Option, ...] = (
     Option("amqp.sasl.username", _BOTH, "", values.text(), "text", "User at routers whose URL names none.", True),
     Option("amqp.sasl.password", _BOTH, "", values.text(r".+"), "text", "The user's password.", True),
     Option(
+        "amqp.tls.ca", _BOTH, "", values.text(), "a PEM file",
+        "Who may have signed the certificates of routers whose URL is `amqps`. Default: authorities of the machine.",
+        True,
+    ),
+    Option(
+        "amqp.tls.certificate", _BOTH, "", values.text(), "a PEM file", "Shown to routers. Default: none.", True,
+    ),
+    Option(
+        "amqp.tls.key", _BOTH, "", values.text(), "a PEM file without passphrase",
+        "The certificate's key. Default: in the certificate's file.", True,
+    ),
+    Option(
+        "amqp.tls.checkHostname", _BOTH, "true", values.yes_or_no, "`true` or `false` (only with `amqp.tls.ca`)",
+        "A router's certificate must be for the host of its URL.", True,
+    ),
+    Option(
         "deliveryGuarantee", _BOTH, "exactly-once", values.one_of(Guarantee),
         "`exactly-once`, `at-least-once` or `at-most-once`", "What is promised about each message.",
     ),

@@ -19,6 +19,7 @@ from bridges.node.errors import BadRequest
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.shard_core import Shard
+from bridges.node.tls import TlsFiles, tls_context
 from bridges.spark import option_values as values
 from bridges.spark.option_table import OPTIONS, Option, Side, options_of
 from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, NotAllowed, Place
@@ -54,7 +55,7 @@ class BridgeOptions:
         addresses: EMBEDDED, or where the node listens; of a source also several, in the order of their shards.
         secret: of a node that is not embedded, as given; empty = see the file.
         secret_file: None = none was given.
-        folder, name, routers: of an embedded node.
+        folder, name, routers, tls: of an embedded node.
     """
 
     addresses: tuple[str, ...]
@@ -63,6 +64,7 @@ class BridgeOptions:
     folder: Path
     name: str
     routers: tuple[str, ...]
+    tls: TlsFiles
 
     @property
     def address(self) -> str:
@@ -260,7 +262,7 @@ def bridge_options(given: Mapping[str, str]) -> BridgeOptions:
 def open_bridge(bridge: BridgeOptions) -> Node:
     """As `open_node`, for who only looks at a node and neither receives nor publishes."""
     if bridge.is_embedded:
-        return EmbeddedNode(NodeSettings(bridge.name, bridge.folder, bridge.routers, resumes=False))
+        return EmbeddedNode(_embedded(bridge))
     secret = bridge.secret.encode() if bridge.secret_file is None else read_secret(bridge.secret_file)
     return RemoteNode(bridge.address, secret)
 
@@ -274,12 +276,16 @@ def open_node(options: SourceOptions | SinkOptions) -> Node:
     bridge = options.bridge
     if not bridge.is_embedded:
         return open_bridge(bridge)  # of one node: see SourceOptions.shards
-    settings = NodeSettings(bridge.name, bridge.folder, bridge.routers, resumes=False)
+    settings = _embedded(bridge)
     if isinstance(options, SourceOptions):
         return EmbeddedNode(replace(settings, defaults=options.receiving))
     return EmbeddedNode(
         replace(settings, inflight=options.inflight, max_outbox_bytes=options.max_outbox_bytes)
     )
+
+
+def _embedded(bridge: BridgeOptions) -> NodeSettings:
+    return NodeSettings(bridge.name, bridge.folder, bridge.routers, tls=bridge.tls, resumes=False)
 
 
 # --- checking ---------------------------------------------------------------------------------------------------------
@@ -384,7 +390,20 @@ def _bridge(found: Mapping[str, Any]) -> BridgeOptions:
         folder=Path(found["bridge.folder"] or "."),
         name=found["bridge.name"] or socket.gethostname(),
         routers=_with_user(found),
+        tls=_tls(found),
     )
+
+
+def _tls(found: Mapping[str, Any]) -> TlsFiles:
+    ca, certificate, key = (found[f"amqp.tls.{name}"] for name in ("ca", "certificate", "key"))
+    files = TlsFiles(
+        Path(ca) if ca else None,
+        Path(certificate) if certificate else None,
+        Path(key) if key else None,
+        found["amqp.tls.checkHostname"],
+    )
+    tls_context(files, found["amqp.urls"] or ())  # says what is wrong with them before anything is started
+    return files
 
 
 def _with_user(found: Mapping[str, Any]) -> tuple[str, ...]:
