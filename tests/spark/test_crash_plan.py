@@ -8,23 +8,16 @@ the first manifest of a batch stays: it must lose and double lines, else the pla
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter, defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.spark.crash_job_points import CRASH, FOLDER, NO_MANIFEST, ROWS, Crash, session_members
-from tests.spark.sink_recorder import Received, Recorder
+from tests.spark.crash_job_points import NO_MANIFEST, ROWS, Crash
+from tests.spark.crash_plan import LIFE_S, Verdict, check_end, environment_of, judge, running_job
+from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild
 
-logger = logging.getLogger("crash-plan")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 Plan = tuple[Crash | None, ...]
@@ -39,29 +32,7 @@ PLAN: Plan = (
     None,
 )
 CONTROL: Plan = (Crash(0, "midpublish", 0.4), Crash(0, "midpublish", 0.7), None)
-LIFE_S = 300.0
-"""Seconds that no life needs, on a machine that is busy with others, too."""
-REPOSITORY = Path(__file__).parents[2]
 JOB = Path(__file__).parent / "crash_job.py"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of the plan.
-
-    Attributes:
-        received: deliveries.
-        lost: lines that never came.
-        twice: lines that came more than once.
-        torn: batches with rows of more than one life.
-        two_contents: identities that were sent with more than one content.
-    """
-
-    received: int
-    lost: int
-    twice: int
-    torn: int
-    two_contents: int
 
 
 def write_input(folder: Path, batches: int) -> list[str]:
@@ -79,34 +50,10 @@ def write_input(folder: Path, batches: int) -> list[str]:
 
 def live(folder: Path, router: RouterChild, topic: str, start: int, crash: Crash | None, *, control: bool) -> None:
     """One life of the job, from its start to its end as planned."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
-        FOLDER: str(folder),
-        CRASH: "" if crash is None else str(crash),
-        NO_MANIFEST: "1" if control else "",
-    }
-    with (folder / f"log-{start}").open("w") as log:
-        job = subprocess.Popen(
-            [sys.executable, "-P", JOB, router.url, topic, str(start)],
-            env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-        try:
-            code = job.wait(LIFE_S)
-        finally:
-            end_session(job.pid)
-    expected = 0 if crash is None else -signal.SIGKILL
-    assert code == expected, f"life {start} ended with {code}: {(folder / f'log-{start}').read_text()[-3000:]}"
-
-
-def end_session(session: int) -> None:
-    """See to it that nothing of a job is left: after a crash there is nothing, after a failure there may be."""
-    ends_at = time.monotonic() + LIFE_S
-    while left := session_members(session):
-        for process in left:
-            os.kill(process, signal.SIGKILL)
-        assert time.monotonic() < ends_at, f"processes {left} do not end"
-        time.sleep(0.01)
+    log = folder / f"log-{start}"
+    environment = environment_of(folder, crash, {NO_MANIFEST: "1" if control else ""})
+    with running_job(JOB, [router.url, topic, str(start)], log, environment) as job:
+        check_end(job.wait(LIFE_S), crash, log)
 
 
 def run_plan(folder: Path, router: RouterChild, topic: str, plan: Plan, *, control: bool = False) -> Verdict:
@@ -120,30 +67,8 @@ def run_plan(folder: Path, router: RouterChild, topic: str, plan: Plan, *, contr
         received = recorder.wait(lambda found: len(found) >= len(lines))
     hit = (folder / "crashes").read_text().splitlines()
     assert hit == list(map(str, crashes)), "a point of the plan was not hit"
-    return judge(lines, received, (folder / "sent").read_text())
-
-
-def judge(lines: list[str], received: list[Received], sent: str) -> Verdict:
-    """Compare what came and what was sent with what was put in."""
-    came: Counter[str] = Counter()
-    lives: dict[str, set[str]] = defaultdict(set)
-    for delivery in received:
-        line, start, _ = delivery.text.split("|")
-        came[line] += 1
-        lives[line.partition(".")[0]].add(start)
-    contents: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for entry in sent.splitlines():
-        producer, sequence, text = entry.split(" ")
-        contents[producer, sequence].add(text)
-    verdict = Verdict(
-        received=len(received),
-        lost=sum(line not in came for line in lines),
-        twice=sum(count > 1 for count in came.values()),
-        torn=sum(len(starts) > 1 for starts in lives.values()),
-        two_contents=sum(len(texts) > 1 for texts in contents.values()),
-    )
-    logger.info("%s", verdict)
-    return verdict
+    batches = [(delivery.text.partition(".")[0], delivery.text) for delivery in received]
+    return judge(lines, batches, (folder / "sent").read_text())
 
 
 @pytest.mark.timeout(1200)
