@@ -4,7 +4,7 @@ The file belongs to one receiver (`ReceiverJournal`), which appends in the trans
 processes read ranges (`journal_reader.py`) and change its marks (`JournalControl`): who reads, from where, how far it
 got.
 
-Positions start at 1, have no gaps and are never used again; a range is (low, high].
+Positions start at 1, have no gaps and are never used again (J-3); a range is (low, high].
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ class JournalControl:
             return read_marks(self._connection)
 
     def initial_offset(self, start: str | int) -> int:
-        """Where the first batch starts: decided by the first call, the same for ever after.
+        """Where the first batch starts: decided by the first call, the same for ever after (J-4).
 
         A start computed anew when batch 0 is repeated would lose messages or give them twice.
 
@@ -342,7 +342,7 @@ class JournalControl:
             return choose_end(database, self._path.stem, start, stop)
 
     def claim(self, owner: str) -> None:
-        """Make the subscription this query's; harmless when it is already.
+        """Make the subscription this query's; harmless when it is already (J-6).
 
         Raises:
             OwnedByAnother: another query has it, or it was released from this one.
@@ -378,7 +378,7 @@ class JournalControl:
             database.execute("DELETE FROM node_ends")  # they were that query's batches
 
     def trim(self, position: int, now: float, *, owner: str | None = None) -> None:
-        """Everything up to a position is done with. Going back changes nothing.
+        """Everything up to a position is done with (J-7). Going back changes nothing.
 
         Call `delete_expired()` afterwards.
 

@@ -100,7 +100,7 @@ class JournalReader:
             return self._cut(low, high, max_bytes)
 
     def read(self, low: int, high: int, *, uuid: str | None = None, owner: str | None = None) -> Iterator[Chunk]:
-        """The messages of (low, high], in order, every one of them.
+        """The messages of (low, high], in order, every one of them (J-3).
 
         Args:
             low, high: positions.

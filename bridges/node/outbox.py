@@ -1,9 +1,9 @@
 """The outbox of one sink: what batches staged and decided, until it is published. One SQLite file.
 
-Tasks stage parts; a commit turns some of them into the batch's manifest. The first manifest of a batch wins for ever:
-when a batch is run again, with other rows or in another order, its stored rows are the ones that count. In the same
-transaction each row gets its number in the stream of its topic, which is its identity on the wire. What is not in a
-manifest never leaves.
+Tasks stage parts; a commit turns some of them into the batch's manifest. The first manifest of a batch wins for ever
+(O-2): when a batch is run again, with other rows or in another order, its stored rows are the ones that count. In the
+same transaction each row gets its number in the stream of its topic, which is its identity on the wire (O-3). What is
+not in a manifest never leaves (O-1).
 
 Any process may stage and commit; one process at a time publishes (`outbox_journal.py`).
 """
@@ -261,6 +261,7 @@ class Outbox:
         return True
 
     def _check_room(self, database: sqlite3.Connection, size: int) -> None:
+        """O-11."""
         waiting, staged = _bytes(database)
         if waiting >= self._max_bytes:
             raise OutboxFull(
@@ -303,12 +304,12 @@ class Outbox:
                 "UPDATE node_outbox SET resends_in_doubt = ?", (publishing.resends_in_doubt,)
             )
             known = self._find(database, generation, batch)
-            if known is not None:
+            if known is not None:  # O-2
                 return known
             (newest,) = database.execute(
                 "SELECT max(batch) FROM node_manifests WHERE generation = ?", (generation,)
             ).fetchone()
-            if newest is not None and newest > batch:
+            if newest is not None and newest > batch:  # O-9
                 raise BatchForgotten(
                     f"batch {batch} of sink {self.sink} cannot be decided",
                     f"batch {newest} was decided before, and nothing is known of batch {batch}",
@@ -444,7 +445,7 @@ class Outbox:
             self._last_writer = writer
 
     def _admit(self, database: sqlite3.Connection, writer: Writer) -> int:
-        """Let the sink's query in, with its newest run; returns the generation."""
+        """Let the sink's query in, with its newest run (O-4, O-5); returns the generation."""
         owner, generation, epoch = database.execute(
             "SELECT query, generation, epoch FROM node_outbox"
         ).fetchone()
@@ -536,7 +537,11 @@ def _delete_parts(database: sqlite3.Connection, condition: str, values: tuple[ob
 
 
 def finish_manifests(database: sqlite3.Connection) -> list[int]:
-    """Mark the manifests whose rows all have an outcome; their parts are not needed any more. Returns their numbers."""
+    """Mark the manifests whose rows all have an outcome (O-7); their parts are not needed any more.
+
+    Returns:
+        Their numbers.
+    """
     done: list[int] = [
         row[0]
         for row in database.execute(

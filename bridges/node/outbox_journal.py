@@ -126,7 +126,7 @@ class OutboxJournal(Journal):
             return self._run(lambda: self._rows_from(topic, number))
 
     def annotated(self, topic: str, rows: Rows, start: int, stop: int) -> list[bytes]:
-        """The rows with the numbers [start, stop) with their identities, ready to be sent."""
+        """The rows with the numbers [start, stop) with their identities (O-3, O-10), ready to be sent."""
         before = rows.base - 1  # sequences count from 1
         floor = max(self._topics[topic].floor, rows.base) - before
         last = rows.batch_stop - 1

@@ -150,7 +150,7 @@ class SinkPublisher:
             name=topic,
             journal=journal,
             window=self._inflight,
-            # What is sent again has the same identity: subscribers that dedup by it find copies.
+            # O-8: what is sent again has the same identity; subscribers that dedup by it find copies.
             resend_in_doubt=resends_in_doubt,
             timeout=self._session_timeout_s,
         )

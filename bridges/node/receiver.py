@@ -1,8 +1,8 @@
 """Receives a subscription into its journal: append and acceptance are one transaction of one file.
 
-A message is accepted when it is durable here, not when a pipeline has worked on it: the network stores nothing, and
-publishers wait for the acceptance. When the journal is as deep as it may be, messages are not taken any more; the
-routers run out of credit, and publishers feel it.
+A message is accepted when it is durable here, not when a pipeline has worked on it (J-1): the network stores nothing,
+and publishers wait for the acceptance. When the journal is as deep as it may be, messages are not taken any more; the
+routers run out of credit, and publishers feel it (J-11).
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class Receiver:
             group.written()
 
     async def _write(self, subscriber: Subscriber, source: int, deliveries: list[Delivery]) -> None:
-        """Append and accept; what cannot be kept apart from its copies is rejected.
+        """Append and accept (J-1); what cannot be kept apart from its copies is rejected.
 
         What belongs to other shards (J-9) is accepted in the same transaction, which leaves nothing else of it.
         """

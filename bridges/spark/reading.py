@@ -2,11 +2,11 @@
 
 Two processes take part. The driver's plans (`BatchPlanner`); it does not know which query it works for. Tasks read
 (`read_range`); they know it, so ownership is claimed and messages are given up there, never by the driver: a query
-with the wrong checkpoint is refused before it could delete anything.
+with the wrong checkpoint is refused before it could delete anything (J-6, J-7).
 
 What `deliveryGuarantee` means here. Exactly-once and at-least-once are the same for a source: a batch is read again as
-it was, until it is committed. At-most-once gives a batch up before the first of its rows is read: a batch that was
-begun is not read again by anybody, neither by a query that is started again nor by a second attempt of a task.
+it was, until it is committed. At-most-once gives a batch up before the first of its rows is read (J-10): a batch that
+was begun is not read again by anybody, neither by a query that is started again nor by a second attempt of a task.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class BatchPlanner:
         self._node = node
         self._patience = Patience(options.max_trigger_delay_s, clock)
         self._journal = ""
+        self.topics: Sequence[str] = options.topics
         self._target: int | None = None
         self._done_with: int | None = None
         self._newest: Offset | None = None
@@ -235,7 +236,7 @@ class BatchPlanner:
         if self._options.shard is None:
             journal = self._node.subscribe(name, self._options.topics)
         else:
-            journal = sharded_journal(self._node, self._options)
+            journal, self.topics = sharded_journal(self._node, self._options)
         if self._options.guarantee is Guarantee.AT_MOST_ONCE:
             retention_s = float(self._node.status()["subscriptions"][name]["retention_s"])
             if retention_s < MIN_AT_MOST_ONCE_RETENTION_S:

@@ -1,8 +1,8 @@
 """The sink of the format `amqp`: tasks stage rows at the bridge node, the commit decides the batch and publishes it.
 
-Nothing leaves before the commit. The first commit of a batch decides what the batch is, for ever: when Spark runs it
-again, with other rows or in another order, the rows that are stored count (`bridges.node.outbox`). So `commit` may be
-called any number of times, and `abort` has nothing to undo.
+Nothing leaves before the commit (O-1). The first commit of a batch decides what the batch is, for ever (O-2): when
+Spark runs it again, with other rows or in another order, the rows that are stored count (`bridges.node.outbox`). So
+`commit` may be called any number of times, and `abort` has nothing to undo (O-6).
 
 What `deliveryGuarantee` means here:
 
@@ -103,7 +103,7 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # py
             )
 
     def abort(self, messages: Sequence[StagedMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Do nothing: a commit that failed half-way may have decided the batch. What lost goes with a later batch."""
+        """O-6: a commit that failed half-way may have decided the batch. What lost goes with a later one."""
 
 
 class AmqpBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark has no types for us

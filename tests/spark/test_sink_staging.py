@@ -129,6 +129,26 @@ def test_a_batch_says_what_it_waits_for(
     assert "batch 3 of sink sink waits to be published" in caplog.text
 
 
+@pytest.mark.parametrize("is_decided", [True, False])
+def test_an_abort_takes_nothing_back_whether_the_batch_was_decided_or_not(folder: Path, is_decided: bool) -> None:
+    """O-6: Spark calls abort behind a commit that raised, and its next run commits the same batch again."""
+    types = pytest.importorskip("pyspark.sql.types")
+    from bridges.spark.sink import AmqpStreamWriter, StagedMessage
+
+    given = {"bridge.folder": str(folder), "amqp.urls": "amqp://127.0.0.1:1", "sinkId": "sink", "topic": "out"}
+    options = options_of(folder, topic="out", publishTimeout="10ms")
+    writer = AmqpStreamWriter(given, types.StructType().add("value", "binary"))
+    with node_in(folder) as node:
+        part = stage_batches(node, attempt(), options, [rows(value=[b"x", b"y"])])
+        if is_decided:
+            with pytest.raises(NotPublished):
+                commit_batch(node, options, "sink", Writer(QUERY, RUN), 3, [part])
+        writer.abort([StagedMessage("sink", QUERY, RUN, part), None], 3)
+        assert bodies(folder) == [["x", "y"]]
+        found = node.commit("sink", Writer(QUERY, RUN), 3, [part])
+        assert (found.is_first, found.rows) == (not is_decided, 2)
+
+
 def test_staged_commits_need_a_node_that_lives_on(folder: Path) -> None:
     with pytest.raises(BadRequest, match="nobody would publish"):
         check_sink(options_of(folder, commitMode="staged"))
