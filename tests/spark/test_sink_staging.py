@@ -129,15 +129,17 @@ def test_a_batch_says_what_it_waits_for(
     assert "batch 3 of sink sink waits to be published" in caplog.text
 
 
+@pytest.mark.needs("spark")
 @pytest.mark.parametrize("is_decided", [True, False])
 def test_an_abort_takes_nothing_back_whether_the_batch_was_decided_or_not(folder: Path, is_decided: bool) -> None:
     """O-6: Spark calls abort behind a commit that raised, and its next run commits the same batch again."""
-    types = pytest.importorskip("pyspark.sql.types")
+    from pyspark.sql.types import StructType
+
     from bridges.spark.sink import AmqpStreamWriter, StagedMessage
 
     given = {"bridge.folder": str(folder), "amqp.urls": "amqp://127.0.0.1:1", "sinkId": "sink", "topic": "out"}
     options = options_of(folder, topic="out", publishTimeout="10ms")
-    writer = AmqpStreamWriter(given, types.StructType().add("value", "binary"))
+    writer = AmqpStreamWriter(given, StructType().add("value", "binary"))
     with node_in(folder) as node:
         part = stage_batches(node, attempt(), options, [rows(value=[b"x", b"y"])])
         if is_decided:

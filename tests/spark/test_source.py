@@ -143,8 +143,10 @@ def test_an_empty_poll_gives_back_the_very_same_offset(node: OfflineNode) -> Non
     assert query.planner.newest() == {SUB: {"journal": node.offsets(SUB).journal, "seq": 7}}
 
 
+@pytest.mark.needs("spark")
 def test_spark_limits_come_as_spark_gives_them() -> None:
-    streaming = pytest.importorskip("pyspark.sql.streaming.datasource")
+    from pyspark.sql.streaming import datasource as streaming
+
     from bridges.spark.source import AmqpStreamReader, limits_of
 
     chosen = options(maxOffsetsPerTrigger="5", maxBytesPerTrigger="99", minOffsetsPerTrigger="2")
