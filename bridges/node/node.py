@@ -278,6 +278,7 @@ class BridgeNode:
         return {
             "topics": list(receiver.subscription.topics),
             "shard": str(receiver.subscription.shard or ""),
+            "shard_by": receiver.subscription.shard.by.value if receiver.subscription.shard else "",
             "journal": marks.uuid,
             "last": marks.last,
             "trimmed": marks.trimmed,

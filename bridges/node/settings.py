@@ -13,7 +13,7 @@ from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S
 from bridges.node.outbox import MAX_OUTBOX_BYTES
 from bridges.node.publisher import INFLIGHT
 from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
-from bridges.node.shard_core import MAX_SHARDS, Shard, parse_shard
+from bridges.node.shard_core import MAX_SHARDS, Shard, ShardBy, parse_shard
 from bridges.node.storage import NAME_PATTERN
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientError, connect
@@ -184,8 +184,12 @@ SUBSCRIPTION: Mapping[str, Setting] = {
     ),
     "shard": Setting(
         _shard, None, f"NUMBER/COUNT, as 0/2 and 1/2; up to {MAX_SHARDS} shards; or empty",
-        "Keep only the messages whose key falls to this shard; a node for each shard has the same subscription. "
-        "Never change it. Empty = keep all.",
+        "The node's share of a subscription that several nodes have, a node for each. Never change it.",
+    ),
+    "shard_by": Setting(
+        _one_of(*(by.value for by in ShardBy)), ShardBy.KEY.value, "key or topic (only with shard)",
+        "key = all nodes receive the same topics, and each keeps the messages whose key falls to its shard; "
+        "topic = each node has topics of its own. Never change it.",
     ),
     **RECEIVING,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from bridges.node.errors import NodeError
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.settings import NODE, REQUIRED, SUBSCRIPTION, Setting, parse_setting
+from bridges.node.shard_core import ShardBy
 from bridges.node.tls import TlsFiles
 from oncewire.cli.errors import CliError
 
@@ -94,6 +95,8 @@ def _subscription(
     given = _values(SUBSCRIPTION, table, "subscription.", file)
     settings = {key: given[key] if key in table else value for key, value in defaults.items()}
     name, shard = given["name"], given["shard"]
+    if shard is not None:
+        shard = replace(shard, by=ShardBy(given["shard_by"]))
     identity = given["container_id"] or f"{node}.{name}"
     if shard is not None:  # nodes that only differ in it must not be one subscriber: each would get a part of each part
         identity = f"{identity}#{shard}"

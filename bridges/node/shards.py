@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bridges.node.database import transaction
 from bridges.node.errors import BadRequest
-from bridges.node.shard_core import Shard
+from bridges.node.shard_core import Shard, ShardBy
 
-_TABLE = "CREATE TABLE IF NOT EXISTS node_shard (number INTEGER NOT NULL, count INTEGER NOT NULL)"
+_TABLE = "CREATE TABLE IF NOT EXISTS node_shard (number INTEGER NOT NULL, count INTEGER NOT NULL, by TEXT NOT NULL)"
 _FIX = (
     "set the shard that it was made with; to change the number of shards make a subscription with another name "
     "(docs/spark.md says how)"
@@ -33,20 +33,24 @@ def keep_shard(connection: sqlite3.Connection, path: Path, subscription: str, sh
     """
     with transaction(connection, path) as database:
         database.execute(_TABLE)
-        row = database.execute("SELECT number, count FROM node_shard").fetchone()
-        known = None if row is None else Shard(*row)
+        row = database.execute("SELECT number, count, by FROM node_shard").fetchone()
+        known = None if row is None else Shard(row[0], row[1], ShardBy(row[2]))
         if known == shard:
             return
         (last,) = database.execute("SELECT last FROM node_journal").fetchone()
         if known is None and last == 0:
             assert shard is not None
-            database.execute("INSERT INTO node_shard VALUES (?, ?)", (shard.number, shard.count))
+            database.execute("INSERT INTO node_shard VALUES (?, ?, ?)", (shard.number, shard.count, shard.by.value))
             return
-    wanted = "all messages" if shard is None else f"shard {shard}"
-    has = "all messages" if known is None else f"shard {known}"
     raise BadRequest(
-        f"subscription {subscription!r} cannot be received as {wanted}", f"its journal {path} is for {has}", _FIX
+        f"subscription {subscription!r} cannot be received as {_described(shard)}",
+        f"its journal {path} is for {_described(known)}",
+        _FIX,
     )
+
+
+def _described(shard: Shard | None) -> str:
+    return "all messages" if shard is None else f"shard {shard} by {shard.by.value}"
 
 
 def refuse_part(subscription: str, shard: Shard) -> BadRequest:

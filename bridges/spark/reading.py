@@ -113,7 +113,7 @@ class BatchPlanner:
         self._node = node
         self._patience = Patience(options.max_trigger_delay_s, clock)
         self._journal = ""
-        self.topics: Sequence[str] = options.topics
+        self._topics: Sequence[str] = options.topics
         self._target: int | None = None
         self._done_with: int | None = None
         self._newest: Offset | None = None
@@ -121,6 +121,11 @@ class BatchPlanner:
     def close(self) -> None:
         """Let go of the node."""
         self._node.close()
+
+    def received_topics(self) -> Sequence[str]:
+        """What the node receives for the subscription."""
+        self._subscribe()
+        return self._topics
 
     def initial(self) -> Offset:
         """Where the first batch begins: the same for ever, whatever has arrived since.
@@ -236,7 +241,7 @@ class BatchPlanner:
         if self._options.shard is None:
             journal = self._node.subscribe(name, self._options.topics)
         else:
-            journal, self.topics = sharded_journal(self._node, self._options)
+            journal, self._topics = sharded_journal(self._node, self._options)
         if self._options.guarantee is Guarantee.AT_MOST_ONCE:
             retention_s = float(self._node.status()["subscriptions"][name]["retention_s"])
             if retention_s < MIN_AT_MOST_ONCE_RETENTION_S:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from bridges.spark.offsets import ShardOffsets, merged
 from bridges.spark.options import SourceOptions, open_node
 from bridges.spark.reading import BatchPlanner, Limits, Patience, Range
-from bridges.spark.sharding import check_names, split_rows
+from bridges.spark.sharding import check_names, check_topics, split_rows
 
 
 class ShardedPlanner:
@@ -33,6 +33,7 @@ class ShardedPlanner:
         self._names = [one.offset_name for one in options.shards()]
         self._patience = Patience(options.max_trigger_delay_s, clock)
         self._has_target = False
+        self._is_checked = False
 
     def close(self) -> None:
         """Let go of the nodes."""
@@ -41,10 +42,12 @@ class ShardedPlanner:
 
     def initial(self) -> ShardOffsets:
         """Where the first batch begins."""
+        self._check()
         return ShardOffsets(tuple(planner.initial() for planner in self._planners))
 
     def latest(self, given: dict[str, Any], limits: Limits) -> dict[str, Any]:
         """Where a batch that begins at `given` ends; a node without new messages stays where it is."""
+        self._check()
         starts = self._parts(given)
         most: list[int | None] = [None] * len(starts)
         max_bytes = limits.max_bytes
@@ -82,6 +85,7 @@ class ShardedPlanner:
 
     def ranges(self, given_start: dict[str, Any], given_end: dict[str, Any]) -> list[Range]:
         """What the tasks of a batch read; `minPartitions` is shared out among the nodes that have something."""
+        self._check()
         parts = list(zip(self._parts(given_start), self._parts(given_end), strict=True))
         busy = max(1, sum(start != end for start, end in parts))
         tasks = -(-self._options.min_partitions // busy)
@@ -90,6 +94,12 @@ class ShardedPlanner:
             for number, (planner, part) in enumerate(zip(self._planners, parts, strict=True))
             for found in planner.ranges(*part, min_parts=tasks)
         ]
+
+    def _check(self) -> None:
+        """Once for this process: the nodes are the right ones, and receive all that is asked for."""
+        if not self._is_checked:
+            check_topics(self._options, [planner.received_topics() for planner in self._planners])
+            self._is_checked = True
 
     def _parts(self, given: dict[str, Any]) -> list[dict[str, Any]]:
         """An offset of Spark's, cut into those of the nodes."""

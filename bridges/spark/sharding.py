@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bridges.node.client import Node
 from bridges.node.errors import BadRequest
-from bridges.node.shard_core import parse_shard
+from bridges.node.shard_core import ShardBy, parse_shard
 from bridges.node.shards import refuse_part
 from bridges.spark.options import SourceOptions
 
@@ -19,8 +19,8 @@ _FIX = (
 )
 
 
-def sharded_journal(node: Node, options: SourceOptions) -> str:
-    """The journal's uuid of a node that keeps the shard that the options say.
+def sharded_journal(node: Node, options: SourceOptions) -> tuple[str, list[str]]:
+    """The journal's uuid and the topics of a node that keeps the shard that the options say.
 
     Raises:
         BadRequest: it does not receive the subscription, or keeps another part of it, or other topics.
@@ -41,13 +41,29 @@ def sharded_journal(node: Node, options: SourceOptions) -> str:
             f"the node keeps {keeps}",
             _FIX,
         )
-    if options.topics and set(options.topics) != set(state["topics"]):
-        raise BadRequest(
-            f"subscription {name!r} cannot be read as topics {', '.join(options.topics)}",
-            f"{address} has the topics {', '.join(state['topics'])}",
-            "use the topics of the configuration, the same at all nodes",
-        )
-    return str(state["journal"])
+    wanted, has = set(options.topics), set(state["topics"])
+    if options.topics and (not has <= wanted if state["shard_by"] == ShardBy.TOPIC.value else wanted != has):
+        raise _other_topics(options, f"{address} has the topics {', '.join(state['topics'])}")
+    return str(state["journal"]), state["topics"]
+
+
+def check_topics(options: SourceOptions, of_nodes: Sequence[Sequence[str]]) -> None:
+    """Refuse a query of topics that none of its nodes receives.
+
+    Raises:
+        BadRequest: it is one.
+    """
+    known = {topic for topics in of_nodes for topic in topics}
+    if missing := [topic for topic in options.topics if topic not in known]:
+        raise _other_topics(options, f"none of the nodes has {', '.join(missing)}")
+
+
+def _other_topics(options: SourceOptions, why: str) -> BadRequest:
+    return BadRequest(
+        f"subscription {options.subscription!r} cannot be read as topics {', '.join(options.topics)}",
+        why,
+        "use the topics that the nodes have in their configurations, all of them",
+    )
 
 
 def check_whole(node: Node, options: SourceOptions) -> None:

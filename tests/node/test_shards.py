@@ -16,10 +16,10 @@ from bridges.node.errors import BadRequest
 from bridges.node.node import BridgeNode, NodeSettings
 from bridges.node.receiver import ELSEWHERE, Receiver, Subscription
 from bridges.node.settings_loading import load
-from bridges.node.shard_core import Shard, parse_shard, shard_key
+from bridges.node.shard_core import Shard, ShardBy, _any_key, parse_shard, shard_key
 from oncewire.cli.errors import CliError
 from oncewire.client import Message, connect
-from oncewire.wire import BodyKind, Properties, Symbol, encode_message
+from oncewire.wire import BodyKind, Header, Properties, Symbol, encode_message
 from tests.client.shell_helpers import LONG
 from tests.node.test_receiver_and_publisher import receiving, router, stored
 from tests.router.processes import RouterProcess
@@ -55,6 +55,32 @@ def subscription(shard: Shard | None, name: str = "flights") -> Subscription:
 )
 def test_a_message_is_shared_out_by_its_key_else_by_its_body(message: Message, key: bytes) -> None:
     assert shard_key(encode_message(message)) == key
+
+
+TEXTS = st.text(max_size=300)
+SYMBOLS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=300)
+
+
+@given(
+    st.builds(
+        Message,
+        st.binary(max_size=300),
+        properties=st.none() | st.builds(
+            Properties,
+            message_id=st.none() | TEXTS | st.integers(0, 1 << 63) | st.binary(max_size=9) | st.uuids(),
+            to=st.none() | TEXTS, content_type=st.none() | SYMBOLS.map(Symbol),
+            creation_time=st.none() | st.integers(-5, 1 << 40),
+            group_id=st.none() | TEXTS, group_sequence=st.none() | st.integers(0, 9),
+        ),
+        header=st.none() | st.builds(Header, durable=st.booleans(), priority=st.none() | st.integers(0, 9)),
+        annotations=st.dictionaries(SYMBOLS.map(Symbol), TEXTS | st.binary(max_size=300), max_size=3),
+        application_properties=st.dictionaries(TEXTS, TEXTS | st.integers(0, 9), max_size=3),
+        footer=st.dictionaries(SYMBOLS.map(Symbol), TEXTS, max_size=1),
+    )
+)  # fmt: skip
+def test_the_short_way_to_the_key_finds_what_the_long_one_does(message: Message) -> None:
+    payload = encode_message(message)
+    assert shard_key(payload) == _any_key(payload)
 
 
 def test_what_cannot_be_decoded_has_a_share_too() -> None:
@@ -108,6 +134,11 @@ async def test_two_nodes_keep_each_message_once_and_all_of_a_key_in_order(
         assert receiver.numbers.messages[ELSEWHERE] == 600 - len(numbers)
 
 
+def test_where_topics_are_shared_out_a_node_keeps_all_it_receives() -> None:
+    payload = encode_message(keyed(b"body", "key"))
+    assert [Shard(number, 3, ShardBy.TOPIC).holds(payload) for number in range(3)] == [True] * 3
+
+
 async def test_a_node_that_comes_back_is_owed_nothing_it_has_passed_on(router: RouterProcess, tmp_path: Path) -> None:
     path, shard = tmp_path / "flights.db", Shard(1, 2)
     mine = [key for key in KEYS if zlib.crc32(key.encode()) % 2 == 1]
@@ -130,8 +161,8 @@ def test_a_journal_has_its_share_for_good(tmp_path: Path) -> None:
 
     make(Shard(0, 2))
     make(Shard(0, 2))
-    for other in (Shard(1, 2), Shard(0, 3), None):
-        with pytest.raises(BadRequest, match=r"is for shard 0/2; set the shard that it was made with"):
+    for other in (Shard(1, 2), Shard(0, 3), Shard(0, 2, ShardBy.TOPIC), None):
+        with pytest.raises(BadRequest, match=r"is for shard 0/2 by key; set the shard that it was made with"):
             make(other)
     make(None, "whole")
     make(Shard(0, 2), "whole")  # it has no message yet
@@ -141,7 +172,7 @@ async def test_a_journal_with_messages_is_not_made_a_shard(router: RouterProcess
     path = tmp_path / "flights.db"
     async with receiving(router, subscription(None), path), connect(router.url, container_id="shop") as client:
         await (await client.publisher("orders", name="p")).send(b"one", timeout=LONG)
-    with pytest.raises(BadRequest, match=r"as shard 0/2: its journal .* is for all messages"):
+    with pytest.raises(BadRequest, match=r"as shard 0/2 by key: its journal .* is for all messages"):
         Receiver(subscription(Shard(0, 2)), path, [router.url])
 
 
@@ -172,5 +203,6 @@ def test_nodes_that_differ_in_the_shard_only_are_different_subscribers(tmp_path:
     assert read("0/2").shard == Shard(0, 2)
     assert (read("0/2").container_id, read("1/2").container_id) == ("n.flights#0/2", "n.flights#1/2")
     assert (read("").container_id, read("").shard) == ("n.flights", None)
+    assert read('0/2"\nshard_by = "topic').shard == Shard(0, 2, ShardBy.TOPIC)
     with pytest.raises(CliError, match=r"subscription.shard = .2/2. .* cannot be used"):
         read("2/2")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bridges.node.client import Node
 from bridges.node.errors import BadRequest, JournalReplaced, OwnedByAnother, RangeTrimmed
-from bridges.node.shard_core import Shard
+from bridges.node.shard_core import Shard, ShardBy
 from bridges.spark.options import SourceOptions, sink_options, source_options
 from bridges.spark.progress import join_progress, join_states
 from bridges.spark.reading import BatchPlanner, Limits, Range, plan_batch_read, read_range
@@ -33,6 +33,8 @@ class ShardNode(OfflineNode):
     def __init__(self, folder: Path, shard: Shard | None) -> None:
         super().__init__(folder)
         self.shard = shard
+        self.by = ShardBy.KEY
+        self.topics = ["orders"]
         self.append_messages(SUB, [])
 
     def receive(self, payloads: Sequence[bytes]) -> None:
@@ -43,8 +45,8 @@ class ShardNode(OfflineNode):
     def status(self) -> dict[str, Any]:
         """What the source looks at."""
         state = {
-            "shard": str(self.shard or ""), "topics": ["orders"], "journal": self.offsets(SUB).journal,
-            "retention_s": 0.0, "last": self.offsets(SUB).last,
+            "shard": str(self.shard or ""), "shard_by": self.by.value, "topics": self.topics,
+            "journal": self.offsets(SUB).journal, "retention_s": 0.0, "last": self.offsets(SUB).last,
         }  # fmt: skip
         return {"subscriptions": {SUB: state}, "sinks": {}}
 
@@ -298,6 +300,17 @@ def test_a_node_that_keeps_all_or_does_not_receive_it_is_refused(nodes: list[Sha
 def test_other_topics_than_the_nodes_have_are_refused(nodes: list[ShardNode]) -> None:
     with pytest.raises(BadRequest, match="cannot be read as topics invoices: tcp://node-0:7072 has the topics orders"):
         ShardedQuery(nodes, subscribe="invoices").run()
+
+
+def test_where_topics_are_shared_out_the_query_names_all_of_them(nodes: list[ShardNode]) -> None:
+    for number, node in enumerate(nodes):
+        node.by, node.topics = ShardBy.TOPIC, [f"orders.{number}"]
+    receive(nodes, 0, 30)
+    assert sorted(ShardedQuery(nodes, subscribe="orders.2,orders.0,orders.1").run()) == list(range(30))
+    with pytest.raises(BadRequest, match=r"none of the nodes has orders\.3; use the topics that the nodes have"):
+        ShardedQuery(nodes, subscribe="orders.0,orders.1,orders.2,orders.3").run()
+    with pytest.raises(BadRequest, match=r"tcp://node-2:7072 has the topics orders\.2; use"):
+        ShardedQuery(nodes, subscribe="orders.0,orders.1").run()
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
