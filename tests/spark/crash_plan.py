@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,7 +109,8 @@ def kill_members(session: int) -> list[int]:
     """kill -9 of those that are there; returns them."""
     left = session_members(session)
     for process in left:
-        os.kill(process, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     return left
 
 
