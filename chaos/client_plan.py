@@ -70,6 +70,8 @@ class SubscriberPlan:
     journal: str | None = None
     keeps_payloads: bool = False
     """Whether the journal, which there must be, keeps the messages themselves, too."""
+    hold: str | None = None
+    """While there is a file of this name nothing is processed: what has come stays unsettled. None: never."""
     idle_timeout_s: float = 2.0
 
 

@@ -222,6 +222,8 @@ async def subscribe(plan: SubscriberPlan) -> None:
 async def _work(plan: SubscriberPlan, witness: _Witness, subscriber: Subscriber) -> None:
     while True:
         batch = await _take_batch(plan, witness, subscriber)
+        while _is_held(plan.hold):  # noqa: ASYNC110  # a file of another process
+            await asyncio.sleep(TICK_S)
         done = [_processed(delivery) for delivery in batch]
         if plan.journal is None:
             witness.write(*done)
@@ -232,6 +234,10 @@ async def _work(plan: SubscriberPlan, witness: _Witness, subscriber: Subscriber)
             write_processed(connection, done)
             if plan.keeps_payloads:
                 write_payloads(connection, [delivery.payload for delivery in batch])
+
+
+def _is_held(hold: str | None) -> bool:
+    return hold is not None and Path(hold).exists()
 
 
 async def _take_batch(plan: SubscriberPlan, witness: _Witness, subscriber: Subscriber) -> list[Delivery]:

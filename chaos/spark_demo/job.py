@@ -23,7 +23,7 @@ from chaos.spark_demo.sessions import kill_session
 LOOK_S = 0.2
 """How often it is looked whether the query has failed, or is to stop."""
 EXPERIMENT_GONE = 3
-MAX_FAILURES = 5
+MAX_FAILURES = 30
 """Of the query in one life of the driver. A very busy machine fails it: Spark gives its workers 10 s to start."""
 QUERY_FAILED = "the query failed:"
 """Begins a line of the driver's log."""

@@ -7,11 +7,13 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from chaos.faults import Fault
+from chaos.network_state import RouterState
 from chaos.spark_demo import JOB
 from chaos.spark_demo.processes import DriverProcess, NodeProcess
 from chaos.strikes import Strikes
@@ -22,9 +24,7 @@ UNSETTLED_AT_KILL = 20
 RESTART_AFTER_S = 1.0
 """From SIGKILL to the start of the next life."""
 PHASE_S = 3.0
-"""How long the driver is watched for a certain phase of a batch; then any will do."""
-BATCH_S = 120.0
-"""How long it is watched for any batch: it may just have been started."""
+"""How long the driver is watched for a batch that is staged: so many go by, and on a slow machine none is seen."""
 _LOOK_S = 0.005
 """A phase lasts for tens of milliseconds."""
 
@@ -69,8 +69,26 @@ class Kill:
         }
 
 
+class Work(Protocol):
+    """What the job has to do, as far as kills depend on it."""
+
+    def unsettled(self) -> AbstractContextManager[None]:
+        """For the time of the block the job has rows, and what it publishes stays unsettled.
+
+        So there is a moment to strike, however slow or fast the machine is.
+        """
+        ...
+
+
 class Kills:
     """Kills and restarts, and the record of them.
+
+    Args:
+        trial: the clients, and the network.
+        node, driver: victims.
+        work: what the job has to do.
+        say: tells people.
+        patience_s: how long to wait for a victim to be at work.
 
     Attributes:
         done: all kills so far.
@@ -78,10 +96,18 @@ class Kills:
     """
 
     def __init__(
-        self, trial: Trial, node: NodeProcess, driver: DriverProcess, say: Callable[[str], None]
+        self,
+        trial: Trial,
+        node: NodeProcess,
+        driver: DriverProcess,
+        work: Work,
+        say: Callable[[str], None],
+        patience_s: float,
     ) -> None:
         self.done: list[Kill] = []
         self.start = 0.0
+        self._work = work
+        self._patience_s = patience_s
         self._trial = trial
         self._network = trial.network
         self._strikes = Strikes(trial)
@@ -104,42 +130,53 @@ class Kills:
 
     # --- one kind each ------------------------------------------------------------------------------------------------
 
+    async def _busiest_router(self) -> RouterState:
+        candidates = list(self._network.routers)
+        return await self._strikes.choose(UNSETTLED_AT_KILL, candidates, self._patience_s)
+
     async def _kill_router(self) -> None:
-        target = await self._strikes.choose(UNSETTLED_AT_KILL, list(self._network.routers))
-        pid = self._network.routers[target.router].pid
-        self._record(Kind.ROUTER, target.router, target.unsettled, pid, "deliveries unsettled through it")
-        await self._strikes.kill(target)
+        with self._work.unsettled():
+            target = await self._busiest_router()
+            pid = self._network.routers[target.router].pid
+            self._record(Kind.ROUTER, target.router, target.unsettled, pid, "deliveries unsettled through it")
+            await self._strikes.kill(target)
         await self._trial.meanwhile(asyncio.sleep(RESTART_AFTER_S))
         await self._trial.meanwhile(self._network.restart(target.router))
 
     async def _kill_node(self) -> None:
-        busiest = await self._strikes.choose(UNSETTLED_AT_KILL, list(self._network.routers))
-        during = f"deliveries unsettled through router {busiest.router}"
-        self._record(Kind.NODE, "node", busiest.unsettled, self._node.pid, during)
-        await self._node.kill()
+        with self._work.unsettled():
+            busiest = await self._busiest_router()
+            during = f"deliveries unsettled through router {busiest.router}"
+            self._record(Kind.NODE, "node", busiest.unsettled, self._node.pid, during)
+            await self._node.kill()
         await self._trial.meanwhile(asyncio.sleep(RESTART_AFTER_S))
         await self._trial.meanwhile(self._node.start())
 
     async def _kill_driver(self) -> None:
-        # By turns: a batch that is lost with its driver, and one that outlives it.
-        phase = Phase.DECIDED if self.count()[Kind.DRIVER] % 2 else Phase.STAGED
-        found = await self._trial.meanwhile(self._wait_for_batch(phase))
-        unsettled = await self._unsettled()
-        self._record(Kind.DRIVER, "driver", unsettled, self._driver.pid, found.value)
-        await self._driver.kill()
+        # By turns: a batch that is lost with its driver, and one that outlives it. The first cannot be made to last.
+        if not self.count()[Kind.DRIVER] % 2 and await self._trial.meanwhile(self._wait_for(Phase.STAGED, PHASE_S)):
+            await self._strike_driver(Phase.STAGED)
+            return
+        with self._work.unsettled():
+            if not await self._trial.meanwhile(self._wait_for(Phase.DECIDED, self._patience_s)):
+                raise TrialFailed(f"the Spark job had no batch under way within {self._patience_s:g} s")
+            await self._strike_driver(Phase.DECIDED)
+
+    async def _strike_driver(self, phase: Phase) -> None:
+        pid = self._driver.pid
+        # At the same time: the phase is over in a moment.
+        unsettled, _ = await asyncio.gather(self._unsettled(), self._driver.kill())
+        self._record(Kind.DRIVER, "driver", unsettled, pid, phase.value)
         await self._trial.meanwhile(asyncio.sleep(RESTART_AFTER_S))
         await self._driver.start()
 
-    async def _wait_for_batch(self, wanted: Phase) -> Phase:
-        began = time.monotonic()
-        while True:
-            phase = phase_of(await self._node.status())
-            waited = time.monotonic() - began
-            if phase is wanted or (phase is not None and waited > PHASE_S):
-                return phase
-            if waited > BATCH_S:
-                raise TrialFailed(f"the Spark job had no batch under way within {BATCH_S:g} s")
+    async def _wait_for(self, wanted: Phase, patience_s: float) -> bool:
+        ends_at = time.monotonic() + patience_s
+        while phase_of(await self._node.status()) is not wanted:
+            if time.monotonic() > ends_at:
+                return False
             await asyncio.sleep(_LOOK_S)
+        return True
 
     async def _unsettled(self) -> int:
         states = await self._trial.states(list(self._network.routers))

@@ -6,8 +6,8 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,10 +33,6 @@ BATCHES = 40
 MIN_BATCH = 100
 MAX_BATCH = 1_000
 """The job takes the rows in about so many batches, none smaller or larger than this."""
-SEGMENTS_AHEAD = 2
-"""Rows are held back until their kill is near, however slow the machine is: it must find the job at work. The next
-kill comes half a segment after the last one; so there are rows to work on for one and a half segments then.
-"""
 WINDOW = 512
 """Unsettled messages of the publisher: it goes on for a second while nothing is accepted."""
 COLLECTED = 100
@@ -45,8 +41,8 @@ COLLECTED_S = 0.3
 PATIENCE_S = 300.0
 SECONDS_PER_MESSAGE = 0.01
 """How long each part of a run may take, on a slow machine."""
-EMPTY_S = 60.0
-"""After the last row has come, until the outbox is empty."""
+IDLE_S = 10.0
+"""A router that is killed closes its connections; one that is silent may have a slow machine."""
 POLL_S = 0.05
 
 
@@ -112,15 +108,17 @@ async def _run_in(
     with DemoProgress(console) as progress:
         async with network, AsyncExitStack() as stack:
             assert network.etcd is not None
+            flow = _Flow(options, folder)
             progress.say(f"{network.etcd.description}, pid {network.etcd.pid}")
             for router in network.routers.values():
                 progress.say(f"router {router.id} at {router.url}, pid {router.pid}")
-            trial = await stack.enter_async_context(Trial(network, folder, *_plans(network, folder, options)))
+            plans = _plans(network, folder, options, flow)
+            trial = await stack.enter_async_context(Trial(network, folder, *plans, patience_s=options.patience_s))
             node = NodeProcess(folder, [router.url for router in network.routers.values()])
             stack.push_async_callback(node.kill)
             driver = DriverProcess(folder, node, options.batch)
             stack.push_async_callback(driver.kill)
-            stage = _Stage(options, trial, node, driver, progress, _gate(folder))
+            stage = _Stage(options, trial, node, driver, progress, flow)
             problems: list[str] = []
             try:
                 await stage.play()
@@ -142,12 +140,8 @@ def _collected(folder: Path) -> Path:
     return folder / f"{COLLECTOR}.sqlite"
 
 
-def _gate(folder: Path) -> Path:
-    return folder / f"{PUBLISHER}.gate"
-
-
 def _plans(
-    network: LocalNetwork, folder: Path, options: SparkOptions
+    network: LocalNetwork, folder: Path, options: SparkOptions, flow: _Flow
 ) -> tuple[list[PublisherPlan], list[SubscriberPlan]]:
     urls = [router.url for router in network.routers.values()]
     random.Random(options.seed).shuffle(urls)
@@ -160,7 +154,8 @@ def _plans(
         rate=options.messages / (SECONDS_PER_KILL * options.kills),
         window=WINDOW,
         journal=str(folder / f"{PUBLISHER}.sqlite"),
-        gate=str(_gate(folder)),
+        gate=str(flow.gate),
+        idle_timeout_s=IDLE_S,
     )
     collector = SubscriberPlan(
         name=COLLECTOR,
@@ -171,8 +166,44 @@ def _plans(
         batch_s=COLLECTED_S,
         journal=str(_collected(folder)),
         keeps_payloads=True,
+        hold=str(flow.hold),
+        idle_timeout_s=IDLE_S,
     )
     return [publisher], [collector]
+
+
+class _Flow:
+    """How far the publisher may go, and whether the subscriber processes what comes: both look at files.
+
+    Rows are held back until their kill is near, however slow the machine is: it must find the job at work. Kill number
+    n is in the middle of segment n, and is what opens the next segment.
+    """
+
+    def __init__(self, options: SparkOptions, folder: Path) -> None:
+        self.gate = folder / f"{PUBLISHER}.gate"
+        self.hold = folder / f"{COLLECTOR}.hold"
+        self._options = options
+        self._opened = 0
+        self.open_to(1)
+
+    def open_to(self, segment: int) -> None:
+        """Let the publisher go on to the end of a segment; they count from 1."""
+        self._opened = max(segment, self._opened)
+        is_last = self._opened > self._options.kills
+        rows = self._options.messages + 1 if is_last else self._opened * self._options.segment
+        new = self.gate.with_suffix(".new")
+        new.write_text(str(rows))
+        new.replace(self.gate)
+
+    @contextmanager
+    def unsettled(self) -> Iterator[None]:
+        """See `chaos.spark_demo.kills.Work`."""
+        self.hold.touch()
+        self.open_to(self._opened + 1)
+        try:
+            yield
+        finally:
+            self.hold.unlink()
 
 
 class _Stage:
@@ -185,17 +216,17 @@ class _Stage:
         node: NodeProcess,
         driver: DriverProcess,
         progress: DemoProgress,
-        gate: Path,
+        flow: _Flow,
     ) -> None:
         self._options = options
         self._trial = trial
         self._node = node
         self._driver = driver
         self._progress = progress
-        self._gate = gate
+        self._flow = flow
         self._publisher = trial.publishers[PUBLISHER]
         self._collector = trial.subscribers[COLLECTOR]
-        self.kills = Kills(trial, node, driver, progress.say)
+        self.kills = Kills(trial, node, driver, flow, progress.say, options.patience_s)
 
     async def play(self) -> None:
         """Start everything, kill by the schedule, and let all come to its end.
@@ -213,22 +244,14 @@ class _Stage:
         self._progress.follow(self._collector, "received", options.messages)
         trial.on_look = self._look
         self.kills.start = time.monotonic()
-        self._open_gate(SEGMENTS_AHEAD * options.segment)
         await trial.start()
         for number, (outputs, kind) in enumerate(options.schedule(), 1):
             await self._until_received(outputs)
             await self.kills.kill(kind)
-            self._open_gate((number + SEGMENTS_AHEAD) * options.segment)
-        self._open_gate(options.messages + 1)
+            self._flow.open_to(number + 1)
         await self._until_received(options.messages)
         await trial.wait_until(lambda: self._publisher.has_ended, "the publisher is done", options.patience_s)
         await self._end()
-
-    def _open_gate(self, rows: int) -> None:
-        """Let the publisher go on to so many rows."""
-        new = self._gate.with_suffix(".new")
-        new.write_text(str(rows))
-        new.replace(self._gate)
 
     def _look(self) -> None:
         self._progress.show()
@@ -247,13 +270,13 @@ class _Stage:
     async def _end(self) -> None:
         """End the driver, then wait until nothing more can come: neither from the outbox nor from the network."""
         await self._trial.meanwhile(self._driver.stop())
-        ends_at = time.monotonic() + EMPTY_S
+        ends_at = time.monotonic() + self._options.patience_s
         while not await self._is_published():
             if time.monotonic() > ends_at:
-                raise TrialFailed(f"the bridge node's outbox is not empty after {EMPTY_S:g} s")
+                raise TrialFailed(f"the bridge node's outbox is not empty after {self._options.patience_s:g} s")
             await asyncio.sleep(POLL_S)
         await self._trial.wait_until_at_rest()
-        await self._collector.stop()
+        await self._collector.stop(self._options.patience_s)
 
     async def _is_published(self) -> bool:
         state = await self._node.status()

@@ -29,7 +29,10 @@ from tests.support.golden import assert_golden
 from tests.support.processes import MARK, assert_no_process_left
 
 GOLDEN = Path(__file__).parent / "golden"
-END_S = 60.0
+END_S = 300.0
+"""Seconds that no process needs to end."""
+RUN_S = 900.0
+"""Seconds that no run needs, on a machine that is busy with others, too: each part of it has its own, shorter end."""
 PROGRAM = """
 import sys, click
 from chaos.spark_demo.cli import demo_spark
@@ -243,11 +246,11 @@ def assert_nothing_left(mark: str, folder: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.needs("spark")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1000)
 def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     process, mark = start_demo(folder, "--json", "--messages", "1000", "--kills", "3")
-    out, err = process.communicate(timeout=290)
+    out, err = process.communicate(timeout=RUN_S)
     assert process.returncode == 0, err
     (line,) = out.splitlines()
     result = json.loads(line)
@@ -260,7 +263,7 @@ def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tm
 
 @pytest.mark.spark
 @pytest.mark.needs("spark")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize(
     ("number", "line"),
     [(signal.SIGINT, r"  flights \d+/12000, delays [1-9]"), (signal.SIGKILL, r"  flights ")],
