@@ -20,13 +20,14 @@ from typing import IO, Any
 from urllib.request import urlopen
 
 from bridges.spark.java import prepare_java
+from bridges.spark.worker_python import worker_python
 from chaos.spark_demo.sessions import kill_session
 from tests.support.waiting import wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 CORES = 2
 """Task slots of each worker."""
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with (master)")
 ANSWER_S = 120.0
@@ -51,7 +52,8 @@ class Cluster:
             "SPARK_HOME": str(self._home),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
-            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LAUNCHER_OPTS": _JAVA_OPTIONS,
+            "PYSPARK_PYTHON": worker_python(),  # for speed alone
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
 
