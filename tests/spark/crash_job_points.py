@@ -5,7 +5,6 @@ sink's own, and in the process of a commit the embedded node gets the classes be
 
 Points, in the order of a batch:
 
-    staged      all tasks have staged, nothing is decided
     manifest    the batch is decided, nothing is published
     midpublish  a share of its rows is published, and that is recorded
     published   all rows are accepted by the network, and that is not recorded
@@ -214,7 +213,6 @@ class CrashingWriter(AmqpStreamWriter):
     def commit(self, messages: Sequence[StagedMessage | None], batchId: int) -> None:  # noqa: N803
         """See AmqpStreamWriter."""
         self._use_own_classes()
-        maybe_kill("staged", batchId)
         super().commit(messages, batchId)
         maybe_kill("done", batchId)
 

@@ -5,6 +5,7 @@ number of tasks. Points (crash_job_points.py has how they are told):
 
     attempt     the inputs of a batch are read, and the function has not run: everything of the job is killed
     worker      a task has staged its rows and not said so: its Python process alone is killed, once
+    staged      all tasks have staged, nothing is decided: everything of the job is killed
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ LIFE = "CRASH_JOB_LIFE"
 """Variable of the environment: the number of this start."""
 
 
-class WorkerDies(ProcessorStreamWriter):
-    """The writer of a task that dies when it has staged."""
+class DyingWriter(ProcessorStreamWriter):
+    """The processor's writer, whose tasks or whose commit may die."""
 
     def write(self, iterator: Iterator[Any]) -> StagedMessage:
         """See ProcessorStreamWriter."""
@@ -46,13 +47,18 @@ class WorkerDies(ProcessorStreamWriter):
             os.kill(os.getpid(), signal.SIGKILL)
         return message
 
+    def commit(self, messages: Sequence[StagedMessage | None], batchId: int) -> None:  # noqa: N803
+        """See ProcessorStreamWriter."""
+        maybe_kill("staged", batchId)
+        super().commit(messages, batchId)
+
 
 class CrashingProcessor(ProcessorFormat):
     """The format of processors with that writer."""
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> WorkerDies:  # noqa: N802
+    def streamWriter(self, schema: Any, overwrite: bool) -> DyingWriter:  # noqa: N802
         """See ProcessorFormat."""
-        return WorkerDies(self.options)
+        return DyingWriter(self.options)
 
 
 def transform(delivery: Delivery) -> bytes:

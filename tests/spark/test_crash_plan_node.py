@@ -1,9 +1,10 @@
 """The crash plan of the bridge node: it is killed at every named point while a processor reads and publishes by it.
 
 Two topics are one alts input of a processor whose outputs are never the same twice. First the node dies while messages
-arrive. Then the job dies between an alts read and its attempt, and once more while it recovers; each time the other
-input has got messages. Then the node dies at each point of a batch (crash_node.py), twice in one batch, while the job
-lives on; a Python worker dies after it has staged; at last node and job die together, in the middle of publishing.
+arrive. Then the job dies between an alts read and its attempt, and once more while it recovers, when all is staged;
+each time the other input has got messages. Then the node dies at each point of a batch (crash_node.py), twice in one
+batch, while the job lives on; at last both die together, in the middle of publishing. The job recovers from that, too,
+and one of its Python workers dies after it has staged.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class Life:
 
 
 # Up to half as many again could be attempted, were it not for what was chosen at first.
-READS = (Life(ROWS + ROWS // 2, Crash(0, "attempt")), Life(ROWS + ROWS // 2, Crash(0, "attempt")))
+READS = (
+    Life(ROWS + ROWS // 2, Crash(0, "attempt")),
+    Life(ROWS + ROWS // 2, Crash(0, "staged")),  # while the job recovers
+)
 NODE_DIES = Life(
     node=(
         Crash(1, "chosen"),
