@@ -124,8 +124,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "failOnDataLoss", _SOURCE, "true", values.yes_or_no, "`true` or `false`",
-        "Fail when messages that the checkpoint expects are not in the journal any more, or it is another one; "
-        "`false` = log it and go on with what is there.",
+        "Fail when messages that the checkpoint expects are not in the journal any more, or it is another one, or when "
+        "messages never came, for the network had deleted the subscription; `false` = log it and go on with what is "
+        "there.",
     ),
     Option("maxOffsetsPerTrigger", _SOURCE, "", _NUMBER, "messages", "A batch has this many at most."),
     Option(
