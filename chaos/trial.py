@@ -47,8 +47,17 @@ class Trial:
         folder: Path,
         publishers: Sequence[PublisherPlan],
         subscribers: Sequence[SubscriberPlan],
+        *,
+        patience_s: float = 0.0,
     ) -> None:
-        """Nothing is started yet; the network must run."""
+        """Nothing is started yet; the network must run.
+
+        Args:
+            network: where the clients connect to.
+            folder: for logs.
+            publishers, subscribers: the clients.
+            patience_s: how long to wait for their start and for rest at the end, if longer than usual.
+        """
         self.network = network
         self.publishers = {plan.name: ClientProcess(plan, folder / f"{plan.name}.log") for plan in publishers}
         self.subscribers = {
@@ -61,6 +70,8 @@ class Trial:
         self._folder = folder
         self._is_cut_short = False
         self._session: aiohttp.ClientSession | None = None
+        self._start_s = max(patience_s, START_TIMEOUT_S)
+        self._rest_s = max(patience_s, REST_TIMEOUT_S)
 
     @property
     def clients(self) -> list[ClientProcess]:
@@ -92,7 +103,7 @@ class Trial:
         await self.wait_until(
             lambda: all(client.is_confirmed for client in self.subscribers.values()),
             "all subscriptions are confirmed",
-            START_TIMEOUT_S,
+            self._start_s,
         )
         await asyncio.gather(*(client.start() for client in self.publishers.values()))
 
@@ -231,7 +242,7 @@ class Trial:
 
     async def wait_until_at_rest(self) -> None:
         """Wait until no router holds a delivery record (G6). Raises TrialFailed naming what is left over."""
-        ends_at = time.monotonic() + REST_TIMEOUT_S
+        ends_at = time.monotonic() + self._rest_s
         while True:
             self.look()
             running = [name for name, router in self.network.routers.items() if router.is_running]
@@ -243,7 +254,7 @@ class Trial:
                     name: {link: count for link, count in state.records.items() if count}
                     for name, state in states.items()
                 }
-                raise TrialFailed(f"not at rest after {REST_TIMEOUT_S:g} s, records left over: {left}")
+                raise TrialFailed(f"not at rest after {self._rest_s:g} s, records left over: {left}")
             await asyncio.sleep(LOOK_S)
 
     async def states(self, routers: Sequence[str]) -> dict[str, RouterState]:

@@ -29,7 +29,8 @@ from bridges.node.frames import (
     proof,
     raise_error,
 )
-from bridges.node.outbox import StagedPart, Writer
+from bridges.node.gaps import Gap
+from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
 
 CONNECT_S = 10.0
 """How long to wait for a node's first answer."""
@@ -53,6 +54,7 @@ class Offsets:
         last: the newest position.
         end: where a range from the given start may end within the given limits.
         owner: the query that reads; None = none yet.
+        gaps: where messages are missing between the given start and `end`, the oldest first; some of them if many.
     """
 
     journal: str
@@ -61,6 +63,7 @@ class Offsets:
     last: int
     end: int
     owner: str | None
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,10 @@ class Node(ABC):
         """Where the first batch starts; the first call decides. `start`: earliest, latest or a position."""
 
     @abstractmethod
+    def choose_end(self, subscription: str, start: int, stop: int) -> int:
+        """Where the batch that begins behind `start` ends: the first call decides; see batch_ends.py."""
+
+    @abstractmethod
     def read_range(
         self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None
     ) -> Iterator[Any]:
@@ -121,6 +128,10 @@ class Node(ABC):
         """Take the subscription from the query that owns it, so that another one may start."""
 
     @abstractmethod
+    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
+        """Where a processor's attempt that begins at `start` ends: the first call decides; see snapshots.py."""
+
+    @abstractmethod
     def stage_once(
         self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes
     ) -> bool:
@@ -128,7 +139,13 @@ class Node(ABC):
 
     @abstractmethod
     def commit(
-        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], wait_s: float = 0.0
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        parts: Sequence[StagedPart],
+        wait_s: float = 0.0,
+        publishing: Publishing = AS_USUAL,
     ) -> Commit:
         """Decide a batch, then wait until it is published, as long as is said."""
 
@@ -256,18 +273,23 @@ class RemoteNode(Node):
             answer["last"],
             answer["end"],
             answer["owner"],
+            tuple(Gap(*gap) for gap in answer["gaps"]),
         )
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""
         return int(self._ask({"op": "initial", "subscription": subscription, "start": start})["position"])
 
+    def choose_end(self, subscription: str, start: int, stop: int) -> int:
+        """See Node."""
+        return int(self._ask({"op": "end", "subscription": subscription, "start": start, "stop": stop})["stop"])
+
     def read_range(
         self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None
     ) -> Iterator[Any]:
         """See Node. What broke off goes on behind the last batch that came.
 
-        Nothing else can be asked until it is read to its end or closed: its answers are still on their way.
+        Nothing but `trim` can be asked until it is read to its end or closed: its answers are still on their way.
         """
         request = {
             "op": "range",
@@ -306,12 +328,20 @@ class RemoteNode(Node):
             pause_s = min(RETRY_CAP_S, 2 * pause_s)
 
     def trim(self, subscription: str, position: int, query: str | None = None) -> None:
-        """See Node."""
+        """See Node. May be called while a range is read, too: it goes over another connection then."""
+        if self._is_reading:
+            with RemoteNode(self._address, self._secret, patience_s=self._patience_s) as other:
+                other.trim(subscription, position, query)
+            return
         self._ask({"op": "trim", "subscription": subscription, "position": position, "query": query})
 
     def release(self, subscription: str) -> None:
         """See Node."""
         self._ask({"op": "release", "subscription": subscription})
+
+    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
+        """See Node."""
+        return str(self._ask({"op": "snapshot", "sink": sink, "start": start, "stop": stop})["stop"])
 
     def stage_once(
         self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes
@@ -328,7 +358,13 @@ class RemoteNode(Node):
         return bool(self._ask(request, body)["is_needed"])
 
     def commit(
-        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], wait_s: float = 0.0
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        parts: Sequence[StagedPart],
+        wait_s: float = 0.0,
+        publishing: Publishing = AS_USUAL,
     ) -> Commit:
         """See Node."""
         ends_at = time.monotonic() + wait_s
@@ -339,6 +375,8 @@ class RemoteNode(Node):
                 "batch": batch,
                 "parts": [[part.partition, part.attempt, part.chunks, part.rows] for part in parts],
                 "wait_s": min(wait_s, WAIT_S),
+                "resends_in_doubt": publishing.resends_in_doubt,
+                "is_atomic": publishing.is_atomic,
             }
         )
         found = _commit(answer)
@@ -514,7 +552,13 @@ def read_secret(path: Path) -> bytes:
 
 
 def _writer(sink: str, writer: Writer) -> dict[str, object]:
-    return {"sink": sink, "query": writer.query, "run": writer.run, "takeover": writer.takeover}
+    return {
+        "sink": sink,
+        "query": writer.query,
+        "run": writer.run,
+        "takeover": writer.takeover,
+        "repeats": writer.repeats,
+    }
 
 
 def _commit(answer: dict[str, Any]) -> Commit:

@@ -46,7 +46,7 @@ def open_database(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     try:
         with storage_errors(path):
             mode = connection.execute("PRAGMA journal_mode" + ("" if read_only else "=WAL")).fetchone()[0]
-            # FULL: a commit that power loss could undo would break exactly-once.
+            # J-1, J-5, O-2: what a commit has decided no power loss may undo.
             connection.execute("PRAGMA synchronous=FULL")
         if mode != "wal":
             raise StorageError(

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 from bridges.node.arrow_bodies import count_topics, range_batch
 from bridges.node.client import Commit, Node, Offsets
+from bridges.node.gaps import Gap
 from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
-from bridges.node.outbox import Manifest, StagedPart, Writer
+from bridges.node.outbox import AS_USUAL, Manifest, Publishing, StagedPart, Writer
 from bridges.node.storage import Storage
 from oncewire.client import JournalLocked
 
@@ -87,13 +88,19 @@ class EmbeddedNode(Node):
         """See Node."""
         marks = self._files.marks(subscription)
         end = marks.last
+        gaps: tuple[Gap, ...] = ()
         if low is not None:
             end = self._files.end_within(subscription, low, max_rows, max_bytes)
-        return Offsets(marks.uuid, marks.deleted, marks.trimmed, marks.last, end, marks.owner)
+            gaps = self._files.gaps(subscription, low, end)
+        return Offsets(marks.uuid, marks.deleted, marks.trimmed, marks.last, end, marks.owner, gaps)
 
     def initial_offset(self, subscription: str, start: str | int) -> int:
         """See Node."""
         return self._files.initial_offset(subscription, start)
+
+    def choose_end(self, subscription: str, start: int, stop: int) -> int:
+        """See Node."""
+        return self._files.choose_end(subscription, start, stop)
 
     def read_range(
         self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None
@@ -112,6 +119,10 @@ class EmbeddedNode(Node):
         """See Node."""
         self._files.release(subscription)
 
+    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
+        """See Node."""
+        return self._files.choose_snapshot(sink, start, stop)
+
     def stage_once(
         self, sink: str, writer: Writer, batch: int, partition: int, attempt: str, chunk: int, body: bytes
     ) -> bool:
@@ -120,10 +131,16 @@ class EmbeddedNode(Node):
         return self._files.stage(sink, writer, batch, part, chunk, count_topics(body), body)
 
     def commit(
-        self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart], wait_s: float = 0.0
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        parts: Sequence[StagedPart],
+        wait_s: float = 0.0,
+        publishing: Publishing = AS_USUAL,
     ) -> Commit:
         """See Node. Publishing starts with the call, and goes on after it as long as this process lives."""
-        decided = self._files.commit(sink, writer, batch, parts)
+        decided = self._files.commit(sink, writer, batch, parts, publishing)
         return self._wait(sink, decided.number, wait_s, is_first=decided.is_first)
 
     def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:

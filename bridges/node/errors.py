@@ -67,6 +67,12 @@ class RangeHole(NodeError):
     code = "range-hole"
 
 
+class SubscriptionGap(NodeError):
+    """Messages are missing inside the range: the network had deleted the subscription, and made a new one."""
+
+    code = "subscription-gap"
+
+
 class OwnedByAnother(NodeError):
     """Another query reads this subscription, or writes to this sink."""
 
@@ -83,6 +89,12 @@ class BatchForgotten(NodeError):
     """The batch is older than the newest one that was decided, and its own decision is not kept any more."""
 
     code = "batch-forgotten"
+
+
+class SnapshotUnknown(NodeError):
+    """A processor's attempt begins where none can begin: its checkpoint and the node do not belong together."""
+
+    code = "snapshot-unknown"
 
 
 class PartMissing(NodeError):
@@ -126,8 +138,9 @@ class InternalError(NodeError):
 _BY_CODE: dict[str, type[NodeError]] = {
     kind.code: kind
     for kind in (
-        BadRequest, StorageError, JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole, OwnedByAnother, Fenced,
-        BatchForgotten, PartMissing, OutboxFull, TooLarge, NotAuthenticated, NodeUnavailable, InternalError,
+        BadRequest, StorageError, JournalReplaced, RangeTrimmed, RangeNotThere, RangeHole, SubscriptionGap,
+        OwnedByAnother, Fenced, BatchForgotten, SnapshotUnknown, PartMissing, OutboxFull, TooLarge, NotAuthenticated,
+        NodeUnavailable, InternalError,
     )
 }  # fmt: skip
 

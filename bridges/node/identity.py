@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from bridges.node.arrow_bodies import DELIVERY_HASH
 from bridges.node.producers_core import MAX_PRODUCER_BYTES, Identity
+from oncewire.client.sequence_header import FLOOR, PRODUCER, SEQUENCE, TRANSACTION, Flag
 from oncewire.wire import DecodeError, Symbol, ULong, encode, read_annotations, splice_annotations
 
-PRODUCER = Symbol("x-opt-topic-producer")
-SEQUENCE = Symbol("x-opt-topic-seq")
-FLOOR = Symbol("x-opt-topic-floor")
 BATCH = Symbol("x-opt-topic-batch")
 BATCH_END = Symbol("x-opt-topic-batch-end")
 
@@ -16,6 +14,8 @@ _SEQUENCE_KEY = encode(SEQUENCE)
 _FLOOR_KEY = encode(FLOOR)
 _BATCH_KEY = encode(BATCH)
 _BATCH_END_PAIR = encode(BATCH_END) + encode(True)
+_TRANSACTION_KEY = encode(TRANSACTION)
+_CONTINUE_PAIR = _TRANSACTION_KEY + encode(Flag.CONTINUE.value)
 _MARK = PRODUCER.encode()
 _MAX_NUMBER = (1 << 64) - 1
 
@@ -26,9 +26,18 @@ def producer_pair(producer: str) -> bytes:
 
 
 def annotate(
-    payload: bytes, producer: bytes, sequence: int, floor: int, batch: int, *, is_batch_end: bool
+    payload: bytes,
+    producer: bytes,
+    sequence: int,
+    floor: int,
+    batch: int,
+    *,
+    is_batch_end: bool,
+    begins: int = 0,
 ) -> bytes:
     """The message with its identity; annotations of the application are kept, `x-opt-topic-delivery-hash`, too.
+
+    Together they are a header that sequencers understand (`oncewire.client.sequence_header`).
 
     Args:
         payload: an encoded message.
@@ -37,6 +46,7 @@ def annotate(
         floor: the lowest number of this producer that is not settled.
         batch: which batch of the producer it belongs to.
         is_batch_end: it is the batch's last one.
+        begins: number of the first message of the transaction that the batch is; 0 = each message stands alone.
     """
     pairs = (
         producer
@@ -44,9 +54,18 @@ def annotate(
         + _FLOOR_KEY + encode(ULong(floor))
         + _BATCH_KEY + encode(ULong(batch))
     )  # fmt: skip
+    count = 4
     if is_batch_end:
-        return splice_annotations(payload, pairs + _BATCH_END_PAIR, 5, (DELIVERY_HASH,))
-    return splice_annotations(payload, pairs, 4, (DELIVERY_HASH,))
+        pairs += _BATCH_END_PAIR
+        count += 1
+    if begins:
+        pairs += _transaction_pair(begins) if is_batch_end else _CONTINUE_PAIR
+        count += 1
+    return splice_annotations(payload, pairs, count, (DELIVERY_HASH,))
+
+
+def _transaction_pair(begins: int) -> bytes:
+    return _TRANSACTION_KEY + encode(f"{Flag.LAST.value} {begins}")
 
 
 def identity_of(payload: bytes) -> Identity | None:

@@ -4,7 +4,7 @@ The file belongs to one receiver (`ReceiverJournal`), which appends in the trans
 processes read ranges (`journal_reader.py`) and change its marks (`JournalControl`): who reads, from where, how far it
 got.
 
-Positions start at 1, have no gaps and are never used again; a range is (low, high].
+Positions start at 1, have no gaps and are never used again (J-3); a range is (low, high].
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bridges.node.batch_ends import ENDS_TABLE, choose_end
 from bridges.node.database import open_database, storage_errors, transaction
 from bridges.node.errors import BadRequest, JournalReplaced, OwnedByAnother, RangeNotThere, StorageError
+from bridges.node.gaps import GAP_TABLES, note_incarnation
 from bridges.node.producers_core import Identity, Judgement, ProducerLedger, ProducerRow
 
 VERSION = 1
@@ -84,11 +86,13 @@ class Arrival:
         source: the id of its topic, see `ReceiverJournal.source_id`.
         payload: the encoded message.
         identity: None = its producer does not number its messages.
+        incarnation: of the topic's subscription; 0 = the network did not tell.
     """
 
     source: int
     payload: bytes
     identity: Identity | None = None
+    incarnation: int = 0
 
 
 def prepare(connection: sqlite3.Connection, path: Path, subscription: str) -> None:
@@ -100,7 +104,7 @@ def prepare(connection: sqlite3.Connection, path: Path, subscription: str) -> No
     """
     with transaction(connection, path):
         # One statement at a time: executescript would commit first.
-        for statement in _SCHEMA.split(";\n"):
+        for statement in (*_SCHEMA.split(";\n"), ENDS_TABLE, *GAP_TABLES):
             connection.execute(statement)
         row = connection.execute("SELECT version, subscription FROM node_journal").fetchone()
         if row is None:
@@ -169,6 +173,8 @@ class ReceiverJournal:
         with storage_errors(self._path):
             rows = self._connection.execute("SELECT producer, floor, seen FROM node_producers").fetchall()
             last = self._connection.execute("SELECT last, last_bytes FROM node_journal").fetchone()
+            known = self._connection.execute("SELECT source, incarnation FROM node_incarnations").fetchall()
+        self._incarnations: dict[int, int] = dict(known)
         self._last, self._last_bytes = int(last[0]), int(last[1])
         try:
             self._ledger = ProducerLedger(ProducerRow(*row) for row in rows)
@@ -212,8 +218,25 @@ class ReceiverJournal:
             database.execute("INSERT INTO node_sources VALUES (?, ?)", (count, topic))
             return int(count)
 
+    def begin_incarnation(self, source: int, incarnation: int, now_us: int) -> bool:
+        """A topic's subscription is confirmed. Call it inside the transaction that is open on the connection.
+
+        Args:
+            source: the topic's number.
+            incarnation: of its subscription; 0 = the network did not tell.
+            now_us: microseconds since 1970.
+
+        Returns:
+            Whether messages are missing before the next one: see gaps.py.
+        """
+        if incarnation in (0, self._incarnations.get(source)):
+            return False
+        self._incarnations[source] = incarnation
+        with storage_errors(self._path):
+            return note_incarnation(self._connection, source, incarnation, self._last, now_us)
+
     def append(self, arrivals: Sequence[Arrival], now_us: int) -> list[Judgement]:
-        """Add messages inside the transaction that is open on the connection.
+        """Add messages inside the transaction that is open on the connection (J-1, J-2, J-8).
 
         When that transaction is rolled back, call `reload()` before anything else.
 
@@ -226,8 +249,12 @@ class ReceiverJournal:
         """
         judgements: list[Judgement] = []
         rows: list[tuple[int, int, int, int, bytes]] = []
+        begun: list[tuple[int, int, int]] = []
         position, total = self._last, self._last_bytes
         for arrival in arrivals:
+            if arrival.incarnation and self._incarnations.get(arrival.source) != arrival.incarnation:
+                self._incarnations[arrival.source] = arrival.incarnation
+                begun.append((arrival.source, arrival.incarnation, position))
             judged = Judgement.NEW if arrival.identity is None else self._ledger.judge(arrival.identity)
             judgements.append(judged)
             if judged is Judgement.NEW:
@@ -235,6 +262,8 @@ class ReceiverJournal:
                 total += len(arrival.payload) + ROW_BYTES
                 rows.append((position, arrival.source, now_us, total, arrival.payload))
         with storage_errors(self._path):
+            for source, incarnation, before in begun:
+                note_incarnation(self._connection, source, incarnation, before, now_us)
             self._connection.executemany("INSERT INTO node_messages VALUES (?, ?, ?, ?, ?)", rows)
             self._connection.executemany(
                 "INSERT OR REPLACE INTO node_producers VALUES (?, ?, ?)",
@@ -278,7 +307,7 @@ class JournalControl:
             return read_marks(self._connection)
 
     def initial_offset(self, start: str | int) -> int:
-        """Where the first batch starts: decided by the first call, the same for ever after.
+        """Where the first batch starts: decided by the first call, the same for ever after (J-4).
 
         A start computed anew when batch 0 is repeated would lose messages or give them twice.
 
@@ -307,8 +336,13 @@ class JournalControl:
             database.execute("UPDATE node_journal SET initial = ?", (initial,))
             return initial
 
+    def choose_end(self, start: int, stop: int) -> int:
+        """Where the batch that begins behind `start` ends: decided by the first call (J-5); see `choose_end`."""
+        with transaction(self._connection, self._path) as database:
+            return choose_end(database, self._path.stem, start, stop)
+
     def claim(self, owner: str) -> None:
-        """Make the subscription this query's; harmless when it is already.
+        """Make the subscription this query's; harmless when it is already (J-6).
 
         Raises:
             OwnedByAnother: another query has it, or it was released from this one.
@@ -341,9 +375,10 @@ class JournalControl:
             if owner is not None:
                 database.execute("INSERT OR IGNORE INTO node_former_owners VALUES (?)", (owner,))
             database.execute("UPDATE node_journal SET owner = NULL, initial = NULL")
+            database.execute("DELETE FROM node_ends")  # they were that query's batches
 
     def trim(self, position: int, now: float, *, owner: str | None = None) -> None:
-        """Everything up to a position is done with. Going back changes nothing.
+        """Everything up to a position is done with (J-7). Going back changes nothing.
 
         Call `delete_expired()` afterwards.
 
@@ -393,6 +428,7 @@ class JournalControl:
             ).fetchone()
             database.execute("DELETE FROM node_messages WHERE position <= ?", (stop,))
             database.execute("DELETE FROM node_trims WHERE position <= ?", (stop,))
+            database.execute("DELETE FROM node_gaps WHERE position < ?", (stop,))
             database.execute("UPDATE node_journal SET deleted = ?, deleted_bytes = ?", (stop, total))
         return stop < ends
 

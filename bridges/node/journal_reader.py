@@ -19,6 +19,7 @@ from bridges.node.errors import (
     RangeTrimmed,
     StorageError,
 )
+from bridges.node.gaps import Gap, gaps_within
 from bridges.node.journal import JournalMarks, check_uuid, read_marks
 
 CHUNK_ROWS = 8_192
@@ -74,6 +75,11 @@ class JournalReader:
             rows = self._connection.execute("SELECT topic FROM node_sources ORDER BY id").fetchall()
         return [row[0] for row in rows]
 
+    def gaps(self, low: int, high: int) -> tuple[Gap, ...]:
+        """Where messages are missing before a message of (low, high], the oldest first; some of them if many (J-8)."""
+        with storage_errors(self._path):
+            return gaps_within(self._connection, low, high)
+
     def end_within(self, low: int, *, max_rows: int | None = None, max_bytes: int | None = None) -> int:
         """Where a range that starts behind `low` must end to keep to limits; at least one message if there is one.
 
@@ -94,7 +100,7 @@ class JournalReader:
             return self._cut(low, high, max_bytes)
 
     def read(self, low: int, high: int, *, uuid: str | None = None, owner: str | None = None) -> Iterator[Chunk]:
-        """The messages of (low, high], in order, every one of them.
+        """The messages of (low, high], in order, every one of them (J-3).
 
         Args:
             low, high: positions.

@@ -12,8 +12,10 @@ from bridges.node.errors import BadRequest, NodeError
 from bridges.node.outbox import MAX_OUTBOX_BYTES, Manifest
 from bridges.node.publisher import INFLIGHT, SinkPublisher
 from bridges.node.receiver import Receiver, Subscription
+from bridges.node.shards import refuse_part
 from bridges.node.signals import Signal
 from bridges.node.storage import Storage
+from bridges.node.tls import NO_FILES, TlsFiles, tls_context
 from oncewire.client import ClientError
 
 logger = logging.getLogger("oncewire.bridge")
@@ -38,6 +40,7 @@ class NodeSettings:
         defaults: what subscriptions have that are added later; name, container-id and topics are not used.
         max_outbox_bytes: see `Outbox`.
         inflight: see `SinkPublisher`.
+        tls: for routers whose URL is amqps.
         resumes: go on with every subscription and sink of the folder; False = only with what is asked for.
     """
 
@@ -48,6 +51,7 @@ class NodeSettings:
     defaults: Subscription = Subscription("", "", ())  # noqa: RUF009  # frozen
     max_outbox_bytes: int = MAX_OUTBOX_BYTES
     inflight: int = INFLIGHT
+    tls: TlsFiles = NO_FILES
     resumes: bool = True
 
 
@@ -71,6 +75,7 @@ class BridgeNode:
     """All of a node but its server. Use `run()` in a task; the other coroutines in the same event loop.
 
     Raises:
+        BadRequest: the TLS files cannot be used.
         StorageError: the folder cannot be used.
 
     Attributes:
@@ -79,6 +84,7 @@ class BridgeNode:
 
     def __init__(self, settings: NodeSettings) -> None:
         self.settings = settings
+        self._tls = tls_context(settings.tls, settings.routers)
         self.storage = open_storage(settings)
         self._receivers: dict[str, Receiver] = {}
         self._publishers: dict[str, SinkPublisher] = {}
@@ -130,13 +136,15 @@ class BridgeNode:
         Returns when the network has confirmed it, or at least tried: messages sent afterwards are owed to it.
 
         Raises:
-            BadRequest: the subscription has other topics, or there are too many subscriptions.
+            BadRequest: the subscription has other topics, or is a shard, or there are too many subscriptions.
             NodeError, ClientError: its journal cannot be used.
         """
         async with self._opening:
             receiver = self._receivers.get(name)
             if receiver is None:
                 receiver = await self._start_receiver(self._described(name, tuple(topics)))
+        if receiver.subscription.shard is not None:
+            raise refuse_part(name, receiver.subscription.shard)
         if topics and set(topics) != set(receiver.subscription.topics):
             raise BadRequest(
                 f"subscription {name!r} cannot be made to topics {', '.join(topics)}",
@@ -170,7 +178,7 @@ class BridgeNode:
                 f"the node has {MAX_SUBSCRIPTIONS}",
                 "use another node",
             )
-        receiver = await asyncio.to_thread(Receiver, subscription, path, self.settings.routers)
+        receiver = await asyncio.to_thread(Receiver, subscription, path, self.settings.routers, self._tls)
         self._receivers[subscription.name] = receiver
         self._group.create_task(receiver.run())
         return receiver
@@ -196,7 +204,11 @@ class BridgeNode:
         if publisher is None:
             assert self._group is not None, "run() is not running"
             publisher = self._publishers[sink] = SinkPublisher(
-                self.storage.outbox_path(sink), sink, self.settings.routers, inflight=self.settings.inflight
+                self.storage.outbox_path(sink),
+                sink,
+                self.settings.routers,
+                tls=self._tls,
+                inflight=self.settings.inflight,
             )
             self._group.create_task(publisher.run())
         return publisher
@@ -265,6 +277,8 @@ class BridgeNode:
         numbers = receiver.numbers
         return {
             "topics": list(receiver.subscription.topics),
+            "shard": str(receiver.subscription.shard or ""),
+            "shard_by": receiver.subscription.shard.by.value if receiver.subscription.shard else "",
             "journal": marks.uuid,
             "last": marks.last,
             "trimmed": marks.trimmed,
@@ -277,6 +291,7 @@ class BridgeNode:
             "messages": dict(numbers.messages),
             "groups": numbers.groups,
             "commit_seconds": round(numbers.commit_s, 6),
+            "retention_s": receiver.subscription.retention_s,
             "producers": receiver.producer_count,
             "new_incarnations": numbers.new_incarnations,
             "trouble": numbers.trouble,

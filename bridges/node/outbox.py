@@ -1,9 +1,9 @@
 """The outbox of one sink: what batches staged and decided, until it is published. One SQLite file.
 
-Tasks stage parts; a commit turns some of them into the batch's manifest. The first manifest of a batch wins for ever:
-when a batch is run again, with other rows or in another order, its stored rows are the ones that count. In the same
-transaction each row gets its number in the stream of its topic, which is its identity on the wire. What is not in a
-manifest never leaves.
+Tasks stage parts; a commit turns some of them into the batch's manifest. The first manifest of a batch wins for ever
+(O-2): when a batch is run again, with other rows or in another order, its stored rows are the ones that count. In the
+same transaction each row gets its number in the stream of its topic, which is its identity on the wire (O-3). What is
+not in a manifest never leaves (O-1).
 
 Any process may stage and commit; one process at a time publishes (`outbox_journal.py`).
 """
@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 import secrets
 import sqlite3
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from bridges.node.errors import (
     TooLarge,
 )
 from bridges.node.outbox_schema import SCHEMA, VERSION
+from bridges.node.snapshots import choose_snapshot
+from oncewire.client.sequencer import PRODUCER_RETENTION_S
 
 MAX_OUTBOX_BYTES = 1 << 30
 """Decided and not yet published; and as much again may be staged: a disk with 2 GiB to spare for each sink."""
@@ -36,6 +39,8 @@ KEPT_MANIFESTS = 1_000
 """Published batches that are still known. A query repeats its last batch only; Spark itself keeps 100."""
 KEPT_RUNS = 1_000
 """Runs whose epoch is known. An older one that comes back is a new run: it fences others, and can lose nothing."""
+NEW_LIFE_AFTER_S = PRODUCER_RETENTION_S / 2
+"""A topic that got nothing for so long begins a new life as a producer: readers may forget the old one (SQ-6)."""
 MAX_TOPICS = 256
 """Topics of one sink: each is a link of the publisher."""
 SINK_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -51,11 +56,30 @@ class Writer:
         query: stays the same for a checkpoint.
         run: new for each start of the query.
         takeover: become the sink's query though another one was.
+        repeats: decisions of earlier runs do not count: what this run writes is published, again if need be.
     """
 
     query: str
     run: str
     takeover: bool = False
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """How rows are published.
+
+    Attributes:
+        resends_in_doubt: rows that may have been delivered in a session that the network forgot are sent again (with
+            the same identity); False = they are given up, and counted as not accepted.
+        is_atomic: the rows of a batch and topic are one transaction for readers that use a sequencer.
+    """
+
+    resends_in_doubt: bool = True
+    is_atomic: bool = False
+
+
+AS_USUAL = Publishing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +140,21 @@ class Outbox:
         path: made if it does not exist.
         sink: its id.
         max_bytes: of decided and unpublished parts, and of staged ones.
+        clock: tells the time of day in seconds.
 
     Raises:
         BadRequest: the id cannot be used, or the file is another sink's.
         StorageError: the file cannot be used.
     """
 
-    def __init__(self, path: Path, sink: str, *, max_bytes: int = MAX_OUTBOX_BYTES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        sink: str,
+        *,
+        max_bytes: int = MAX_OUTBOX_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         if not SINK_PATTERN.fullmatch(sink):
             raise BadRequest(
                 f"{sink!r} cannot be a sink's id",
@@ -132,6 +164,7 @@ class Outbox:
         self.path = path
         self.sink = sink
         self._max_bytes = max_bytes
+        self._clock = clock
         self._last_writer: Writer | None = None
         self._connection = open_database(path)
         try:
@@ -151,7 +184,8 @@ class Outbox:
             row = database.execute("SELECT version, sink FROM node_outbox").fetchone()
             if row is None:
                 database.execute(
-                    "INSERT INTO node_outbox VALUES (?, ?, ?, NULL, 0, 0, 0)",
+                    "INSERT INTO node_outbox (version, uuid, sink, generation, epoch, next_manifest)"
+                    " VALUES (?, ?, ?, 0, 0, 0)",
                     (VERSION, secrets.token_hex(8), self.sink),
                 )
                 return
@@ -167,6 +201,11 @@ class Outbox:
                 f"it belongs to sink {row[1]!r}",
                 "give each sink a file of its own",
             )
+
+    def choose_snapshot(self, start: str, stop: str) -> str:
+        """Where a processor's attempt that begins at `start` ends, for good; see `choose_snapshot`."""
+        with transaction(self._connection, self.path) as database:
+            return choose_snapshot(database, self.sink, start, stop)
 
     # --- staging ------------------------------------------------------------------------------------------------------
 
@@ -222,6 +261,7 @@ class Outbox:
         return True
 
     def _check_room(self, database: sqlite3.Connection, size: int) -> None:
+        """O-11."""
         waiting, staged = _bytes(database)
         if waiting >= self._max_bytes:
             raise OutboxFull(
@@ -238,13 +278,16 @@ class Outbox:
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
-    def commit(self, writer: Writer, batch: int, parts: Sequence[StagedPart]) -> Manifest:
+    def commit(
+        self, writer: Writer, batch: int, parts: Sequence[StagedPart], publishing: Publishing = AS_USUAL
+    ) -> Manifest:
         """Decide what a batch is; the first decision stays. One transaction, durable when it returns.
 
         Args:
             writer: who commits.
             batch: the query's number of the batch.
             parts: the attempts that count, in the order to publish; none = an empty batch.
+            publishing: how; of a batch that is decided already, `is_atomic` stays as it was.
 
         Returns:
             The manifest that is stored, which may be an earlier one.
@@ -257,20 +300,23 @@ class Outbox:
         self._register(writer)
         with transaction(self._connection, self.path) as database:
             generation = self._admit(database, writer)
+            database.execute(
+                "UPDATE node_outbox SET resends_in_doubt = ?", (publishing.resends_in_doubt,)
+            )
             known = self._find(database, generation, batch)
-            if known is not None:
+            if known is not None:  # O-2
                 return known
             (newest,) = database.execute(
                 "SELECT max(batch) FROM node_manifests WHERE generation = ?", (generation,)
             ).fetchone()
-            if newest is not None and newest > batch:
+            if newest is not None and newest > batch:  # O-9
                 raise BatchForgotten(
                     f"batch {batch} of sink {self.sink} cannot be decided",
                     f"batch {newest} was decided before, and nothing is known of batch {batch}",
                     "the checkpoint is older than the outbox: restore the newest checkpoint",
                 )
             staged = [row for part in parts for row in self._chunks_of(database, generation, batch, part)]
-            number = self._write_manifest(database, generation, batch, writer.run, staged)
+            number = self._write_manifest(database, generation, batch, writer.run, publishing.is_atomic, staged)
             # What lost: attempts of this batch and of any before it that are in no manifest.
             _delete_parts(database, "manifest IS NULL AND generation = ? AND batch <= ?", (generation, batch))
             finish_manifests(database)
@@ -304,13 +350,15 @@ class Outbox:
         generation: int,
         batch: int,
         run: str,
+        is_atomic: bool,
         staged: Sequence[tuple[int, int]],
     ) -> int:
         (number,) = database.execute("SELECT next_manifest FROM node_outbox").fetchone()
         database.execute("UPDATE node_outbox SET next_manifest = ?", (number + 1,))
         database.execute(
-            "INSERT INTO node_manifests (number, generation, batch, run, rows) VALUES (?, ?, ?, ?, ?)",
-            (number, generation, batch, run, sum(rows for _, rows in staged)),
+            "INSERT INTO node_manifests (number, generation, batch, run, rows, is_atomic)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (number, generation, batch, run, sum(rows for _, rows in staged), is_atomic),
         )
         firsts: dict[int, int] = {}
         ends: dict[int, int] = {}
@@ -330,6 +378,7 @@ class Outbox:
                 )
                 ends[topic] += rows
         for topic, stop in ends.items():
+            self._keep_alive(database, topic)
             database.execute("UPDATE node_topics SET assigned = ? WHERE id = ?", (stop, topic))
             database.execute(
                 "INSERT INTO node_spans VALUES (?, ?, ?, ?)", (number, topic, firsts[topic], stop)
@@ -338,6 +387,21 @@ class Outbox:
             "DELETE FROM node_manifests WHERE is_done AND number < ?", (number - KEPT_MANIFESTS,)
         )
         return int(number)
+
+    def _keep_alive(self, database: sqlite3.Connection, topic: int) -> None:
+        """Note that a topic gets rows now; one that was silent for long begins a new life, if nothing is under way."""
+        now_ms = int(self._clock() * 1000)
+        assigned, floor, born_ms, decided_ms = database.execute(
+            "SELECT assigned, floor, born_ms, decided_ms FROM node_topics WHERE id = ?", (topic,)
+        ).fetchone()
+        is_new = born_ms == 0
+        was_silent = now_ms - decided_ms > NEW_LIFE_AFTER_S * 1000 and floor == assigned
+        if is_new or was_silent:
+            database.execute(
+                "UPDATE node_topics SET base = ?, born_ms = ? WHERE id = ?",
+                (assigned, max(now_ms, born_ms + 1), topic),
+            )
+        database.execute("UPDATE node_topics SET decided_ms = ? WHERE id = ?", (now_ms, topic))
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -381,7 +445,7 @@ class Outbox:
             self._last_writer = writer
 
     def _admit(self, database: sqlite3.Connection, writer: Writer) -> int:
-        """Let the sink's query in, with its newest run; returns the generation."""
+        """Let the sink's query in, with its newest run (O-4, O-5); returns the generation."""
         owner, generation, epoch = database.execute(
             "SELECT query, generation, epoch FROM node_outbox"
         ).fetchone()
@@ -398,7 +462,10 @@ class Outbox:
         known = database.execute("SELECT epoch FROM node_runs WHERE run = ?", (writer.run,)).fetchone()
         if known is None:
             epoch += 1
-            database.execute("UPDATE node_outbox SET epoch = ?", (epoch,))
+            if writer.repeats:
+                _delete_parts(database, "manifest IS NULL", ())
+                generation += 1
+            database.execute("UPDATE node_outbox SET epoch = ?, generation = ?", (epoch, generation))
             database.execute("INSERT INTO node_runs VALUES (?, ?)", (writer.run, epoch))
             database.execute("DELETE FROM node_runs WHERE epoch <= ?", (epoch - KEPT_RUNS,))
         elif known[0] != epoch:
@@ -470,7 +537,11 @@ def _delete_parts(database: sqlite3.Connection, condition: str, values: tuple[ob
 
 
 def finish_manifests(database: sqlite3.Connection) -> list[int]:
-    """Mark the manifests whose rows all have an outcome; their parts are not needed any more. Returns their numbers."""
+    """Mark the manifests whose rows all have an outcome (O-7); their parts are not needed any more.
+
+    Returns:
+        Their numbers.
+    """
     done: list[int] = [
         row[0]
         for row in database.execute(

@@ -1,7 +1,7 @@
 """An outbox as the client's journal: its rows are the publishers' messages, their numbers are the delivery tags.
 
-So a decided row is stored once. A row's number in its topic's stream, the number of the client's message, its delivery
-tag and the sequence of its identity are one and the same.
+So a decided row is stored once. A row's number in its topic's stream, the number of the client's message and its
+delivery tag are one and the same. The sequence of its identity counts from 1 in the producer's present life.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
+from oncewire.client.sequence_header import ProducerId
 
 CACHED_BODIES = 4
 """Decoded parts that are kept: topics of one sink read the same part one after the other."""
@@ -42,26 +43,33 @@ class Rows:
         first: number of the first.
         payloads: encoded messages, without their identity.
         batch: number of the manifest.
-        batch_stop: the number behind the manifest's last row in this topic.
+        batch_first: the number of the manifest's first row in this topic.
+        batch_stop: the number behind its last one.
+        is_atomic: the manifest's rows in this topic are one transaction.
+        producer: what `producer_pair` made.
+        base: the number at which the producer's present life begins.
     """
 
     first: int
     payloads: list[bytes]
     batch: int
+    batch_first: int
     batch_stop: int
+    is_atomic: bool
+    producer: bytes
+    base: int
 
 
 class _Topic:
     """A topic's stream, as far as its publisher has got."""
 
-    __slots__ = ("doubted", "floor", "id", "producer", "settled")
+    __slots__ = ("doubted", "floor", "id", "settled")
 
-    def __init__(self, topic_id: int, floor: int, settled: RangeSet, doubted: RangeSet, producer: bytes) -> None:
+    def __init__(self, topic_id: int, floor: int, settled: RangeSet, doubted: RangeSet) -> None:
         self.id = topic_id
         self.floor = floor
         self.settled = settled
         self.doubted = doubted
-        self.producer = producer
 
 
 class OutboxJournal(Journal):
@@ -118,20 +126,31 @@ class OutboxJournal(Journal):
             return self._run(lambda: self._rows_from(topic, number))
 
     def annotated(self, topic: str, rows: Rows, start: int, stop: int) -> list[bytes]:
-        """The rows with the numbers [start, stop) with their identities, ready to be sent."""
-        known = self._topics[topic]
+        """The rows with the numbers [start, stop) with their identities (O-3, O-10), ready to be sent."""
+        before = rows.base - 1  # sequences count from 1
+        floor = max(self._topics[topic].floor, rows.base) - before
         last = rows.batch_stop - 1
+        begins = rows.batch_first - before if rows.is_atomic else 0
         return [
             annotate(
                 rows.payloads[number - rows.first],
-                known.producer,
-                number,
-                known.floor,
+                rows.producer,
+                number - before,
+                floor,
                 rows.batch,
                 is_batch_end=number == last,
+                begins=begins,
             )
             for number in range(start, stop)
         ]
+
+    def resends_in_doubt(self) -> bool:
+        """See `Publishing`; as the newest commit wants it. May be called from any thread."""
+        with self._reading:
+            row = self._run(
+                lambda: self._read().execute("SELECT resends_in_doubt FROM node_outbox").fetchone()
+            )
+        return bool(row[0])
 
     def _read(self) -> sqlite3.Connection:
         if self._reader is None:
@@ -140,7 +159,7 @@ class OutboxJournal(Journal):
 
     def _rows_from(self, topic: str, number: int) -> Rows | None:
         found = self._read().execute(
-            "SELECT part, first, node_part_topics.rows, manifest FROM node_part_topics"
+            "SELECT part, first, node_part_topics.rows, manifest, topic FROM node_part_topics"
             " JOIN node_parts ON node_parts.id = part"
             " WHERE topic = (SELECT id FROM node_topics WHERE topic = ?) AND first <= ?"
             " ORDER BY first DESC LIMIT 1",
@@ -148,12 +167,15 @@ class OutboxJournal(Journal):
         ).fetchone()
         if found is None or number >= found[1] + found[2]:
             return None
-        part, first, count, manifest = found
-        (batch_stop,) = self._read().execute(
-            "SELECT stop FROM node_spans WHERE manifest = ?"
-            " AND topic = (SELECT id FROM node_topics WHERE topic = ?)",
-            (manifest, topic),
+        part, first, count, manifest, topic_id = found
+        batch_first, batch_stop, is_atomic, base, born_ms, uuid = self._read().execute(
+            "SELECT first, stop, is_atomic, base, born_ms, uuid FROM node_outbox, node_spans"
+            " JOIN node_manifests ON number = manifest JOIN node_topics ON node_topics.id = node_spans.topic"
+            " WHERE manifest = ? AND node_spans.topic = ?",
+            (manifest, topic_id),
         ).fetchone()
+        # With the uuid: a new file numbers its rows anew, and they must not be taken for the old ones.
+        producer = producer_pair(str(ProducerId(f"{self._sink}/{topic_id}/{uuid}", born_ms)))
         payloads = self._body(part).of(topic)
         if len(payloads) != count:
             raise JournalCorrupt(
@@ -161,7 +183,7 @@ class OutboxJournal(Journal):
                 f"part {part} has {len(payloads)} rows for topic {topic!r}, {count} were counted",
                 "restore the file",
             )
-        return Rows(first, payloads, manifest, batch_stop)
+        return Rows(first, payloads, manifest, batch_first, batch_stop, bool(is_atomic), producer, base)
 
     def _body(self, part: int) -> StagedRows:
         found = self._bodies.get(part)
@@ -200,11 +222,8 @@ class OutboxJournal(Journal):
                 "commit a batch first",
             )
         topic_id, floor, settled, doubted, next_number, exposed_before, session = row
-        (uuid,) = self._connection.execute("SELECT uuid FROM node_outbox").fetchone()
-        # With the uuid: a new file numbers its rows anew, and they must not be taken for the old ones.
-        producer = producer_pair(f"{self._sink}/{topic}/{uuid}")
         known = self._topics[topic] = _Topic(
-            topic_id, floor, RangeSet.from_bytes(settled), RangeSet.from_bytes(doubted), producer
+            topic_id, floor, RangeSet.from_bytes(settled), RangeSet.from_bytes(doubted)
         )
         messages: list[StoredMessage] = []
         number = floor

@@ -1,4 +1,4 @@
-"""Which messages of which producers a journal holds already: dedup by (producer, sequence), bounded by the floor. Pure.
+"""Which messages of which producers a journal holds already (J-2): dedup by (producer, sequence) above a floor. Pure.
 
 A producer numbers its messages and tells with each the lowest number that it has not settled (the floor). What is below
 the floor was accepted by everybody it was owed to, so it can only be a copy, and the journal need not remember it. A

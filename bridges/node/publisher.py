@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +70,7 @@ class SinkPublisher:
         path: the outbox.
         sink: its id; also the container-id, so that a second publisher of the same sink steals the links.
         routers: URLs, tried in turn.
+        tls: for URLs that ask for TLS; None = Python's default.
         inflight: rows of a topic that may be without outcome.
         session_timeout_s: how long the network remembers what was unsettled while this process is away.
     """
@@ -79,12 +81,14 @@ class SinkPublisher:
         sink: str,
         routers: Sequence[str],
         *,
+        tls: ssl.SSLContext | None = None,
         inflight: int = INFLIGHT,
         session_timeout_s: int = SESSION_TIMEOUT_S,
     ) -> None:
         self._path = path
         self._sink = sink
         self._routers = routers
+        self._tls = tls
         self._inflight = inflight
         self._session_timeout_s = session_timeout_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,7 +116,7 @@ class SinkPublisher:
         journal.outcomes = self.numbers.outcomes
         try:
             async with connect(
-                self._routers, container_id=self._sink, on_event=self._on_event
+                self._routers, container_id=self._sink, ssl_context=self._tls, on_event=self._on_event
             ) as client:
                 await self._serve(client, journal)
         finally:
@@ -139,19 +143,25 @@ class SinkPublisher:
                 await asyncio.sleep(RETRY_S)
 
     async def _publish(self, client: Client, journal: OutboxJournal, topic: str) -> None:
+        """Publish until a commit wants what is in doubt treated in another way."""
+        resends_in_doubt = await asyncio.to_thread(journal.resends_in_doubt)
         publisher = await client.publisher(
             topic,
             name=topic,
             journal=journal,
             window=self._inflight,
-            # What a session that expired left in doubt is sent again: subscribers that dedup by identity find copies.
-            resend_in_doubt=True,
+            # O-8: what is sent again has the same identity; subscribers that dedup by it find copies.
+            resend_in_doubt=resends_in_doubt,
             timeout=self._session_timeout_s,
         )
         self.numbers.trouble.pop(topic, None)
         group = max(1, self._inflight // _GROUPS_IN_WINDOW)
         while True:
             seen = self._work.count
+            if await asyncio.to_thread(journal.resends_in_doubt) != resends_in_doubt:
+                await publisher.flush()
+                await publisher.suspend()
+                return
             number = publisher.next_number
             rows = await asyncio.to_thread(journal.rows_from, topic, number)
             if rows is None:

@@ -1,14 +1,15 @@
 """Receives a subscription into its journal: append and acceptance are one transaction of one file.
 
-A message is accepted when it is durable here, not when a pipeline has worked on it: the network stores nothing, and
-publishers wait for the acceptance. When the journal is as deep as it may be, messages are not taken any more; the
-routers run out of credit, and publishers feel it.
+A message is accepted when it is durable here, not when a pipeline has worked on it (J-1): the network stores nothing,
+and publishers wait for the acceptance. When the journal is as deep as it may be, messages are not taken any more; the
+routers run out of credit, and publishers feel it (J-11).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from bridges.node.identity import identity_of
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.journal_reader import JournalReader
 from bridges.node.producers_core import Judgement
+from bridges.node.shard_core import Shard
+from bridges.node.shards import keep_shard
 from bridges.node.signals import Signal
 from oncewire.client import (
     ClientError,
@@ -50,6 +53,8 @@ RETRY_S = 2.0
 MAX_TOPICS = 64
 """Links of one subscription; patterns reach further."""
 _REFUSED = "oncewire:identity-not-kept"
+ELSEWHERE = "elsewhere"
+"""A message of another shard: accepted here, kept by another node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class Subscription:
         max_journal_bytes: when to stop taking messages.
         retention_s: how long messages are kept after a reader is done with them.
         timeout_s: how long the network keeps what it owes while the node is away.
+        shard: which messages are kept, and the others accepted at once; None = all are kept.
     """
 
     name: str
@@ -76,6 +82,7 @@ class Subscription:
     max_journal_bytes: int = MAX_JOURNAL_BYTES
     retention_s: float = 0.0
     timeout_s: int = TIMEOUT_S
+    shard: Shard | None = None
 
 
 @dataclass(slots=True)
@@ -83,7 +90,7 @@ class ReceiverNumbers:
     """What a receiver has done since it was made.
 
     Attributes:
-        messages: what became of them, by the judgement's word.
+        messages: what became of them, by the judgement's word, or ELSEWHERE.
         groups: transactions with messages.
         commit_s: seconds these took, from begin to durable.
         is_full: the journal is as deep as it may be: no messages are taken.
@@ -92,7 +99,9 @@ class ReceiverNumbers:
         trouble: why nothing can be received just now; empty = nothing is wrong.
     """
 
-    messages: dict[str, int] = field(default_factory=lambda: {judged.value: 0 for judged in Judgement})
+    messages: dict[str, int] = field(
+        default_factory=lambda: {**{judged.value: 0 for judged in Judgement}, ELSEWHERE: 0}
+    )
     groups: int = 0
     commit_s: float = 0.0
     is_full: bool = False
@@ -116,6 +125,7 @@ class Receiver:
         subscription: what to receive.
         path: of the journal, made if it does not exist.
         routers: URLs, tried in turn.
+        tls: for URLs that ask for TLS; None = Python's default.
 
     Raises:
         JournalLocked: another process receives into the journal.
@@ -123,7 +133,9 @@ class Receiver:
         BadRequest: it is another subscription's, or there are no topics, or too many.
     """
 
-    def __init__(self, subscription: Subscription, path: Path, routers: Sequence[str]) -> None:
+    def __init__(
+        self, subscription: Subscription, path: Path, routers: Sequence[str], tls: ssl.SSLContext | None = None
+    ) -> None:
         if not 1 <= len(subscription.topics) <= MAX_TOPICS:
             raise BadRequest(
                 f"the subscription {subscription.name!r} cannot be received",
@@ -135,12 +147,14 @@ class Receiver:
         self.numbers = ReceiverNumbers()
         self.appended = Signal()
         self._routers = routers
+        self._tls = tls
         self._gate = DepthGate(subscription.max_journal_bytes)
         self._room = Signal()
         self._changed = Signal()
         self._client_journal = SqliteJournal(path)
         try:
             self._journal = ReceiverJournal(self._client_journal.connection, path, subscription.name)
+            keep_shard(self._client_journal.connection, path, subscription.name, subscription.shard)
             self._sources = {topic: self._journal.source_id(topic) for topic in subscription.topics}
             self._reader = JournalReader(path)
         except BaseException:
@@ -185,7 +199,10 @@ class Receiver:
     async def _receive(self) -> None:
         async with (
             connect(
-                self._routers, container_id=self.subscription.container_id, on_event=self._on_event
+                self._routers,
+                container_id=self.subscription.container_id,
+                ssl_context=self._tls,
+                on_event=self._on_event,
             ) as client,
             asyncio.TaskGroup() as group,
         ):
@@ -197,10 +214,20 @@ class Receiver:
                     prefetch=self.subscription.credit,
                     timeout=self.subscription.timeout_s,
                 )
+                await self._begin(subscriber, self._sources[topic])
                 self.numbers.active_links += 1
                 group.create_task(self._take(subscriber, self._sources[topic]))
             self.numbers.trouble = ""
             self._changed.tell()
+
+    async def _begin(self, subscriber: Subscriber, source: int) -> None:
+        """Keep the incarnation before the first message comes: none may be missing unnoticed (J-8)."""
+        try:
+            async with subscriber.transaction():
+                self._journal.begin_incarnation(source, subscriber.incarnation, time.time_ns() // 1000)
+        except BaseException:
+            self._journal.reload()
+            raise
 
     async def _take(self, subscriber: Subscriber, source: int) -> None:
         group = GroupCommit(self.subscription.group_s, self.subscription.group_count)
@@ -221,14 +248,23 @@ class Receiver:
             group.written()
 
     async def _write(self, subscriber: Subscriber, source: int, deliveries: list[Delivery]) -> None:
-        """Append and accept; what cannot be kept apart from its copies is rejected."""
+        """Append and accept (J-1); what cannot be kept apart from its copies is rejected.
+
+        What belongs to other shards (J-9) is accepted in the same transaction, which leaves nothing else of it.
+        """
         started = time.perf_counter()
+        shard, others = self.subscription.shard, list[Delivery]()
+        if shard is not None:
+            everything, deliveries = deliveries, []
+            for delivery in everything:
+                (deliveries if shard.holds(delivery.payload) else others).append(delivery)
         arrivals = [
-            Arrival(source, delivery.payload, identity_of(delivery.payload)) for delivery in deliveries
+            Arrival(source, delivery.payload, identity_of(delivery.payload), delivery.incarnation)
+            for delivery in deliveries
         ]
-        while deliveries:
+        while deliveries or others:
             try:
-                async with subscriber.transaction(*deliveries):
+                async with subscriber.transaction(*deliveries, *others):
                     judgements = self._journal.append(arrivals, time.time_ns() // 1000)
                     if any(judged not in _ACCEPTED for judged in judgements):
                         raise _NotKept(judgements)
@@ -245,6 +281,7 @@ class Receiver:
             else:
                 for judged in judgements:
                     self.numbers.messages[judged.value] += 1
+                self.numbers.messages[ELSEWHERE] += len(others)
                 break
         self.numbers.groups += 1
         self.numbers.commit_s += time.perf_counter() - started

@@ -8,9 +8,11 @@ from typing import Any
 
 from bridges.node.arrow_bodies import count_topics, encode_batches, range_batch, range_schema
 from bridges.node.errors import BadRequest
+from bridges.node.gaps import Gap
 from bridges.node.journal_reader import Chunk
 from bridges.node.node import BridgeNode
-from bridges.node.outbox import Manifest, StagedPart, Writer
+from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
+from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
 
 MAX_TEXT = 1024
 """Of a name or id in a request."""
@@ -21,15 +23,15 @@ Header = Mapping[str, Any]
 Answer = tuple[dict[str, object], bytes]
 
 
-def text(header: Header, name: str) -> str:
+def text(header: Header, name: str, limit: int = MAX_TEXT) -> str:
     """A field that is a text.
 
     Raises:
         BadRequest: it is missing or something else.
     """
     value = header.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT:
-        raise _bad(name, f"a text of 1 to {MAX_TEXT} characters", value)
+    if not isinstance(value, str) or not 0 < len(value) <= limit:
+        raise _bad(name, f"a text of 1 to {limit} characters", value)
     return value
 
 
@@ -67,13 +69,13 @@ def seconds(header: Header, name: str) -> float:
     return float(value)
 
 
-def yes_or_no(header: Header, name: str) -> bool:
-    """A field that is true or false; false when it is not there.
+def yes_or_no(header: Header, name: str, default: bool = False) -> bool:
+    """A field that is true or false; when it is not there, the default.
 
     Raises:
         BadRequest: it is something else.
     """
-    value = header.get(name, False)
+    value = header.get(name, default)
     if not isinstance(value, bool):
         raise _bad(name, "true or false", value)
     return value
@@ -127,7 +129,17 @@ def _bad(name: str, wanted: str, value: object) -> BadRequest:
 
 def writer(header: Header) -> Writer:
     """Who stages or commits."""
-    return Writer(text(header, "query"), text(header, "run"), yes_or_no(header, "takeover"))
+    return Writer(
+        text(header, "query"),
+        text(header, "run"),
+        yes_or_no(header, "takeover"),
+        yes_or_no(header, "repeats"),
+    )
+
+
+def publishing(header: Header) -> Publishing:
+    """How a batch is to be published."""
+    return Publishing(yes_or_no(header, "resends_in_doubt", default=True), yes_or_no(header, "is_atomic"))
 
 
 def described(manifest: Manifest, trouble: str = "") -> dict[str, object]:
@@ -153,8 +165,10 @@ class Operations:
             "subscribe": self._subscribe,
             "offsets": self._offsets,
             "initial": self._initial,
+            "end": self._end,
             "trim": self._trim,
             "release": self._release,
+            "snapshot": self._snapshot,
             "stage": self._stage,
             "commit": self._commit,
             "finished": self._finished,
@@ -190,8 +204,10 @@ class Operations:
         limits = optional_number(header, "max_rows"), optional_number(header, "max_bytes")
         marks = await asyncio.to_thread(self._storage.marks, subscription)
         end = marks.last
+        gaps: tuple[Gap, ...] = ()
         if low is not None:
             end = await asyncio.to_thread(self._storage.end_within, subscription, low, *limits)
+            gaps = await asyncio.to_thread(self._storage.gaps, subscription, low, end)
         return {
             "journal": marks.uuid,
             "deleted": marks.deleted,
@@ -201,7 +217,13 @@ class Operations:
             "live_bytes": marks.live_bytes,
             "initial": marks.initial,
             "owner": marks.owner,
+            "gaps": [[gap.position, gap.topic, gap.noted_us] for gap in gaps],
         }, b""
+
+    async def _end(self, header: Header, _body: bytes) -> Answer:
+        places = number(header, "start"), number(header, "stop")
+        stop = await asyncio.to_thread(self._storage.choose_end, text(header, "subscription"), *places)
+        return {"stop": stop}, b""
 
     async def _initial(self, header: Header, _body: bytes) -> Answer:
         start = header.get("start")
@@ -221,6 +243,11 @@ class Operations:
         await asyncio.to_thread(self._storage.release, text(header, "subscription"))
         return {}, b""
 
+    async def _snapshot(self, header: Header, _body: bytes) -> Answer:
+        ends = [text(header, name, MAX_SNAPSHOT_TEXT) for name in ("start", "stop")]
+        stop = await asyncio.to_thread(self._storage.choose_snapshot, text(header, "sink"), *ends)
+        return {"stop": stop}, b""
+
     async def _stage(self, header: Header, body: bytes) -> Answer:
         sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")
         part = StagedPart(number(header, "partition"), text(header, "attempt"), 0, 0)
@@ -234,7 +261,9 @@ class Operations:
     async def _commit(self, header: Header, _body: bytes) -> Answer:
         sink, who, batch = text(header, "sink"), writer(header), number(header, "batch")
         wait_s = seconds(header, "wait_s")
-        decided = await asyncio.to_thread(self._storage.commit, sink, who, batch, parts(header, "parts"))
+        decided = await asyncio.to_thread(
+            self._storage.commit, sink, who, batch, parts(header, "parts"), publishing(header)
+        )
         manifest, trouble = await self._node.finished(sink, decided.number, wait_s)
         return {**described(manifest, trouble), "is_first": decided.is_first}, b""
 

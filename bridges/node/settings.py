@@ -13,6 +13,7 @@ from bridges.node.group_commit_core import GROUP_COUNT, GROUP_S
 from bridges.node.outbox import MAX_OUTBOX_BYTES
 from bridges.node.publisher import INFLIGHT
 from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
+from bridges.node.shard_core import MAX_SHARDS, Shard, ShardBy, parse_shard
 from bridges.node.storage import NAME_PATTERN
 from oncewire.cli.errors import CliError
 from oncewire.client import ClientError, connect
@@ -118,6 +119,18 @@ def _topics(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _shard(value: object) -> Shard | None:
+    if not isinstance(value, str):
+        raise TypeError
+    return parse_shard(value) if value else None
+
+
+def _yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
 def _one_of(*choices: str) -> Parser:
     def parse(value: object) -> str:
         if value not in choices:
@@ -167,7 +180,16 @@ SUBSCRIPTION: Mapping[str, Setting] = {
     "topics": Setting(_topics, REQUIRED, "a list of topics or patterns", "What is received into its journal."),
     "container_id": Setting(
         _text(r"\S{0,200}"), "", "up to 200 characters without spaces, or empty",
-        "Its identity in the network; empty = the node's name, a dot, and the subscription's name.",
+        "Its identity in the network; empty = the node's name, a dot, and the subscription's name. A shard is added.",
+    ),
+    "shard": Setting(
+        _shard, None, f"NUMBER/COUNT, as 0/2 and 1/2; up to {MAX_SHARDS} shards; or empty",
+        "The node's share of a subscription that several nodes have, a node for each. Never change it.",
+    ),
+    "shard_by": Setting(
+        _one_of(*(by.value for by in ShardBy)), ShardBy.KEY.value, "key or topic (only with shard)",
+        "key = all nodes receive the same topics, and each keeps the messages whose key falls to its shard; "
+        "topic = each node has topics of its own. Never change it.",
     ),
     **RECEIVING,
 }  # fmt: skip
@@ -199,6 +221,20 @@ NODE: Mapping[str, Setting] = {
         "Where /healthz, /readyz and /metrics are.",
     ),
     "http.port": Setting(_PORT, 7073, _PORT_ALLOWED, "Where /healthz, /readyz and /metrics are."),
+    "tls.ca_file": Setting(
+        _optional_path, None, "a PEM file, or empty = the authorities of this machine",
+        "For routers whose URL is amqps: who may have signed their certificates.",
+    ),
+    "tls.cert_file": Setting(
+        _optional_path, None, "a PEM file, or empty = none", "The certificate that this node shows to routers.",
+    ),
+    "tls.key_file": Setting(
+        _optional_path, None, "a PEM file without passphrase, or empty = it is in tls.cert_file", "Its key.",
+    ),
+    "tls.check_hostname": Setting(
+        _yes_or_no, True, "true or false (only with tls.ca_file)",
+        "A router's certificate must be for the host of its URL.",
+    ),
     "outbox.max_bytes": Setting(
         _size(64 * KIB, KIB**5), MAX_OUTBOX_BYTES, "64 KiB to 1024 TiB",
         "Of each sink: decided rows that wait to be published; and as much again may be staged.",

@@ -7,7 +7,7 @@ import os
 import secrets
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from bridges.node.errors import NodeError
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from bridges.node.settings import NODE, REQUIRED, SUBSCRIPTION, Setting, parse_setting
+from bridges.node.shard_core import ShardBy
+from bridges.node.tls import TlsFiles
 from oncewire.cli.errors import CliError
 
 _HELP = "`oncewire bridge node --print-config` prints every setting with what is allowed"
@@ -70,6 +72,12 @@ def load(file: str) -> DaemonSettings:
             defaults=_receiving("", "", (), defaults),
             max_outbox_bytes=values["outbox.max_bytes"],
             inflight=values["outbox.inflight"],
+            tls=TlsFiles(
+                values["tls.ca_file"],
+                values["tls.cert_file"],
+                values["tls.key_file"],
+                values["tls.check_hostname"],
+            ),
         ),
         secret_file=values["secret_file"],
         host=values["listen.host"],
@@ -86,8 +94,13 @@ def _subscription(
 ) -> Subscription:
     given = _values(SUBSCRIPTION, table, "subscription.", file)
     settings = {key: given[key] if key in table else value for key, value in defaults.items()}
-    name = given["name"]
-    return _receiving(name, given["container_id"] or f"{node}.{name}", given["topics"], settings)
+    name, shard = given["name"], given["shard"]
+    if shard is not None:
+        shard = replace(shard, by=ShardBy(given["shard_by"]))
+    identity = given["container_id"] or f"{node}.{name}"
+    if shard is not None:  # nodes that only differ in it must not be one subscriber: each would get a part of each part
+        identity = f"{identity}#{shard}"
+    return replace(_receiving(name, identity, given["topics"], settings), shard=shard)
 
 
 def _receiving(
@@ -179,6 +192,8 @@ def _explained(name: str, setting: Setting) -> list[str]:
 def _toml(value: object) -> str:
     if value is None:
         return '""'
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
     return f'"{value}"'

@@ -16,9 +16,19 @@ from pathlib import Path
 
 from bridges.node.database import storage_errors
 from bridges.node.errors import BadRequest
+from bridges.node.gaps import Gap
 from bridges.node.journal import JournalControl, JournalMarks
 from bridges.node.journal_reader import Chunk, JournalReader
-from bridges.node.outbox import MAX_OUTBOX_BYTES, SINK_PATTERN, Manifest, Outbox, StagedPart, Writer
+from bridges.node.outbox import (
+    AS_USUAL,
+    MAX_OUTBOX_BYTES,
+    SINK_PATTERN,
+    Manifest,
+    Outbox,
+    Publishing,
+    StagedPart,
+    Writer,
+)
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """A subscription's name is a file name."""
@@ -134,6 +144,20 @@ class Storage:
         finally:
             reader.close()
 
+    def gaps(self, subscription: str, low: int, high: int) -> tuple[Gap, ...]:
+        """See `JournalReader.gaps`."""
+        reader = JournalReader(self.journal_path(subscription))
+        try:
+            return reader.gaps(low, high)
+        finally:
+            reader.close()
+
+    def choose_end(self, subscription: str, start: int, stop: int) -> int:
+        """See `JournalControl.choose_end`."""
+        control, lock = self._control(subscription)
+        with lock:
+            return control.choose_end(start, stop)
+
     def read(
         self, subscription: str, low: int, high: int, *, uuid: str | None, query: str | None
     ) -> Generator[Chunk]:
@@ -212,11 +236,24 @@ class Storage:
         with lock:
             return outbox.stage(writer, batch, part, chunk, topics, body)
 
-    def commit(self, sink: str, writer: Writer, batch: int, parts: Sequence[StagedPart]) -> Manifest:
+    def commit(
+        self,
+        sink: str,
+        writer: Writer,
+        batch: int,
+        parts: Sequence[StagedPart],
+        publishing: Publishing = AS_USUAL,
+    ) -> Manifest:
         """See `Outbox.commit`."""
         outbox, lock = self._outbox(sink)
         with lock:
-            return outbox.commit(writer, batch, parts)
+            return outbox.commit(writer, batch, parts, publishing)
+
+    def choose_snapshot(self, sink: str, start: str, stop: str) -> str:
+        """See `Outbox.choose_snapshot`."""
+        outbox, lock = self._outbox(sink)
+        with lock:
+            return outbox.choose_snapshot(start, stop)
 
     def manifest(self, sink: str, number: int) -> Manifest:
         """A manifest that was decided.

@@ -39,6 +39,7 @@ from oncewire.wire import (
     TerminusDurability,
     TerminusExpiryPolicy,
     ULong,
+    mark_in_doubt,
 )
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class PublisherLink(ClientLink):
 
     def _transfer(self, effect: SendTransfer) -> None:
         assert isinstance(self._wire, SenderLink)
-        payload = wire_words.mark_in_doubt(effect.payload) if effect.in_doubt else effect.payload
+        payload = mark_in_doubt(effect.payload) if effect.in_doubt else effect.payload
         try:
             self._wire.send(effect.tag, payload)
         except LimitError as error:  # taken while another router, or none, was connected

@@ -123,6 +123,11 @@ class Subscriber(ClientLink):
         """Deliveries that are here and not yet taken by the application."""
         return len(self._queue)
 
+    @property
+    def incarnation(self) -> int:
+        """The subscription's incarnation, as last told by a router; 0 = none told it. See `NewIncarnation`."""
+        return self._core.incarnation
+
     async def _until_available(self) -> None:
         self._check_usable()
         while not self._queue:

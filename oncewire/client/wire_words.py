@@ -13,8 +13,6 @@ from oncewire.wire import (
     Rejected,
     Released,
     Symbol,
-    encode,
-    splice_annotations,
 )
 
 EXACTLY_ONCE = Symbol("topic-exactly-once")
@@ -46,12 +44,6 @@ OUTCOMES = (
 )
 SERIAL_MASK = 0xFFFFFFFF
 
-_IN_DOUBT_PAIR = encode(IN_DOUBT) + encode(True)
-
-
-def mark_in_doubt(message: bytes) -> bytes:
-    """The message with the annotation that says its first try had an unknown outcome (A-5)."""
-    return splice_annotations(message, _IN_DOUBT_PAIR, 1)
 
 
 def number_in(properties: Fields | None, key: Symbol) -> int | None:

@@ -171,9 +171,23 @@ def mark_redelivered(message: bytes) -> bytes:
     Raises:
         DecodeError: the part in front of the bare message is malformed.
     """
+    return _marked(message, REDELIVERED, _REDELIVERED_PAIR)
+
+
+def mark_in_doubt(message: bytes) -> bytes:
+    """Return the message with the annotation ``x-opt-topic-in-doubt`` = true, other annotations unchanged (A-5).
+
+    Raises:
+        DecodeError: the part in front of the bare message is malformed.
+    """
+    return _marked(message, IN_DOUBT, _IN_DOUBT_PAIR)
+
+
+def _marked(message: bytes, key: Symbol, pair: bytes) -> bytes:
+    """What a client has set under our prefix stays, too: by its producer's number a copy is known."""
     prefix = _Prefix(message)
-    kept, kept_count = _kept_entries(message, prefix.annotations_start, REDELIVERED.encode(), ())
-    return _with_annotations(message, prefix, kept + _REDELIVERED_PAIR, kept_count + 2)
+    kept, kept_count = _kept_entries(message, prefix.annotations_start, key.encode(), ())
+    return _with_annotations(message, prefix, kept + pair, kept_count + 2)
 
 
 def _with_annotations(message: bytes, prefix: _Prefix, entries: bytes, count: int) -> bytes:
@@ -269,6 +283,7 @@ def annotate_delivery(
 
 
 _REDELIVERED_PAIR = encode_symbol(REDELIVERED) + b"\x41"
+_IN_DOUBT_PAIR = encode_symbol(IN_DOUBT) + b"\x41"
 
 
 def set_delivery_count(message: bytes, count: int) -> bytes:

@@ -22,7 +22,7 @@ def test_plans_survive_the_command_line() -> None:
         window=7,
         journal="p.db",
     )
-    subscriber = SubscriberPlan("s", "t/*", ("amqp://a",), "s.jsonl", batch=3, batch_s=0.5)
+    subscriber = SubscriberPlan("s", "t/*", ("amqp://a",), "s.jsonl", batch=3, batch_s=0.5, hold="s.hold")
     assert decode_plan(encode_plan(publisher)) == publisher
     assert decode_plan(encode_plan(subscriber)) == subscriber
 

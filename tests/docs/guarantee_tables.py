@@ -15,7 +15,10 @@ import click
 from tests.docs.test_protocol_rules import NAME
 
 MODES = ("Exactly-once", "At-least-once", "At-most-once")
-TABLES = (*MODES, "Stock clients")
+BRIDGE = "Spark bridge"
+TABLES = (*MODES, "Stock clients", BRIDGE)
+FAULT_LISTS = {BRIDGE: "The faults of the bridge"}
+"""Where the faults of a table are told; of all others under "The faults"."""
 HEAD = (
     "fault", "struck", "lost?", "twice?", "order?", "who must be up", "who must remember", "shown by",
 )  # fmt: skip
@@ -24,12 +27,15 @@ EVIDENCE_TABLES = {
     "Real processes": "real", "Simulator": "sim", "Golden scenarios": "gold", "Cores": "core", "Parts": "part",
 }  # fmt: skip
 STARTS_PROCESSES = re.compile(
-    r"\b(?:running_router|LocalNetwork|network_under_load|cut_network|ClientProcess|EtcdServer|subprocess)\b"
+    r"\b(?:running_router|start_router|LocalNetwork|network_under_load|cut_network|ClientProcess|EtcdServer|subprocess"
+    r"|running_node|NodeProcess|RouterChild)\b"
 )
 """What a test of real processes uses."""
 
 LINK = re.compile(r"\[([^\]]+)\](?!\()")
-RULE_LINK = re.compile(rf"\[({NAME})\]\(protocol\.md#([\w-]+)\)")
+RULE_LINK = re.compile(rf"\[({NAME})\]\(protocol\.md#([\w-]+)\)|\[([JO]-\d+)\]\(bridge\.md#([\w-]+)\)")
+BRIDGE_FAMILIES = {"J": "from-the-network-to-a-query", "O": "from-a-query-to-the-network"}
+"""Where the rules of docs/bridge.md stand."""
 REFERENCE = re.compile(r"^\[([^\]]+)\]: (\S+)$", re.MULTILINE)
 NOTE = re.compile(r"^- \(([a-z])\) ", re.MULTILINE)
 GAP = re.compile(r"^- ([A-Z][\w -]+), (argued only|not shown): ((?:.|\n  )+)\.$", re.MULTILINE)
@@ -74,7 +80,7 @@ class Row:
     @property
     def evidence(self) -> list[str]:
         """Ids of the evidence it names."""
-        return [found for found in LINK.findall(self.shown) if not re.fullmatch(NAME, found)]
+        return [found for found in LINK.findall(self.shown) if not re.fullmatch(rf"{NAME}|[JO]-\d+", found)]
 
     @property
     def standing(self) -> str:
@@ -116,6 +122,11 @@ def table(text: str) -> list[tuple[str, ...]]:
     return rows
 
 
+def faults_of(page: str, name: str) -> list[str]:
+    """The faults that the rows of a table may be about."""
+    return [cells[0] for cells in table(section(page, FAULT_LISTS.get(name, "The faults")))[1:]]
+
+
 def rows_of(page: str, name: str) -> list[Row]:
     """The rows of one mode's table, without its heading."""
     return [Row(name, cells) for cells in table(section(page, name))[1:]]
@@ -135,14 +146,14 @@ def evidence_of(page: str) -> dict[str, str]:
 
 def wrong_tables(page: str) -> Iterator[str]:
     """Every mode has its table, and the same faults as the list of faults and as the other modes."""
-    faults = [cells[0] for cells in table(section(page, "The faults"))[1:]]
     for name in TABLES:
+        faults = faults_of(page, name)
         cells = table(section(page, name))
         if not cells or cells[0] != HEAD:
             yield f"{name}: no table with the columns {', '.join(HEAD)}"
             continue
         met = {row.fault for row in rows_of(page, name)}
-        if name in MODES:
+        if name in MODES or name in FAULT_LISTS:
             yield from (f"{name} has no row for: {fault}" for fault in faults if fault not in met)
         yield from (
             f"{name} has a fault that is not on the list: {fault}" for fault in sorted(met - {*faults})
@@ -232,14 +243,17 @@ def wrong_links(page: str, root: Path) -> Iterator[str]:
 
 def wrong_rules(page: str, facts: Facts) -> Iterator[str]:
     """Every rule exists, and its link leads to it."""
-    for name, anchor in RULE_LINK.findall(page):
-        if name not in facts.rules:
-            yield f"there is no rule {name}"
-        if anchor not in (name.lower(), "assumptions"):
+    for name, anchor, of_bridge, place in RULE_LINK.findall(page):
+        if (name or of_bridge) not in facts.rules:
+            yield f"there is no rule {name or of_bridge}"
+        if name and anchor not in (name.lower(), "assumptions"):
             yield f"the link of {name} leads to {anchor}"
-    for fault, *_, rules in table(section(page, "The faults"))[1:]:
-        if not RULE_LINK.search(rules):
-            yield f"{fault} is answered by no rule"
+        if of_bridge and place != BRIDGE_FAMILIES[of_bridge[0]]:
+            yield f"the link of {of_bridge} leads to {place}"
+    for heading in ("The faults", *FAULT_LISTS.values()):
+        for fault, *_, rules in table(section(page, heading))[1:]:
+            if not RULE_LINK.search(rules):
+                yield f"{fault} is answered by no rule"
 
 
 def wrong_gaps(page: str) -> Iterator[str]:

@@ -29,6 +29,7 @@ from tests.docs.guarantee_tables import (
     wrong_score,
     wrong_tables,
 )
+from tests.docs.test_bridge_page import RULES as BRIDGE_RULES
 from tests.docs.test_protocol_rules import PROTOCOL, ROOT, defined_rules
 
 PAGE = ROOT / "docs" / "guarantees.md"
@@ -46,7 +47,7 @@ def facts() -> Facts:
         ROOT,
         frozenset(ALL_FAULTS),
         frozenset(field.name for field in dataclasses.fields(Traits)),
-        frozenset(defined_rules(PROTOCOL.read_text(encoding="utf-8"))),
+        frozenset([*defined_rules(PROTOCOL.read_text(encoding="utf-8")), *BRIDGE_RULES]),
     )
 
 
@@ -111,6 +112,7 @@ How many:
 | At-least-once | 2    | 1    | 0         | 0    | 1      | 0         |
 | At-most-once  | 2    | 0    | 2         | 0    | 0      | 0         |
 | Stock clients | 1    | 1    | 0         | 0    | 0      | 0         |
+| Spark bridge  | 1    | 1    | 0         | 0    | 0      | 0         |
 
 ## The faults
 
@@ -143,6 +145,17 @@ HEAD
 
 HEAD
 | killed | P | no | no | no | R | P | [real-1] |
+
+## The faults of the bridge
+
+| fault | what happens | answered by |
+|---|---|---|
+| driver killed | gone | [O-2](bridge.md#from-a-query-to-the-network) |
+
+## Spark bridge
+
+HEAD
+| driver killed | any | no | no | no | R | P | [real-1] |
 
 ## What is not shown yet
 
@@ -188,7 +201,7 @@ def small_facts(tmp_path: Path) -> Facts:
     )
     (tests / "test_b.py").write_text("def test_it():\n    pass\n")
     (scenarios / "one.txt").write_text("a story")
-    return Facts(tmp_path, frozenset({"crash"}), frozenset({"slow"}), frozenset({"I-3"}))
+    return Facts(tmp_path, frozenset({"crash"}), frozenset({"slow"}), frozenset({"I-3", "O-2"}))
 
 
 def all_problems(page: str, facts: Facts) -> list[str]:
@@ -223,6 +236,12 @@ PLANTED: Mapping[str, tuple[str, str, Sequence[str]]] = {
         "tests/router/test_a.py::test_it |", "docs/evidence/none.md |", ["there is no file docs/evidence/none.md"]),
     "a rule that does not exist": (
         "argued: [I-3](protocol.md#i-3)", "argued: [I-33](protocol.md#i-33)", ["there is no rule I-33"]),
+    "a rule of the bridge that does not exist": ("[O-2](bridge", "[O-3](bridge", ["there is no rule O-3"]),
+    "a rule of the bridge whose link leads elsewhere": (
+        "bridge.md#from-a-query-to-the-network", "bridge.md#why-so", ["the link of O-2 leads to why-so"]),
+    "a fault of the bridge without a row": (
+        "| driver killed | any |", "| node killed | any |",
+        ["Spark bridge has no row for: driver killed", "a fault that is not on the list: node killed"]),
     "a rule whose link leads elsewhere": (
         "asleep | [I-3](protocol.md#i-3)", "asleep | [I-3](protocol.md#i-4)", ["the link of I-3 leads to i-4"]),
     "evidence that is in no list": (

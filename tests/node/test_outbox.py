@@ -22,15 +22,19 @@ from bridges.node.errors import (
     StorageError,
     TooLarge,
 )
-from bridges.node.outbox import Manifest, Outbox, StagedPart, Writer
+from bridges.node.outbox import NEW_LIFE_AFTER_S, Manifest, Outbox, StagedPart, Writer
+from bridges.node.outbox import Publishing as How
 from bridges.node.outbox_journal import OutboxJournal
 from oncewire.client import JournalOwnerError, JournalUnusable
 from oncewire.client.core_effects import SendTransfer
 from oncewire.client.outcomes import ACCEPTED, RELEASED, Outcome
 from oncewire.client.publisher_core import PublisherCore
+from oncewire.client.sequence_header import read_header
+from oncewire.client.sequencer import Batch, Sequencer
 from oncewire.wire import decode_message, encode_data_message
 
 WRITER = Writer("query", "run-1")
+BORN_S = 1_700_000_000
 CHILD = Path(__file__).parent / "outbox_child.py"
 
 
@@ -96,14 +100,19 @@ class Publishing:
         for transfer in self.sent:
             message = decode_message(transfer.payload)
             assert isinstance(message.body, bytes)
-            assert message.annotations["x-opt-topic-seq"] == transfer.number  # type: ignore[index]
+            assert message.annotations["x-opt-topic-seq"] == transfer.number + 1  # type: ignore[index]
             found.append((int.from_bytes(transfer.tag, "big"), message.body.decode()))
         return found
 
 
 @pytest.fixture
-def outbox(tmp_path: Path) -> Iterator[Outbox]:
-    found = Outbox(tmp_path / "sink.db", "sink")
+def now() -> list[float]:
+    return [float(BORN_S)]
+
+
+@pytest.fixture
+def outbox(tmp_path: Path, now: list[float]) -> Iterator[Outbox]:
+    found = Outbox(tmp_path / "sink.db", "sink", clock=lambda: now[0])
     yield found
     found.close()
 
@@ -256,25 +265,94 @@ def test_a_publisher_goes_on_with_its_unsettled_map(outbox: Outbox) -> None:
 
 
 def test_rows_carry_producer_sequence_floor_batch_and_the_end_of_the_batch(outbox: Outbox) -> None:
+    atomic = How(is_atomic=True)
     outbox.commit(WRITER, 0, [stage(outbox, 0, "a", "0", "1")])
-    outbox.commit(WRITER, 1, [stage(outbox, 1, "b", "2"), stage(outbox, 1, "c", "3", partition=1)])
+    parts = [stage(outbox, 1, "b", "2"), stage(outbox, 1, "c", "3", partition=1)]
+    outbox.commit(WRITER, 1, parts, atomic)
     publishing = Publishing(outbox)
     publishing.take_all()
     publishing.end(0)
     publishing.journal.close()
     publishing = Publishing(outbox)
     told = [decode_message(transfer.payload).annotations for transfer in publishing.sent]
-    producer = f"sink/out/{outbox.marks().uuid}"
+    producer = f"sink/0/{outbox.marks().uuid}@{BORN_S}000"
     assert told == [
         {
             "x-opt-topic-producer": producer,
             "x-opt-topic-seq": number,
-            "x-opt-topic-floor": 1,
+            "x-opt-topic-floor": 2,
             "x-opt-topic-batch": batch,
+            **more,
         }
-        | ({"x-opt-topic-batch-end": True} if is_end else {})
-        for number, batch, is_end in ((1, 0, True), (2, 1, False), (3, 1, True))
+        for number, batch, more in (
+            (2, 0, {"x-opt-topic-batch-end": True}),
+            (3, 1, {"x-opt-topic-transaction": "continue"}),
+            (4, 1, {"x-opt-topic-transaction": "last 3", "x-opt-topic-batch-end": True}),
+        )
     ]
+    publishing.journal.close()
+
+
+def test_every_row_is_in_the_sequence_of_a_reader_and_an_atomic_batch_comes_whole(outbox: Outbox) -> None:
+    outbox.commit(WRITER, 0, [stage(outbox, 0, "a", "0", "1")])
+    parts = [stage(outbox, 1, "b", "2", "3"), stage(outbox, 1, "c", "4", partition=1)]
+    outbox.commit(WRITER, 1, parts, How(is_atomic=True))
+    outbox.commit(WRITER, 2, [stage(outbox, 2, "d", "5")], How(is_atomic=True))
+    publishing = Publishing(outbox)
+    publishing.take_all()
+    messages = [decode_message(transfer.payload) for transfer in publishing.sent]
+    publishing.journal.close()
+    sequencer: Sequencer[bytes] = Sequencer()
+    seen: list[list[bytes]] = []
+    shuffled = [messages[n] for n in (4, 3, 3, 1, 2, 0, 5)]  # overtaking and a repeat, as after a failover
+    for position, message in enumerate(shuffled, 1):
+        assert isinstance(message.body, bytes)
+        header = read_header(message.annotations or {})
+        step = sequencer.feed(position, header, message.body, float(BORN_S))
+        assert not step.outcome.is_refusal
+        for effect in step.effects:
+            assert isinstance(effect, Batch)
+            seen.append([placed.message for placed in effect.messages])
+    assert seen == [[b"1"], [b"4", b"3", b"2"], [b"0"], [b"5"]]
+
+
+def test_a_topic_that_was_silent_for_long_begins_a_new_life_when_nothing_is_under_way(
+    outbox: Outbox, now: list[float]
+) -> None:
+    def headers(publishing: Publishing) -> list[tuple[int, int, int, int]]:
+        publishing.take_all()
+        found = []
+        for transfer in publishing.sent:
+            header = read_header(decode_message(transfer.payload).annotations or {})
+            assert header is not None
+            found.append((header.producer.born_ms, header.sequence, header.begins, header.floor))
+        publishing.sent.clear()
+        return found
+
+    def write(batch: int, *values: str) -> None:
+        outbox.commit(WRITER, batch, [stage(outbox, batch, f"a{batch}", *values)], How(is_atomic=True))
+
+    first_ms = BORN_S * 1000
+    write(0, "0", "1")
+    publishing = Publishing(outbox)
+    assert headers(publishing) == [(first_ms, 1, 0, 1), (first_ms, 2, 1, 1)]
+    publishing.end(0)
+    now[0] += NEW_LIFE_AFTER_S + 1
+    write(1, "2")  # row 1 has no outcome yet: its life goes on
+    assert headers(publishing) == [(first_ms, 3, 3, 2)]
+    publishing.end(1, 2)
+    now[0] += NEW_LIFE_AFTER_S - 1
+    write(2, "3")
+    assert headers(publishing) == [(first_ms, 4, 4, 4)]
+    publishing.end(3)
+    now[0] += NEW_LIFE_AFTER_S + 1
+    write(3, "4", "5")
+    second_ms = int(now[0] * 1000)
+    assert headers(publishing) == [(second_ms, 1, 0, 1), (second_ms, 2, 1, 1)]
+    publishing.end(4)
+    publishing.journal.close()
+    publishing = Publishing(outbox)  # the process starts again in the middle of the new life
+    assert headers(publishing) == [(second_ms, 2, 1, 2)]
     publishing.journal.close()
 
 
@@ -345,6 +423,24 @@ def test_another_query_is_refused_unless_it_takes_over_and_the_old_one_ever_afte
     publishing = Publishing(outbox)
     publishing.take_all()
     assert publishing.bodies() == [(0, "old"), (1, "new")]
+    publishing.journal.close()
+
+
+def test_a_writer_that_repeats_publishes_again_what_an_earlier_run_decided(outbox: Outbox) -> None:
+    first = Writer("query", "run-1", repeats=True)
+    assert outbox.commit(first, 5, [stage(outbox, 5, "a", "first", writer=first)]).is_first
+    assert not outbox.commit(first, 5, []).is_first  # the same run: its call came again
+    second = Writer("query", "run-2", repeats=True)
+    for batch in (4, 5):  # even an older batch: the checkpoint may be a copy
+        part = stage(outbox, batch, "b", f"again {batch}", writer=second)
+        assert outbox.commit(second, batch, [part]).is_first
+    with pytest.raises(Fenced):
+        outbox.commit(first, 6, [])
+    with pytest.raises(OwnedByAnother):
+        outbox.commit(Writer("other", "run-3", repeats=True), 0, [])
+    publishing = Publishing(outbox)
+    publishing.take_all()
+    assert publishing.bodies() == [(0, "first"), (1, "again 4"), (2, "again 5")]
     publishing.journal.close()
 
 

@@ -94,6 +94,7 @@ PARTS = {
     ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "postgresql": Part("a PostgreSQL server, or the package psycopg,", postgresql, "make tools"),
+    "spark": Part("the package pyspark", python_module("pyspark"), "make tools"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from oncewire.wire.annotations import (
     IN_DOUBT,
     annotate_delivery,
+    mark_in_doubt,
     mark_redelivered,
     read_annotations,
     set_delivery_count,
@@ -186,6 +187,20 @@ def test_redelivery_is_marked_once_and_nothing_else_changes() -> None:
     assert marked.endswith(BODY + FOOTER)
     assert mark_redelivered(marked) == marked
     assert read_annotations(mark_redelivered(BODY)) == {"x-opt-topic-redelivered": True}
+
+
+def test_what_is_sent_again_in_doubt_is_marked_and_keeps_its_producers_number() -> None:
+    """By producer and number a subscriber knows the copy: without them it would process both (A-5)."""
+    own: dict[Symbol, object] = {
+        Symbol("x-opt-topic-producer"): "p@5", Symbol("x-opt-topic-seq"): ULong(7),
+        Symbol("x-opt-topic-transaction"): "continue", Symbol("x-opt-topic-delivery-hash"): "ab", Symbol("a"): 1,
+    }  # fmt: skip
+    message = section(0x72, own) + BODY + FOOTER
+    marked = mark_in_doubt(message)
+    assert read_annotations(marked) == own | {Symbol("x-opt-topic-in-doubt"): True}
+    assert marked.endswith(BODY + FOOTER)
+    assert mark_in_doubt(marked) == marked
+    assert read_annotations(mark_in_doubt(BODY)) == {"x-opt-topic-in-doubt": True}
 
 
 @pytest.mark.parametrize(

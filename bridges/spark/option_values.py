@@ -1,0 +1,257 @@
+"""What stands in an option is text: these turn it into values. No Spark here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, TypeAlias
+
+from bridges.node.shard_core import MAX_SHARDS
+from oncewire.client import ClientError, connect
+
+Parser: TypeAlias = Callable[[str], Any]
+"""Turns the text of an option into its value; raises ValueError when it cannot, NotAllowed where it can say why."""
+
+MAX_TOPIC_BYTES = 255
+"""What the network allows (docs/protocol.md, limits)."""
+MAX_TOKENS = 16
+"""As above."""
+MAX_NUMBER = (1 << 63) - 1
+EMBEDDED = "embedded"
+_DURATION_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_SIZE_BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]")
+
+
+class NotAllowed(ValueError):
+    """The text of an option cannot be used; the message says why."""
+
+
+class Guarantee(Enum):
+    """What a pipeline promises about each message."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    AT_MOST_ONCE = "at-most-once"
+
+
+class CommitMode(Enum):
+    """When a batch of the sink counts as written."""
+
+    PUBLISHED = "published"
+    STAGED = "staged"
+
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to start or end reading.
+
+    Attributes:
+        at: EARLIEST, LATEST or a position.
+        journal: the journal that the position is of; None = whichever there is.
+        subscription: the one the text names; None = it names none.
+        others: of a text that names several, as those of a sharded subscription: all but the first.
+    """
+
+    at: str | int
+    journal: str | None = None
+    subscription: str | None = None
+    others: tuple[Place, ...] = ()
+
+    def of(self, name: str) -> Place | None:
+        """The place for one of the names; None = the text does not say where for it."""
+        if self.subscription is None:
+            return self
+        return next((place for place in (self, *self.others) if place.subscription == name), None)
+
+
+def text(pattern: str = r"\S(.*\S)?") -> Parser:
+    """Text that matches a pattern."""
+    compiled = re.compile(pattern, re.DOTALL)
+
+    def parse(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise NotAllowed("it has another form")
+        return value
+
+    return parse
+
+
+def whole_number(low: int, high: int = MAX_NUMBER) -> Parser:
+    """A number without fraction."""
+
+    def parse(value: str) -> int:
+        number = int(value)
+        if not low <= number <= high:
+            raise NotAllowed(f"it must be {low} to {high}")
+        return number
+
+    return parse
+
+
+def addresses(value: str) -> tuple[str, ...]:
+    """`embedded`, or a comma list of addresses of nodes."""
+    found = tuple(address.strip() for address in value.split(","))
+    if len(set(found)) < len(found):
+        raise NotAllowed("a node is named twice")
+    if len(found) > MAX_SHARDS:
+        raise NotAllowed(f"{len(found)} nodes are named, {MAX_SHARDS} are allowed")
+    if len(found) > 1 and EMBEDDED in found:
+        raise NotAllowed("an embedded node has no shards")
+    return found
+
+
+def one_of(kind: type[Enum]) -> Parser:
+    """The value of an enum's member."""
+
+    def parse(value: str) -> Enum:
+        return kind(value.strip().lower())
+
+    return parse
+
+
+def yes_or_no(value: str) -> bool:
+    """`true` or `false`."""
+    found = {"true": True, "false": False}.get(value.strip().lower())
+    if found is None:
+        raise NotAllowed("it is neither true nor false")
+    return found
+
+
+def milliseconds(value: str) -> float:
+    """A whole number of milliseconds, as seconds."""
+    return float(whole_number(0)(value)) / 1000
+
+
+def duration(value: str) -> float:
+    """A time such as 500ms, 30s, 15m, 2h or 1d, in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", value.strip().lower())
+    if match is None or match[2] not in _DURATION_S:
+        raise NotAllowed("it has no unit: ms, s, m, h or d")
+    return float(match[1]) * _DURATION_S[match[2]]
+
+
+def size(value: str) -> int:
+    """A number of bytes, also 64k, 10m, 1g or 64 MiB."""
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:ib|b)?", value.strip().lower())
+    if match is None:
+        raise NotAllowed("it is no size")
+    found = int(match[1]) * _SIZE_BYTES[match[2]]
+    if not 0 < found <= MAX_NUMBER:
+        raise NotAllowed("it must be more than nothing")
+    return found
+
+
+def _names(value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+    if not all(names):
+        raise NotAllowed("one of the names is empty")
+    for name in names:
+        if len(name.encode()) > MAX_TOPIC_BYTES:
+            raise NotAllowed(f"{name!r} is longer than {MAX_TOPIC_BYTES} bytes")
+        if len(_tokens(name)) > MAX_TOKENS:
+            raise NotAllowed(f"{name!r} has more than {MAX_TOKENS} parts")
+    return names
+
+
+def topics(value: str) -> tuple[str, ...]:
+    """A comma list of topics."""
+    found = _names(value)
+    for topic in found:
+        if is_pattern(topic):
+            raise NotAllowed(f"{topic!r} has a wildcard: use subscribePattern for it")
+    return found
+
+
+def topic(value: str) -> str:
+    """One topic."""
+    found = topics(value)
+    if len(found) != 1:
+        raise NotAllowed("it must be one topic")
+    return found[0]
+
+
+def patterns(value: str) -> tuple[str, ...]:
+    """A comma list of the network's patterns: `*` stands for one token, `#` for any rest.
+
+    Regular expressions are refused: topics come into being when something is published, so nobody could say which ones
+    an expression matches; the routers match their own wildcards.
+    """
+    found = _names(value)
+    for pattern in found:
+        if _REGEX_ONLY.search(pattern):
+            raise NotAllowed(f"{pattern!r} is a regular expression: only the wildcards * and # can be used")
+        if any(("*" in token or "#" in token) and len(token) > 1 for token in _tokens(pattern)):
+            raise NotAllowed(f"{pattern!r} has a wildcard within a word: * and # stand between the dots alone")
+        if is_pattern(pattern) and "." in pattern and "/" in pattern:
+            raise NotAllowed(f"{pattern!r} mixes . and /")
+    return found
+
+
+def is_pattern(name: str) -> bool:
+    """Whether one of its tokens is a wildcard."""
+    return any(token in {"*", "#"} for token in _tokens(name))
+
+
+def _tokens(name: str) -> list[str]:
+    return name.replace("/", ".").split(".")
+
+
+def pattern_matcher(pattern: str) -> re.Pattern[str]:
+    """What the topics of a pattern look like, for `is_topic_of`; `#` also stands for nothing."""
+    # Each word is written with the separator behind it, the last one gets one, too: then nothing is special.
+    words = {"*": r"[^./]*[./]", "#": r"(?:[^./]*[./])*"}
+    return re.compile("".join(words.get(word, re.escape(word) + "[./]") for word in _tokens(pattern)))
+
+
+def is_topic_of(matcher: re.Pattern[str], topic: str) -> bool:
+    """Whether a subscription to the matcher's pattern gets messages of a topic."""
+    return matcher.fullmatch(f"{topic}.") is not None
+
+
+def routers(value: str) -> tuple[str, ...]:
+    """A comma list of URLs."""
+    urls = tuple(url.strip() for url in value.split(","))
+    try:
+        unused = connect(urls)  # reads the addresses, connects to nothing
+    except ClientError as error:
+        raise NotAllowed(str(error)) from error
+    del unused
+    return urls
+
+
+def place(value: str) -> Place:
+    """`earliest`, `latest`, or JSON: {"SUBSCRIPTION": POSITION, ...}, or as a checkpoint has it.
+
+    -2 stands for earliest and -1 for latest, as for Kafka.
+    """
+    word = value.strip()
+    if word.lower() in {EARLIEST, LATEST}:
+        return Place(word.lower())
+    try:
+        found = json.loads(word)
+    except ValueError:
+        raise NotAllowed("it is neither earliest nor latest nor JSON") from None
+    if not isinstance(found, dict) or not found:
+        raise NotAllowed('the JSON must have an entry, such as {"SUBSCRIPTION": 123}')
+    first, *others = (_named_place(name, inner) for name, inner in found.items())
+    return replace(first, others=tuple(others))
+
+
+def _named_place(subscription: str, inner: object) -> Place:
+    journal = None
+    if isinstance(inner, dict):
+        given, inner = inner.get("journal"), inner.get("seq")
+        if not isinstance(given, str):
+            raise NotAllowed("the journal of the position is missing")
+        journal = given
+    if isinstance(inner, bool) or not isinstance(inner, int) or not -2 <= inner <= MAX_NUMBER:
+        raise NotAllowed("a position is a whole number")
+    return Place({-2: EARLIEST, -1: LATEST}.get(inner, inner), journal, subscription)

@@ -1,0 +1,55 @@
+"""When a query that failed is started again, and when that would be of no use. Without clock and chance."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from bridges.node import errors
+
+FIRST_S = 1.0
+CAP_S = 60.0
+"""Pauses double from the first up to the cap: a query takes seconds to start, a database minutes to come back."""
+HEALTHY_S = 300.0
+"""A query that ran so long was well: the next failure is another one."""
+HOPELESS: tuple[type[errors.NodeError], ...] = (
+    errors.BadRequest, errors.OwnedByAnother, errors.Fenced, errors.JournalReplaced, errors.RangeTrimmed,
+    errors.RangeNotThere, errors.RangeHole, errors.SubscriptionGap, errors.SnapshotUnknown, errors.BatchForgotten,
+    errors.NotAuthenticated,
+)  # fmt: skip
+"""Errors that somebody must do something about."""
+_HOPELESS = re.compile(r"\bbridges\.node\.errors\.(?:" + "|".join(kind.__name__ for kind in HOPELESS) + r"): ")
+
+
+def is_hopeless(failure: str) -> bool:
+    """Whether a query that failed so fails again at once: Spark hands on a Python error as text."""
+    return _HOPELESS.search(failure) is not None
+
+
+@dataclass(slots=True)
+class BackOff:
+    """How long to wait before a query is started again.
+
+    Attributes:
+        first_s, cap_s: the pauses.
+        healthy_s: how long a query must run to begin with the first pause again.
+    """
+
+    first_s: float = FIRST_S
+    cap_s: float = CAP_S
+    healthy_s: float = HEALTHY_S
+    _failures: int = field(default=0, init=False)
+
+    def pause_s(self, ran_s: float, chance: float) -> float:
+        """The pause after a failure.
+
+        Args:
+            ran_s: how long the query ran before it.
+            chance: from 0 to 1, another each time; the pause is shortened by up to a half, so that processors that
+                failed together do not come back together.
+        """
+        if ran_s >= self.healthy_s:
+            self._failures = 0
+        pause_s = min(self.cap_s, self.first_s * 2.0 ** min(self._failures, 32))
+        self._failures += 1
+        return pause_s * (1.0 - 0.5 * chance)

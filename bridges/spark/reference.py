@@ -1,0 +1,68 @@
+"""The reference of options in docs/spark.md, made from option_table.py: `python -m bridges.spark.reference`.
+
+Run it in the project's folder; it rewrites the part of the page between two marks. tests/docs/test_spark_page.py fails
+when the page is not what this makes.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from bridges.spark.option_table import OPTIONS, Option, Side
+
+PAGE = Path("docs") / "spark.md"
+BEGIN = "<!-- options: made by `python -m bridges.spark.reference`, do not edit -->"
+END = "<!-- end of options -->"
+_HEADINGS = {
+    Side.BOTH: "### Of source and sink",
+    Side.SOURCE: "### Of the source",
+    Side.SINK: "### Of the sink",
+}
+EMBEDDED_ONLY = "embedded"
+"""The word in the table for options that a bridge node elsewhere sets for itself."""
+
+
+def options_reference() -> str:
+    """A table of options for each side, as Markdown."""
+    return "\n\n".join(f"{heading}\n\n{_table(side)}" for side, heading in _HEADINGS.items())
+
+
+def _table(side: Side) -> str:
+    rows = ["| Option | Default | Allowed | Meaning |", "|---|---|---|---|"]
+    return "\n".join(rows + [_row(option) for option in OPTIONS if option.side is side])
+
+
+def _row(option: Option) -> str:
+    name = f"`{option.name}`" + (f" ({EMBEDDED_ONLY})" if option.is_embedded_only else "")
+    default = f"`{option.default}`" if option.default else "-"
+    cells = (name, default, option.allowed, option.meaning)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def with_reference(page: str) -> str:
+    """The page with its reference made anew.
+
+    Raises:
+        ValueError: the marks are not there, once each and in order.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in after or END in after:
+        raise ValueError(f"the page needs the marks {BEGIN!r} and {END!r}, once each")
+    return f"{before}{BEGIN}\n\n{options_reference()}\n\n{END}{after}"
+
+
+def main() -> int:
+    """Rewrite the page; the exit code is 2 where that cannot be done."""
+    try:
+        PAGE.write_text(with_reference(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"error: {PAGE} cannot be rewritten\nwhy: {error}\n")
+        sys.stderr.write("what to do: start this in the project's folder\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""`oncewire demo-spark`: topic -> Structured Streaming -> topic on real data, with kills everywhere, and its verdict.
+
+The flights are published to one topic; a Spark job reads them through a bridge node, works out each flight's delay and
+publishes it to another topic in atomic batches; a subscriber keeps what it gets. Meanwhile the job's driver, the bridge
+node and routers are killed. The verdict holds what came against what the rows say.
+"""
+
+MIN_MESSAGES = 1_000
+"""With fewer the stream is over before three kills found it at work."""
+MIN_MESSAGES_PER_KILL = 250
+"""Some batches of the job lie between two kills, so that each finds it at work again."""
+MIN_KILLS = 3
+"""One of each kind."""
+
+FLIGHTS_TOPIC = "flights"
+DELAYS_TOPIC = "delays"
+PUBLISHER = "flights"
+COLLECTOR = "delays"
+"""Names of the publisher and of the subscriber at the end."""
+JOB = "delays-of-flights"
+"""The job's subscription at the bridge node, and its sink."""

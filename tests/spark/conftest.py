@@ -1,0 +1,90 @@
+"""One Spark session for the whole run, real routers and bridge nodes, and a check that no query is left behind.
+
+Everything that needs no JVM is tested without: mark what does with `@pytest.mark.spark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.node_process import NodeProcess, running_node
+from tests.spark.spark_helpers import Names, RouterChild
+
+_SESSION: list[Any] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "spark: needs a Spark session, that is a JVM")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.needs("spark"))
+            item.add_marker(pytest.mark.timeout(300))
+            # Spark leaves sockets to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::FutureWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The session: two task slots, two attempts for each task, so that retries are exercised."""
+    from bridges.spark import register
+    from bridges.spark.java import session_builder
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        session_builder("tests", "local[2,2]", quick_start=True)
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.streaming.pollingDelay", "5ms")
+        .config("spark.sql.streaming.stopTimeout", "60s")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    _SESSION.append(session)
+    yield session
+    _SESSION.clear()
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_query_is_left_running() -> Iterator[None]:
+    """A query that goes on would disturb the tests behind it."""
+    yield
+    left = [query for session in _SESSION for query in session.streams.active]
+    for query in left:
+        query.stop()
+    assert not left, f"queries were left running: {[query.name or query.id for query in left]}"
+
+
+@pytest.fixture(scope="session")
+def router() -> Iterator[RouterChild]:
+    """One real router for the run; each test has topics of its own (`names`)."""
+    child = RouterChild()
+    yield child
+    child.stop()
+
+
+@pytest.fixture
+def names(request: pytest.FixtureRequest) -> Names:
+    """Topics, subscriptions and sinks that no other test uses."""
+    return Names(request.node.name)
+
+
+@pytest.fixture
+def node(router: RouterChild, tmp_path: Path) -> Iterator[NodeProcess]:
+    """A real bridge node of this test alone; `spark_helpers.node_options` tells Spark about it."""
+    with running_node(tmp_path / "node", [router.url]) as process:
+        yield process

@@ -1,0 +1,60 @@
+"""The job of the crash plan: `python crash_job.py URL TOPIC START`, with the environment of crash_job_points.py.
+
+It reads files of lines and publishes each line with the number of this start and a random number behind it, in random
+order, over another number of partitions at each start: whatever is computed again comes out different.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from bridges.spark.java import session_builder
+from tests.spark.crash_job_points import FOLDER, CrashingAmqp
+
+INFLIGHT = 20
+"""A tenth of a batch: a crash at half a batch leaves many rows unsent, many accepted, and some under way."""
+
+
+def main() -> None:
+    """Run the query over all files, from its checkpoint."""
+    from pyspark.sql.functions import concat_ws, lit, rand
+
+    url, topic, start = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    folder = Path(os.environ[FOLDER])
+    spark = (
+        session_builder("crash-plan", "local[2]", quick_start=True)
+        .config("spark.driver.memory", "512m")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.streaming.pollingDelay", "5ms")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(CrashingAmqp)
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder / "in"))
+    rows = lines.repartition(1 + start % 3, rand()).select(
+        concat_ws("|", "value", lit(str(start)), rand().cast("string")).alias("value")
+    )
+    query = (
+        rows.writeStream.format(CrashingAmqp.name())
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .option("bridge", "embedded")
+        .option("bridge.folder", str(folder / "node"))
+        .option("bridge.name", "crash-plan")
+        .option("amqp.urls", url)
+        .option("topic", topic)
+        .option("sinkId", topic)
+        .option("inflight", INFLIGHT)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
