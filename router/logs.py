@@ -27,6 +27,11 @@ class RouterEvent(Enum):
     CLIENT_CONNECTED = "client_connected"
     CLIENT_REFUSED = "client_refused"
     CLIENT_DISCONNECTED = "client_disconnected"
+    LOGIN_FAILED = "login_failed"
+    MANAGEMENT_DONE = "management_done"
+    MANAGEMENT_REFUSED = "management_refused"
+    CONFIG_RELOADED = "config_reloaded"
+    CONFIG_REFUSED = "config_refused"
     DELIVERY_TOO_LARGE = "delivery_too_large"
     NEIGHBOUR_UP = "neighbour_up"
     NEIGHBOUR_DOWN = "neighbour_down"
@@ -44,6 +49,9 @@ _WARNINGS = frozenset(
     {
         RouterEvent.STORE_FAILED,
         RouterEvent.CLIENT_REFUSED,
+        RouterEvent.LOGIN_FAILED,
+        RouterEvent.MANAGEMENT_REFUSED,
+        RouterEvent.CONFIG_REFUSED,
         RouterEvent.DELIVERY_TOO_LARGE,
         RouterEvent.NEIGHBOUR_REFUSED,
         RouterEvent.NEIGHBOUR_SLOW,
@@ -121,6 +129,11 @@ def set_up_logging(level: str, form: str) -> None:
     # What libraries say about single requests is not ours to log.
     logging.getLogger("aiohttp").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def set_level(level: str) -> None:
+    """Log from this level on: `debug`, `info`, `warning` or `error`."""
+    logging.getLogger().setLevel(level.upper())
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 from delivery_records.view import RouterRecord
 from oncewire.cli.errors import CliError
-from router.config import RouterConfig, is_loopback
+from router.config import RouterConfig
 from router.http import HttpServer
 from router.incarnation import End, Incarnation
 from router.lag import LoopWatch
 from router.listener import ClientListener
 from router.logs import EventLog, RouterEvent
+from router.management.access import Access
 from router.peer_listener import PeerListener
 from router.publisher_link import PublisherLink
 from router.status import Numbers
@@ -44,7 +45,8 @@ class RouterNode:
         self._watch = LoopWatch(self._log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         self._listener = ClientListener(config, self._log, self._turn, version)
         self._peers = PeerListener(config)
-        self._http = HttpServer(self)
+        self._access = Access(config, self._log)
+        self._http = HttpServer(self, self._access)
         self._incarnation: Incarnation | None = None
         self._incarnations = 0
         self._past_decisions: Counter[str] = Counter()
@@ -231,11 +233,6 @@ class RouterNode:
             loop_stalls=self._watch.stalls,
             neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
         )
-
-    def may_drain(self, peer: str) -> bool:
-        """See `Status`."""
-        allowed = self._config.http_drain
-        return allowed == "always" or (allowed == "loopback" and is_loopback(peer))
 
     def draining(self) -> dict[str, object] | None:
         """See `Status`."""

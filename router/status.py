@@ -61,10 +61,6 @@ class Status(Protocol):
         """Let the clients move to other routers, then stop (K-8a)."""
         ...
 
-    def may_drain(self, peer: str) -> bool:
-        """Whether a request from this address may have the router drain."""
-        ...
-
     def numbers(self) -> Numbers:
         """Counters and gauges for metrics."""
         ...
