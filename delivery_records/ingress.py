@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from delivery_records import credit, effects
+from delivery_records.arrivals import Arrivals
 from delivery_records.fanout import Fanout
 from delivery_records.inputs import LinkFlow, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
@@ -59,6 +60,7 @@ class Ingress:
 
     __slots__ = (
         "_resume_flags",
+        "arrivals",
         "core",
         "credit",
         "epoch",
@@ -98,6 +100,7 @@ class Ingress:
         # A terminal entry is settled by the publisher itself; what is left is U (A-4).
         unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
         self.window = Window(unsettled)
+        self.arrivals = Arrivals(self.window.end, core.now)
         self.fanout = Fanout(core, self)
         self.retries = Retries(core, self)
         self.credit = credit.PublisherCredit(core.limits, request.map_bound)
@@ -325,6 +328,8 @@ class Ingress:
     def flush(self) -> None:
         """Carry out what this turn added up to: acceptances, settlements, credit (2.4: once per turn)."""
         self.is_dirty = False
+        if self.window.end != self.arrivals.end:
+            self.arrivals.mark(self.window, self.core.now)
         if not self.fanout.is_active:
             return
         if self.phase is Phase.ACTIVE and self.link is not None:

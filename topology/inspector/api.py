@@ -1,0 +1,208 @@
+"""The inspector over HTTP: the router itself, tables in pages, deliveries, events. See docs/inspector.md."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from aiohttp import web
+
+from delivery_records.topics import TopicError, check_pattern
+from topology.inspector.asking import ask_others
+from topology.inspector.events_core import EventRing
+from topology.inspector.paging_core import page_of
+from topology.inspector.parameters_core import (
+    DELIVERY_PARAMETERS,
+    EVENT_PARAMETERS,
+    PAGE_PARAMETERS,
+    WAIT_PARAMETERS,
+    PageRequest,
+    after_of,
+    check_names,
+    flag,
+    limit_of,
+    page_request,
+    tag_of,
+)
+from topology.inspector.rows_core import COLLECTIONS, WAITS, InputError, Row
+from topology.inspector.source import RightsOf, Source
+from topology.inspector.watching import MAX_WATCHERS, Watchers
+
+PREFIX = "/api/v1"
+NETWORK_ROWS = 100
+"""Rows of each router in an answer of the whole network: 100 routers make 10,000."""
+TAGS_FOLLOWED = 4
+"""Deliveries of one publisher's tag that are followed to other routers, when no publisher is named."""
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectorRoute:
+    """One route; all of them are GET, for readers."""
+
+    path: str
+    handler: Handler
+
+
+class Inspector:
+    """The API over one router's knowledge."""
+
+    def __init__(self, source: Source, events: EventRing, rights_of: RightsOf) -> None:
+        """Gather nothing yet.
+
+        Args:
+            source: the router.
+            events: its last events.
+            rights_of: what whoever sent a request may do beside looking.
+        """
+        self.watchers = Watchers(source, events)
+        self._source = source
+        self._events = events
+        self._rights_of = rights_of
+
+    def routes(self) -> Iterable[InspectorRoute]:
+        """All routes of the API."""
+        yield InspectorRoute(f"{PREFIX}/overview", _answering(self._overview))
+        yield InspectorRoute(f"{PREFIX}/deliveries/{{tag}}", _answering(self._deliveries))
+        yield InspectorRoute(f"{PREFIX}/events", _answering(self._recent))
+        yield InspectorRoute(f"{PREFIX}/watch", self._watch)
+        yield InspectorRoute(f"{PREFIX}/{{table:{'|'.join(COLLECTIONS)}}}", _answering(self._table))
+
+    # --- the router and its tables ------------------------------------------------------------------------------------
+
+    async def _overview(self, request: web.Request) -> Row:
+        check_names(request.query, frozenset())
+        rights = self._rights_of(request)
+        return {**self._source.overview(), "can": {"manage": rights.manage, "bodies": rights.bodies}}
+
+    async def _table(self, request: web.Request) -> Row:
+        table = request.match_info["table"]
+        asked = page_request(request.query, WAIT_PARAMETERS if table == WAITS else PAGE_PARAMETERS)
+        if asked.wanted.topic:
+            try:
+                check_pattern(asked.wanted.topic)
+            except TopicError as error:
+                raise InputError(str(error), "give the topic as a publisher or subscriber names it") from None
+        if asked.is_network:
+            return await self._waits_of_all(request, asked)
+        return self._page(table, asked)
+
+    def _page(self, table: str, asked: PageRequest) -> Row:
+        page = page_of(self._source.heads(table), asked.wanted, asked.cursor, asked.limit)
+        items = self._source.rows(table, page.heads)
+        following = page.next
+        if asked.min_s:
+            kept = [row for row in items if _age(row) >= asked.min_s]
+            # The longest waits come first: behind one that is too short there is none that is long enough.
+            following = following if len(kept) == len(items) else None
+            items = kept
+        return {"items": items, "next": following, "total": page.total, "applied": self._source.applied()}
+
+    async def _waits_of_all(self, request: web.Request, asked: PageRequest) -> Row:
+        if asked.cursor is not None:
+            raise InputError("waits of the whole network have no pages", "leave cursor out; limit is for each router")
+        limit = min(asked.limit, NETWORK_ROWS)
+        own = self._page(WAITS, PageRequest(limit, None, asked.wanted, asked.min_s))
+        query = {name: value for name, value in request.query.items() if name not in ("network", "limit")}
+        query["limit"] = str(limit)
+        answers, missing = await ask_others(
+            self._source.others(), f"{PREFIX}/{WAITS}", query, request.headers.get("Authorization")
+        )
+        items, total = _rows_of(own), _whole(own)
+        for answer in answers:
+            items += _rows_of(answer)
+            total += _whole(answer)
+        items.sort(key=_age, reverse=True)
+        return {
+            "items": items, "next": None, "total": total, "applied": self._source.applied(), "missing": missing,
+        }  # fmt: skip
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
+
+    async def _deliveries(self, request: web.Request) -> Row:
+        check_names(request.query, DELIVERY_PARAMETERS)
+        tag = tag_of(request.match_info["tag"])
+        publisher = request.query.get("publisher", "")
+        is_network = flag(request.query, "network")
+        found, missing = await self._find(request, tag, publisher, is_network)
+        if not publisher:
+            # A publisher's own tag is known to its ingress alone; the other routers know the network's.
+            others = {str(row["network_tag"]) for row in found} - {tag.hex()}
+            for each in sorted(others)[:TAGS_FOLLOWED]:
+                more, unheard = await self._find(request, bytes.fromhex(each), "", is_network)
+                found = _merged(found, more)
+                missing = unheard or missing
+        answer: Row = {"tag": tag.hex(), "found": found}
+        if is_network:
+            answer["missing"] = missing
+        return answer
+
+    async def _find(
+        self, request: web.Request, tag: bytes, publisher: str, is_network: bool
+    ) -> tuple[list[Row], list[Row]]:
+        found = self._source.deliveries(tag, publisher, self._rights_of(request).bodies)
+        if not is_network:
+            return found, []
+        query = {"publisher": publisher} if publisher else {}
+        answers, missing = await ask_others(
+            self._source.others(), f"{PREFIX}/deliveries/{tag.hex()}", query, request.headers.get("Authorization")
+        )
+        for answer in answers:
+            found = _merged(found, _rows_of(answer, "found"))
+        return found, missing
+
+    # --- events and changes -------------------------------------------------------------------------------------------
+
+    async def _recent(self, request: web.Request) -> Row:
+        check_names(request.query, EVENT_PARAMETERS)
+        page = self._events.after(after_of(request.query), limit_of(request.query))
+        return {"items": page.items, "next": page.next, "dropped": page.dropped}
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        if not web.WebSocketResponse().can_prepare(request).ok:
+            return _refused(400, "this is for WebSockets", f"ask for the tables below {PREFIX}/ one by one, or upgrade")
+        if self.watchers.is_full:
+            return _refused(503, f"{MAX_WATCHERS} watch this router already", "try another router, or later")
+        return await self.watchers.serve(request, self._rights_of(request))
+
+
+def _answering(answer: Callable[[web.Request], Awaitable[Row]]) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return web.json_response(await answer(request))
+        except InputError as error:
+            return _refused(400, str(error), error.fix)
+
+    return handle
+
+
+def _refused(status: int, error: str, fix: str) -> web.Response:
+    return web.json_response({"error": error, "fix": fix}, status=status)
+
+
+def _age(row: Row) -> float:
+    age = row.get("oldest_s")
+    return float(age) if isinstance(age, int | float) else 0.0
+
+
+def _rows_of(answer: dict[str, Any] | Row, name: str = "items") -> list[Row]:
+    """The rows of another router's answer, as far as they are rows."""
+    rows = answer.get(name)
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _whole(answer: dict[str, Any] | Row) -> int:
+    total = answer.get("total")
+    return total if isinstance(total, int) else 0
+
+
+def _merged(found: list[Row], more: list[Row]) -> list[Row]:
+    """Records of both, each once."""
+    known = {_identity(row) for row in found}
+    return [*found, *(row for row in more if _identity(row) not in known)]
+
+
+def _identity(row: Row) -> tuple[str, str, str]:
+    return str(row.get("rid")), str(row.get("role")), str(row.get("network_tag"))
