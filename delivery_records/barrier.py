@@ -129,6 +129,12 @@ class AttachBarrier:
         # K-1: a router loads a snapshot at a revision >= its own key before it listens.
         return router.create_revision > revision or self._applied.get(rid, 0) >= revision
 
+    def missing(self, created: int) -> list[int]:
+        """The routers a subscription created at that revision waits for; a dead one until its grace is over."""
+        live = [rid for rid, router in self._core.view.routers.items() if not self._has_applied(rid, router, created)]
+        dead = [rid for rid in self._vanished if self._applied.get(rid, 0) < created]
+        return [rid for rid in (*live, *dead) if rid != self._core.rid]
+
     @property
     def waiting(self) -> int:
         """Subscriptions that are not confirmed yet."""

@@ -549,6 +549,11 @@ class Egress:
         return prefix + tag if len(tag) <= 21 else network_tag(self.core.nonce, session, tag)
 
     @property
+    def unsettled(self) -> int:
+        """Deliveries that are not settled at the subscriber."""
+        return sum(len(entries) for entries in self.sessions.values())
+
+    @property
     def held(self) -> int:
         """Deliveries that wait for credit."""
         return sum(1 for entry in (*self._resumes, *self._held) if entry.state is not State.GONE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any
 
@@ -75,6 +75,8 @@ class Incarnation:
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(End.FAULT))
         self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log)
         self.is_serving = False
+        self.view_watch: Callable[[Sequence[Input]], None] | None = None
+        """Told of what changes in the view, before the record core is."""
         self.fence_reason = ""
         """Why the lease may be gone, for the log."""
         self._config = config
@@ -184,6 +186,8 @@ class Incarnation:
         self.end(End.FENCED)
 
     def _on_view(self, inputs: Sequence[Input]) -> None:
+        if self.view_watch is not None:
+            self.view_watch(inputs)
         self.driver.submit(list(inputs))
         self.neighbours.on_view(self.records.view.routers)
         self._dialing.on_view()

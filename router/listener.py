@@ -57,6 +57,10 @@ class ClientListener:
         """Connections that are open now."""
         return len(self._connections)
 
+    def connections(self) -> list[ClientConnection]:
+        """All of them, for people."""
+        return list(self._connections)
+
     async def listen(self) -> int:
         """Open the listener; returns the port.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 
 from delivery_records.outcomes import Decision
+from topology.inspector.events_core import EventRing
 
 LOGGER_NAME = "oncewire.router"
 
@@ -69,13 +71,16 @@ _WARNINGS = frozenset(
         Decision.CHANNEL_RESTARTED,
     }
 )
+_LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
 _DEBUG = frozenset({Decision.ATTACH_RETRIED, Decision.RETRY_SCHEDULED, RouterEvent.NEIGHBOUR_UNREACHABLE})
 
 
 class EventLog:
-    """Writes events with the router's name; cheap when the level hides them."""
+    """Writes events with the router's name; cheap when the level hides them. The inspector shows the last ones."""
 
     def __init__(self, router: str) -> None:
+        self.recent = EventRing()
+        """What happened last; debug events only where they are logged."""
         self._router = router
         self._logger = logging.getLogger(LOGGER_NAME)
 
@@ -90,13 +95,18 @@ class EventLog:
     def internal_error(self, error: BaseException, doing: str) -> None:
         """A fault of our own, with its traceback."""
         extra = {"fields": {"router": self._router, "doing": doing}}
+        shown = {"doing": doing, "error": f"{type(error).__name__}: {error}"}
+        self.recent.add(time.time(), "error", RouterEvent.INTERNAL_ERROR.value, shown)
         self._logger.error(
             RouterEvent.INTERNAL_ERROR.value, extra=extra, exc_info=(type(error), error, error.__traceback__)
         )
 
     def _write(self, event: Decision | RouterEvent, fields: Mapping[str, object]) -> None:
         level = logging.WARNING if event in _WARNINGS else logging.DEBUG if event in _DEBUG else logging.INFO
-        if self._logger.isEnabledFor(level):
+        is_logged = self._logger.isEnabledFor(level)
+        if is_logged or level > logging.DEBUG:
+            self.recent.add(time.time(), _LEVELS[level], event.value, fields)
+        if is_logged:
             self._logger.log(level, event.value, extra={"fields": {"router": self._router, **fields}})
 
 

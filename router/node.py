@@ -14,6 +14,8 @@ from oncewire.cli.errors import CliError
 from router.config import RouterConfig
 from router.http import HttpServer
 from router.incarnation import End, Incarnation
+from router.inspection import Inspection
+from router.inspection_routes import inspection_routes, rights_of
 from router.lag import LoopWatch
 from router.listener import ClientListener
 from router.logs import EventLog, RouterEvent
@@ -23,6 +25,7 @@ from router.publisher_link import PublisherLink
 from router.status import Numbers
 from router.store_setup import store_factory
 from router.turn import Turn
+from topology.inspector.api import Inspector
 from topology.membership import Membership, SeenHistory
 from topology.store import Store, StoreAuthError, StoreError
 
@@ -36,17 +39,20 @@ RETRY_S = 0.5
 class RouterNode:
     """One router process."""
 
-    def __init__(self, config: RouterConfig, version: str) -> None:
+    def __init__(self, config: RouterConfig, version: str, log: EventLog | None = None) -> None:
+        """Prepare a router; `run` starts it. Its events go to `log`, if that is given."""
         self._config = config
         self._version = version
-        self._log = EventLog(config.node_id)
+        self._log = log or EventLog(config.node_id)
         self._turn = Turn()
         # The last heartbeat before a stall may be one period old.
         self._watch = LoopWatch(self._log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         self._listener = ClientListener(config, self._log, self._turn, version)
         self._peers = PeerListener(config)
         self._access = Access(config, self._log)
-        self._http = HttpServer(self, self._access)
+        self._inspection = Inspection(self, self._listener, config.node_id, version, config.standalone)
+        self._inspector = Inspector(self._inspection, self._log.recent, rights_of)
+        self._http = HttpServer(self, self._access, inspection_routes(self._inspector))
         self._incarnation: Incarnation | None = None
         self._incarnations = 0
         self._past_decisions: Counter[str] = Counter()
@@ -77,6 +83,7 @@ class RouterNode:
         finally:
             self._stop_listening()
             self._listener.abort_all()
+            await self._inspector.watchers.stop()
             await self._http.stop()
             self._watch.stop()
             self._log.event(RouterEvent.ROUTER_STOPPED)
@@ -160,6 +167,7 @@ class RouterNode:
         self._incarnations += 1
         incarnation = Incarnation(self._config, membership, self._listener, self._turn, self._log)
         self._incarnation = incarnation
+        self._inspection.begin(incarnation)
         self._peers.neighbours = incarnation.neighbours
         if self._stop_wanted.is_set():
             incarnation.end(End.STOPPED)
@@ -167,6 +175,7 @@ class RouterNode:
         why = await incarnation.run()
         self._peers.neighbours = None
         self._incarnation = None
+        self._inspection.begin(None)
         self._past_decisions.update(_named(incarnation))
         self._log.event(
             RouterEvent.INCARNATION_ENDED,

@@ -40,7 +40,7 @@ async def _run(config: RouterConfig, version: str, announce: bool) -> None:
     loop = asyncio.get_running_loop()
     log = EventLog(config.node_id)
     loop.set_exception_handler(lambda _loop, context: _on_loop_error(log, context))
-    node = RouterNode(config, version)
+    node = RouterNode(config, version, log)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.drain)
     announcing = asyncio.ensure_future(_announce(node, config)) if announce else None

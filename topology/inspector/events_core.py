@@ -12,6 +12,8 @@ from topology.inspector.rows_core import Row
 
 EVENTS_KEPT = 1_000
 """Some minutes of a busy router's life, and under 1 MB."""
+EXACT = 2**53
+"""Larger numbers go out as text: a browser would round them."""
 MAX_TEXT = 500
 """Characters of one field that are shown: names and reasons, no tracebacks."""
 
@@ -85,6 +87,6 @@ def as_row(event: Event) -> Row:
 
 
 def _plain(value: object) -> object:
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) <= EXACT):
         return value
     return (value.hex() if isinstance(value, bytes) else str(value))[:MAX_TEXT]
