@@ -19,6 +19,7 @@ from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_I
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.retries import Retries
 from delivery_records.timers import Timer
+from delivery_records.trace import Rule
 from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
 from delivery_records.window import Slot, Window, add_run, frozen_runs
 
@@ -175,6 +176,7 @@ class Ingress:
         self.fanout.join_all(self.core.view.matching(self.topic))
         for slot in self.window.slots():
             slot.pending = len(self.fanout.cursors)
+            self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
         if self.window.unreceived:
             self.core.timers.set(Timer.RESEND, self.key, self.core.now + self.core.limits.resend_timeout_s)
@@ -220,6 +222,9 @@ class Ingress:
         core.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
         if not slot.pending and self.fanout.is_empty and self._releases_when_empty():
             slot.verdict = Outcome.RELEASED
+        if core.tracing is not None:
+            rule = Rule.REPEATED if slot.repeated else Rule.STORED
+            core.tracing.own(self.session, slot.tag, rule, slot.number, slot.pending, len(message))
         self.fanout.forward(slot)
         if transfer.settled:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
@@ -263,6 +268,8 @@ class Ingress:
                 self.core.counts[Decision.TRANSFER_MALFORMED] += 1
                 return
         self.core.counts[Decision.TRANSFER_PRESETTLED] += 1
+        if self.core.tracing is not None:
+            self.core.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
         self.fanout.forward_presettled(transfer.tag, message, transfer.message_format)
 
     def _store_malformed(self, slot: Slot, transfer: Transfer, reason: str) -> None:
@@ -272,6 +279,7 @@ class Ingress:
         slot.pending = 0
         slot.verdict = Outcome.REJECTED
         slot.failure = reason
+        self.trace(slot, Rule.MALFORMED, reason)
 
     def _on_aborted(self, tag: bytes) -> None:
         """I-1a: an aborted delivery leaves no trace; an unreceived entry may still be repeated."""
@@ -285,6 +293,8 @@ class Ingress:
         if not left:
             return
         self.core.note(Decision.DELIVERY_ABANDONED, publisher=self.name, deliveries=len(left))
+        for slot in left if self.core.tracing is not None else ():
+            self.trace(slot, Rule.ABANDONED)
         for slot in left:
             self._drop(slot)
 
@@ -300,20 +310,26 @@ class Ingress:
             return
         window = self.window
         is_accepted = outcome is Outcome.ACCEPTED
+        tracing = self.core.tracing
         for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
             if slot.verdict is None:
                 slot.pending -= 1
                 if not is_accepted:
                     slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
+                if tracing is not None:
+                    self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
         self.mark_dirty()
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
         self.last_progress = self.core.now
         counts = self.core.counts
+        tracing = self.core.tracing
         for tag in tags:
             slot = self.window.find(tag)
             if slot is not None:
+                if tracing is not None:
+                    self.trace(slot, Rule.SETTLED if slot.accepted else Rule.GIVEN_UP)
                 counts[_DELIVERY_SETTLED if slot.accepted else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
                 self._drop(slot)
 
@@ -356,6 +372,8 @@ class Ingress:
         plain = slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)
         slot.accepted = True
+        if self.core.tracing is not None:
+            self.trace(slot, Rule.TOLD, told.outcome.value)
         if not self.window.told:
             self._await_settlement()
         self.window.told += 1
@@ -425,6 +443,11 @@ class Ingress:
         """The publisher presents its map wherever it attaches next."""
         return self.exactly_once
 
+    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+        """A step of a delivery of this publisher, while an operator wants to see them."""
+        if self.core.tracing is not None:
+            self.core.tracing.own(self.session, slot.tag, rule, *fields)
+
     def retire(self) -> None:
         """I-7: a newer epoch or a deletion ended this one; nothing of it may be sent any more."""
         self.fanout.is_active = False
@@ -445,6 +468,8 @@ class Ingress:
         if is_new or self.fanout.has_other_mode(subscription):
             if self.fanout.leave(subscription.key):
                 self.mark_dirty()
+            for slot in self.window.slots() if self.core.tracing is not None else ():
+                self.trace(slot, Rule.NOT_OWED, subscription.name)
             self.fanout.join(subscription)
         self.fanout.sync([subscription])
 
