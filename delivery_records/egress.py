@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING
 
 from delivery_records import effects
 from delivery_records.entries import (
-    AGAIN,
-    DONE,
-    GONE,
-    HELD,
-    MAPPED,
-    OPEN_AT_SUBSCRIBER,
-    SENT,
-    Entry,
-    State,
-    SyncState,
-)
+    AGAIN, DONE, GONE, HELD, MAPPED, OPEN_AT_SUBSCRIBER, SENT, Entry, State, SyncState,
+)  # fmt: skip
 from delivery_records.inputs import LinkFlow, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision, Outcome
