@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING
 
 from delivery_records import effects
 from delivery_records.entries import (
-    AGAIN, DONE, GONE, HELD, MAPPED, OPEN_AT_SUBSCRIBER, SENT, Entry, State, SyncState,
-)  # fmt: skip
+    AGAIN,
+    DONE,
+    GONE,
+    HELD,
+    MAPPED,
+    OPEN_AT_SUBSCRIBER,
+    SENT,
+    Entry,
+    State,
+    SyncState,
+)
 from delivery_records.inputs import LinkFlow, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision, Outcome
@@ -36,36 +45,11 @@ class Egress:
     """One subscription at its egress."""
 
     __slots__ = (
-        "_held",
-        "_is_replied",
-        "_resumes",
-        "_settle_out",
-        "_settle_queue",
-        "confirmed",
-        "core",
-        "created",
-        "drain",
-        "epoch",
-        "exactly_once",
-        "existed",
-        "has_reduced",
-        "incomplete",
-        "is_closing",
-        "is_proven",
-        "key",
-        "limit",
-        "link",
-        "map_bound",
-        "mapped",
-        "mode",
-        "name",
-        "request",
-        "sent",
-        "sessions",
-        "sync_of_publisher",
-        "syncs",
-        "timeout_s",
-    )
+        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "confirmed", "core",
+        "created", "drain", "epoch", "exactly_once", "existed", "has_reduced", "incomplete", "is_closing",
+        "is_proven", "key", "limit", "link", "map_bound", "mapped", "mode", "name", "request", "sent",
+        "sessions", "sync_of_publisher", "syncs", "timeout_s",
+    )  # fmt: skip
 
     def __init__(self, core: Records, subscription: Subscription, request: SubscriberAttach) -> None:
         """Take over the subscription whose attachment the watch just delivered (A-6)."""
