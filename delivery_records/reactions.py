@@ -101,6 +101,7 @@ class Reactions:
         core.view.apply(change)
         core.plan_version += 1
         core.expiry.cancel(f"subs/{change.key}")
+        core.ordered_ends.on_subscription(change.key, core.view.subscriptions.get(change.key))  # K-5a
         if old is not None:
             core.peering.remember_epoch(old.epoch, old.key)
         subscription = core.view.subscriptions.get(change.key)
