@@ -209,10 +209,10 @@ async def test_inspect_in_a_pipe_folds_no_name(router: RouterProcess) -> None:
     try:
         assert sub.stderr is not None
         assert await asyncio.wait_for(sub.stderr.readline(), END_S) == b"subscribed to orders\n"
-        code, out, err = await run_oncewire("inspect", "--url", router.http)
+        code, out, err = await run_oncewire("inspect", "subscriptions", "--url", router.http)
         assert (code, err) == (0, "")
-        assert re.search(rf"{name}/till +│ orders +│ alpha", out), out
-        code, out, _ = await run_oncewire("inspect", "--json", "--url", router.http)
+        assert re.search(rf"{name}/till +orders +alpha", out), out
+        code, out, _ = await run_oncewire("inspect", "subscriptions", "--json", "--url", router.http)
         assert [found["name"] for found in json.loads(out)["subscriptions"]] == [f"{name}/till"]
     finally:
         sub.terminate()

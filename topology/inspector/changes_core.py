@@ -16,7 +16,9 @@ MAX_MARKS = 20_000
 """Changed rows noted for one watcher; behind more than that, new snapshots are less work."""
 MAX_PUTS = 500
 """Rows of one message; the rest comes with the next."""
-_AGES = frozenset({"uptime_s", "left_s", "oldest_s", "since_s", "expires_in_s"})
+GROWING = frozenset({"uptime_s", "oldest_s", "since_s"})
+SHRINKING = frozenset({"left_s", "expires_in_s"})
+_AGES = GROWING | SHRINKING
 _SECONDS_LEFT = "lease_left_s"
 
 
