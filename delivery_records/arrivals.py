@@ -36,6 +36,11 @@ class Arrivals:
             del firsts[1::2]
             del times[1::2]
 
+    def before(self, at: float, end: int) -> int:
+        """The first number that arrived later than `at`; `end`, the window's, when none did."""
+        later = bisect_right(self._times, at)
+        return self._firsts[later] if later < len(self._times) else end
+
     def at(self, number: int) -> float:
         """When a delivery of the window arrived: seconds on the record core's clock; not later than it says."""
         return self._times[max(0, bisect_right(self._firsts, number) - 1)]

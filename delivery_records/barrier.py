@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class AttachBarrier:
     """Who waits for which revision, and what the other routers have applied."""
 
-    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_repeat_s", "_vanished", "_waiting")
+    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_repeat_s", "_since", "_vanished", "_waiting")
 
     def __init__(self, core: Records) -> None:
         """Nobody waits."""
         self._core = core
         self._waiting: dict[str, Egress] = {}
+        self._since: dict[str, float] = {}
+        """Since when each of them waits."""
         self._applied: dict[int, int] = {}
         """Largest applied revision each router is known to have reached."""
         self._asked: dict[int, int] = {}
@@ -41,6 +43,7 @@ class AttachBarrier:
     def wait(self, egress: Egress) -> None:
         """Confirm this subscription as soon as every live router has applied its creation."""
         self._waiting[egress.key] = egress
+        self._since[egress.key] = self._core.now
         self._repeat_s = BARRIER_REPEAT_S
         self.check()
         soon = self._core.now + BARRIER_PERIOD_S
@@ -54,6 +57,7 @@ class AttachBarrier:
     def forget(self, key: str) -> None:
         """The subscription's link is gone."""
         self._waiting.pop(key, None)
+        self._since.pop(key, None)
 
     def on_datagram(self, rid: int, message: Barrier | Applied) -> None:
         """Answer a BARRIER when we are there; note what another router has applied."""
@@ -114,6 +118,7 @@ class AttachBarrier:
         """Confirm everybody whose barrier is complete."""
         for egress in [egress for egress in self._waiting.values() if self._is_complete(egress.created)]:
             del self._waiting[egress.key]
+            self._core.durations.barrier.observe(self._core.now - self._since.pop(egress.key))
             egress.confirm()
 
     def _is_complete(self, created: int) -> bool:

@@ -60,6 +60,7 @@ class Ingress:
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
+        "_began",
         "_resume_flags",
         "arrivals",
         "core",
@@ -85,8 +86,8 @@ class Ingress:
         "window",
     )
 
-    def __init__(self, core: Records, publisher: Publisher, request: PublisherAttach) -> None:
-        """Take over the publisher whose attachment the watch just delivered (A-3)."""
+    def __init__(self, core: Records, publisher: Publisher, request: PublisherAttach, began: float) -> None:
+        """Take over the publisher whose attachment the watch just delivered (A-3); its attach was read at `began`."""
         self.core = core
         self.key = publisher.key
         self.epoch = publisher.epoch
@@ -110,6 +111,7 @@ class Ingress:
         self.is_dirty = False
         self.last_progress = core.now
         self.resend_since = core.now
+        self._began = began
         self._resume_flags = 0
         self.phase = Phase.PROVING if self.exactly_once else Phase.WAITING
 
@@ -229,7 +231,13 @@ class Ingress:
         if transfer.settled:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
         elif slot.repeated:
-            self.resend_since = core.now
+            self._on_repeated()
+
+    def _on_repeated(self) -> None:
+        """I-9: the publisher makes progress with its map; with the last of it, its failover is over."""
+        self.resend_since = self.core.now
+        if not self.window.unreceived:
+            self.core.durations.failover.observe(self.core.now - self._began)
 
     def _may_activate(self) -> bool:
         """c.5: the first transfer on the credit of a resumed link activates it; no other phase takes transfers."""

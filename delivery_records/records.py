@@ -16,6 +16,7 @@ from delivery_records.attaching import Attaching, Attempt
 from delivery_records.barrier import AttachBarrier
 from delivery_records.channel import Peers
 from delivery_records.draining import Draining
+from delivery_records.durations import Durations
 from delivery_records.egress import Egress
 from delivery_records.ending import OrderedEnds
 from delivery_records.entries import SyncState
@@ -82,6 +83,7 @@ class Records:
         self.now = 0.0
         self.out: list[effects.Effect] = []
         self.counts: dict[Decision, int] = dict.fromkeys(Decision, 0)
+        self.durations = Durations()
         self.view = View()
         self.timers = Timers()
         self.trace = Trace(self)
