@@ -12,6 +12,7 @@ import ipaddress
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
@@ -64,6 +65,8 @@ class Caller:
     user: str = ""
     """Empty without a login."""
     peer: str = ""
+    misnamed: str = ""
+    """The name it called this router by, where that is none of its names."""
 
     @property
     def shown(self) -> str:
@@ -136,20 +139,16 @@ class Access:
             return Caller(self.role_of_user(user), user, peer)
         if not self._is_own_name(request.host):
             # DNS rebinding: a page of another site whose name was made to point here. It cannot log in.
-            return Caller(Role.NONE, "", peer)
+            return Caller(Role.NONE, "", peer, request.host)
         is_near = is_loopback(peer) and not _is_forwarded(request)
         return Caller(self._loopback if is_near else self._anonymous, "", peer)
 
-    def check(self, request: web.Request, caller: Caller, minimum: Role) -> None:
+    def require(self, caller: Caller, minimum: Role) -> None:
         """Refuse who may not.
 
         Raises:
-            AccessDenied: see its status.
+            AccessDenied: 401 if a login could help, else 403.
         """
-        if request.method not in READING and request.content_type != JSON:
-            raise AccessDenied(
-                415, f"changes are sent as JSON, not {request.content_type}", f"send Content-Type: {JSON}"
-            )
         if caller.role >= minimum:
             return
         needs = f"this needs the role {minimum.word}"
@@ -158,9 +157,9 @@ class Access:
                 403, f"{needs}; {caller.user} is {caller.role.word}",
                 f"log in as another user, or set roles.{caller.user}",
             )  # fmt: skip
-        if not self._is_own_name(request.host):
+        if caller.misnamed:
             raise AccessDenied(
-                403, f"{needs}, and {request.host!r} is no name of this router",
+                403, f"{needs}, and {caller.misnamed!r} is no name of this router",
                 "use its address, log in, or add the name to the setting http.names",
             )  # fmt: skip
         if self._has_users:
@@ -244,14 +243,13 @@ def _is_forwarded(request: web.Request) -> bool:
 # --- routes with a role -----------------------------------------------------------------------------------------------
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_CALLER = "oncewire_caller"
+_CALLER: ContextVar[Caller] = ContextVar("oncewire_caller")
+"""Set before each handler. Requests have storage of their own, whose kind of key changes with aiohttp's releases."""
 
 
 def caller_of(request: web.Request) -> Caller:
     """Who a request is from, inside a handler that `guard` has wrapped."""
-    found = request[_CALLER]
-    assert isinstance(found, Caller)
-    return found
+    return _CALLER.get()
 
 
 def role_of(request: web.Request) -> Role:
@@ -283,10 +281,13 @@ def guard(access: Access, minimum: Role, handler: Handler) -> Handler:
     async def guarded(request: web.Request) -> web.StreamResponse:
         try:
             caller = access.caller_of(request)
-            access.check(request, caller, minimum)
+            if request.method not in READING and request.content_type != JSON:
+                told = f"changes are sent as JSON, not {request.content_type}"
+                raise AccessDenied(415, told, f"send Content-Type: {JSON}")
+            access.require(caller, minimum)
         except AccessDenied as denied:
             return refusal(denied.status, str(denied), denied.fix)
-        request[_CALLER] = caller
+        _CALLER.set(caller)
         return await handler(request)
 
     return guarded
