@@ -37,6 +37,7 @@ class RouterEvent(Enum):
     DELIVERY_TOO_LARGE = "delivery_too_large"
     NEIGHBOUR_UP = "neighbour_up"
     NEIGHBOUR_DOWN = "neighbour_down"
+    COST_CHANGED = "cost_changed"
     NEIGHBOUR_REFUSED = "neighbour_refused"
     NEIGHBOUR_UNREACHABLE = "neighbour_unreachable"
     NEIGHBOUR_SLOW = "neighbour_slow"
@@ -79,6 +80,8 @@ class EventLog:
     """Writes events with the router's name; cheap when the level hides them. The inspector shows the last ones."""
 
     def __init__(self, router: str) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(("debug", "info", "warning", "error"), 0)
+        """Events by level, also those that the level hides."""
         self.recent = EventRing()
         """What happened last; debug events only where they are logged."""
         self._router = router
@@ -96,6 +99,7 @@ class EventLog:
         """A fault of our own, with its traceback."""
         extra = {"fields": {"router": self._router, "doing": doing}}
         shown = {"doing": doing, "error": f"{type(error).__name__}: {error}"}
+        self.counts["error"] += 1
         self.recent.add(time.time(), "error", RouterEvent.INTERNAL_ERROR.value, shown)
         self._logger.error(
             RouterEvent.INTERNAL_ERROR.value, extra=extra, exc_info=(type(error), error, error.__traceback__)
@@ -103,6 +107,7 @@ class EventLog:
 
     def _write(self, event: Decision | RouterEvent, fields: Mapping[str, object]) -> None:
         level = logging.WARNING if event in _WARNINGS else logging.DEBUG if event in _DEBUG else logging.INFO
+        self.counts[_LEVELS[level]] += 1
         is_logged = self._logger.isEnabledFor(level)
         if is_logged or level > logging.DEBUG:
             self.recent.add(time.time(), _LEVELS[level], event.value, fields)

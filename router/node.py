@@ -6,7 +6,6 @@ import asyncio
 import gc
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable
 
 from delivery_records.view import RouterRecord
@@ -20,8 +19,8 @@ from router.lag import LoopWatch
 from router.listener import ClientListener
 from router.logs import EventLog, RouterEvent
 from router.management.access import Access
+from router.numbers import Accounts
 from router.peer_listener import PeerListener
-from router.publisher_link import PublisherLink
 from router.status import Numbers
 from router.store_setup import store_factory
 from router.turn import Turn
@@ -54,8 +53,7 @@ class RouterNode:
         self._inspector = Inspector(self._inspection, self._log.recent, rights_of)
         self._http = HttpServer(self, self._access, inspection_routes(self._inspector))
         self._incarnation: Incarnation | None = None
-        self._incarnations = 0
-        self._past_decisions: Counter[str] = Counter()
+        self._accounts = Accounts(config.node_id, version, self._listener, self._watch, self._log)
         self._stop_wanted = asyncio.Event()
         self._drains_until: float | None = None
         """K-8a: when everybody is sent away, on the monotonic clock; None = it does not drain."""
@@ -149,7 +147,7 @@ class RouterNode:
                     open_store, record, self._config.lease_ttl_s, self._seen
                 )
             except StoreError as error:
-                if not self._incarnations and (
+                if not self._accounts.incarnations and (
                     time.monotonic() > patience or isinstance(error, StoreAuthError)
                 ):
                     raise _no_etcd(self._config, error) from None
@@ -164,7 +162,7 @@ class RouterNode:
             await self._live_once(membership)
 
     async def _live_once(self, membership: Membership) -> None:
-        self._incarnations += 1
+        self._accounts.incarnations += 1
         incarnation = Incarnation(self._config, membership, self._listener, self._turn, self._log)
         self._incarnation = incarnation
         self._inspection.begin(incarnation)
@@ -176,7 +174,7 @@ class RouterNode:
         self._peers.neighbours = None
         self._incarnation = None
         self._inspection.begin(None)
-        self._past_decisions.update(_named(incarnation))
+        self._accounts.end(incarnation)
         self._log.event(
             RouterEvent.INCARNATION_ENDED,
             rid=f"{membership.rid:x}",
@@ -207,41 +205,7 @@ class RouterNode:
 
     def numbers(self) -> Numbers:
         """See `Status`."""
-        incarnation = self._incarnation
-        decisions = self._past_decisions.copy()
-        windows = bodies = held = publishers = subscribers = applied = 0
-        lease_left = 0.0
-        if incarnation is not None:
-            records = incarnation.records
-            decisions.update(_named(incarnation))
-            for ingress in records.ingresses.values():
-                windows += len(ingress.window)
-                bodies += ingress.window.body_bytes
-            held = sum(egress.held for egress in records.egresses.values())
-            publishers = sum(isinstance(link, PublisherLink) for link in incarnation.driver.links.values())
-            subscribers = len(incarnation.driver.links) - publishers
-            applied = records.view.applied
-            lease_left = incarnation.membership.lease_left()
-        return Numbers(
-            decisions=decisions,
-            incarnations=self._incarnations,
-            connections=self._listener.connection_count,
-            accepted_connections=self._listener.accepted,
-            refused_links=self._listener.refused_links,
-            client_bytes_in=self._listener.bytes_in,
-            client_bytes_out=self._listener.bytes_out,
-            publisher_links=publishers,
-            subscriber_links=subscribers,
-            window_deliveries=windows,
-            window_bytes=bodies,
-            held_deliveries=held,
-            applied_revision=applied,
-            lease_left_s=lease_left,
-            loop_lag_s=self._watch.lag_s,
-            worst_loop_lag_s=self._watch.take_worst(),
-            loop_stalls=self._watch.stalls,
-            neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
-        )
+        return self._accounts.numbers(self._incarnation)
 
     def draining(self) -> dict[str, object] | None:
         """See `Status`."""
@@ -257,7 +221,7 @@ class RouterNode:
             "router": self._config.node_id,
             "version": self._version,
             "uptime_s": round(time.monotonic() - self._started_at, 1),
-            "incarnations": self._incarnations,
+            "incarnations": self._accounts.incarnations,
             "connections": self._listener.connection_count,
             "waiting_for": self.waiting_for(),
             "draining": self.draining(),
@@ -276,10 +240,6 @@ class RouterNode:
             tables["links"] = incarnation.neighbours.routing.edges()
             tables["lease_left_s"] = round(incarnation.membership.lease_left(), 1)
         return tables
-
-
-def _named(incarnation: Incarnation) -> dict[str, int]:
-    return {decision.value: count for decision, count in incarnation.records.counts.items() if count}
 
 
 def _reachable(host: str) -> str:
