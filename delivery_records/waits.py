@@ -127,18 +127,18 @@ def owing(ingress: Ingress, number: int, most: int, looks: int) -> tuple[list[Ow
         if subscription is not None and cursor.owes(number):
             oldest = max(cursor.through, ingress.window.base)
             since = ingress.arrivals.at(oldest if cursor.owes(oldest) else number)
-            found.append(Owing(subscription, holder(core, subscription, ingress.session, slot.tag), since))
+            tag = network_tag(core.nonce, ingress.session, slot.tag)
+            found.append(Owing(subscription, holder(core, subscription, tag), since))
     return found, looked
 
 
-def holder(core: Records, subscription: Subscription, session: int, publisher_tag: bytes) -> Holder:
-    """Where a delivery is on its way to a subscription that owes it, as far as this router knows."""
+def holder(core: Records, subscription: Subscription, tag: bytes) -> Holder:
+    """Where a delivery, by its network tag, is on its way to a subscription that owes it; as this router knows it."""
     if subscription.record.rid != core.rid:
         return Holder.ELSEWHERE if subscription.record.rid in core.view.routers else Holder.ORPHANED
     egress = core.egresses.get(subscription.key)
     if egress is None:
         return Holder.DETACHED
-    tag = network_tag(core.nonce, session, publisher_tag)
     entry = egress.sessions.get(tag[1:11], {}).get(tag)
     if entry is None or entry.is_held or entry.state is HELD:
         return Holder.HELD

@@ -133,6 +133,10 @@ class Inspection:
         """See `Source`."""
         return [] if self._local is None else self._local.deliveries(tag, publisher, with_bodies)
 
+    def holder(self, tag: bytes, key: str) -> str | None:
+        """See `Source`."""
+        return None if self._local is None else self._local.holder(tag, key)
+
     def others(self) -> list[OtherRouter]:
         """See `Source`."""
         if self._incarnation is None:

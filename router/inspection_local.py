@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from delivery_records.lookup import FoundDelivery, find
 from delivery_records.tags import network_tag, session_of
-from delivery_records.waits import Holder, Reason, owing, unsettled_since, waiting
+from delivery_records.waits import Holder, Reason, holder, owing, unsettled_since, waiting
 from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
@@ -131,8 +131,9 @@ class LocalTables:
                 looks -= looked
                 names = [
                     {
-                        "subscription": each.subscription.name,
+                        "subscription": each.subscription.name, "key": each.subscription.key,
                         "router": self._view.name_of(each.subscription.record.rid),
+                        "rid": f"{each.subscription.record.rid:x}",
                         "since_s": seconds(now - each.since), "state": each.state.value,
                     }
                     for each in holders
@@ -147,6 +148,11 @@ class LocalTables:
                 }
             )  # fmt: skip
         return rows
+
+    def holder(self, tag: bytes, key: str) -> str | None:
+        """Where a delivery is on its way to a subscription; None when there is no such subscription."""
+        subscription = self._core.view.subscriptions.get(key)
+        return None if subscription is None else holder(self._core, subscription, tag).value
 
     def _network_tag(self, session: int, tag: bytes) -> str:
         return network_tag(self._core.nonce, session, tag).hex()

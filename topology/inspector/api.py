@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from delivery_records.topics import TopicError, check_pattern
-from topology.inspector.asking import ask_others
+from topology.inspector.asking import ask_each, ask_others
 from topology.inspector.events_core import EventRing
 from topology.inspector.paging_core import page_of
 from topology.inspector.parameters_core import (
     DELIVERY_PARAMETERS,
     EVENT_PARAMETERS,
+    HOLDER_PARAMETERS,
+    MAX_PAIRS,
     PAGE_PARAMETERS,
     WAIT_PARAMETERS,
     PageRequest,
@@ -23,15 +25,18 @@ from topology.inspector.parameters_core import (
     flag,
     limit_of,
     page_request,
+    pairs_of,
     tag_of,
 )
 from topology.inspector.rows_core import COLLECTIONS, WAITS, InputError, Row
-from topology.inspector.source import RightsOf, Source
+from topology.inspector.source import OtherRouter, RightsOf, Source
 from topology.inspector.watching import MAX_WATCHERS, Watchers
 
 PREFIX = "/api/v1"
 NETWORK_ROWS = 100
 """Rows of each router in an answer of the whole network: 100 routers make 10,000."""
+ELSEWHERE = "elsewhere"
+"""State of a subscription whose own router knows more."""
 TAGS_FOLLOWED = 4
 """Deliveries of one publisher's tag that are followed to other routers, when no publisher is named."""
 
@@ -66,6 +71,7 @@ class Inspector:
         """All routes of the API."""
         yield InspectorRoute(f"{PREFIX}/overview", _answering(self._overview))
         yield InspectorRoute(f"{PREFIX}/deliveries/{{tag}}", _answering(self._deliveries))
+        yield InspectorRoute(f"{PREFIX}/holders", _answering(self._holders))
         yield InspectorRoute(f"{PREFIX}/events", _answering(self._recent))
         yield InspectorRoute(f"{PREFIX}/watch", self._watch)
         yield InspectorRoute(f"{PREFIX}/{{table:{'|'.join(COLLECTIONS)}}}", _answering(self._table))
@@ -115,9 +121,51 @@ class Inspector:
             items += _rows_of(answer)
             total += _whole(answer)
         items.sort(key=_age, reverse=True)
+        await self._ask_holders(items, request.headers.get("Authorization"))
         return {
             "items": items, "next": None, "total": total, "applied": self._source.applied(), "missing": missing,
         }  # fmt: skip
+
+    async def _ask_holders(self, items: list[Row], authorization: str | None) -> None:
+        """Replace `elsewhere` by what the router of each subscription says of it; as far as one question goes."""
+        unknown: dict[str, list[tuple[Row, str, str]]] = {}
+        for row in items:
+            for each in _rows_of(row, "waiting_for"):
+                if each.get("state") == ELSEWHERE:
+                    asked = unknown.setdefault(str(each.get("rid")), [])
+                    asked.append((each, str(row.get("oldest_tag")), str(each.get("key"))))
+        questions: list[tuple[OtherRouter, dict[str, str]]] = []
+        known: dict[str, str] = {}
+        for other in self._source.others():
+            pairs = unknown.pop(other.rid, [])[:MAX_PAIRS]
+            if pairs and other.http:
+                questions.append((other, {"of": ",".join(f"{tag}.{key}" for _, tag, key in pairs)}))
+        answers, _ = await ask_each(questions, f"{PREFIX}/holders", authorization)
+        for answer in answers:
+            holders = answer.get("holders")
+            if isinstance(holders, dict):
+                known |= {str(pair): state for pair, state in holders.items() if isinstance(state, str)}
+        for row in items:
+            for each in _rows_of(row, "waiting_for"):
+                each["state"] = self._holder_of(row, each, known)
+
+    def _holder_of(self, row: Row, each: Row, known: dict[str, str]) -> object:
+        tag, key = str(row.get("oldest_tag")), str(each.get("key"))
+        if each.get("state") != ELSEWHERE:
+            return each.get("state")
+        return known.get(f"{tag}.{key}") or self._own_holder(tag, key) or ELSEWHERE
+
+    def _own_holder(self, tag: str, key: str) -> str | None:
+        try:
+            return self._source.holder(tag_of(tag), key)
+        except InputError:
+            return None  # another router's answer makes no sense
+
+    async def _holders(self, request: web.Request) -> Row:
+        check_names(request.query, HOLDER_PARAMETERS)
+        return {
+            "holders": {f"{tag.hex()}.{key}": self._source.holder(tag, key) for tag, key in pairs_of(request.query)}
+        }
 
     # --- deliveries ---------------------------------------------------------------------------------------------------
 

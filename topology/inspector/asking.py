@@ -25,23 +25,29 @@ MAX_ANSWER_BYTES = 4 << 20
 async def ask_others(
     others: Sequence[OtherRouter], path: str, query: Mapping[str, str], authorization: str | None
 ) -> tuple[list[dict[str, Any]], list[Row]]:
-    """Ask each of these routers the same.
+    """Ask each of these routers the same: see `ask_each`."""
+    return await ask_each([(other, query) for other in others], path, authorization)
+
+
+async def ask_each(
+    questions: Sequence[tuple[OtherRouter, Mapping[str, str]]], path: str, authorization: str | None
+) -> tuple[list[dict[str, Any]], list[Row]]:
+    """Ask routers, several at a time.
 
     Args:
-        others: who is asked.
-        path: below the router's HTTP address.
-        query: parameters.
+        questions: who is asked, with which parameters.
+        path: below a router's HTTP address.
         authorization: the header of who asks; all routers of a network take the same logins.
 
     Returns:
         The answers, and who is missing: `{"router", "rid", "why"}`.
     """
     answers: list[dict[str, Any]] = []
-    missing: dict[str, Row] = {other.rid: _missing(other, "not asked in time") for other in others}
+    missing: dict[str, Row] = {other.rid: _missing(other, "not asked in time") for other, _ in questions}
     turns = asyncio.Semaphore(AT_ONCE)
     headers = {} if authorization is None else {"Authorization": authorization}
 
-    async def ask(session: aiohttp.ClientSession, other: OtherRouter) -> None:
+    async def ask(session: aiohttp.ClientSession, other: OtherRouter, query: Mapping[str, str]) -> None:
         if not other.http:
             missing[other.rid] = _missing(other, "it serves no HTTP (http.host is empty)")
             return
@@ -54,7 +60,7 @@ async def ask_others(
                 missing[other.rid] = _missing(other, _reason(error))
 
     async with aiohttp.ClientSession(headers=headers) as session:
-        tasks = [asyncio.ensure_future(ask(session, other)) for other in others]
+        tasks = [asyncio.ensure_future(ask(session, other, query)) for other, query in questions]
         try:
             if tasks:
                 await asyncio.wait(tasks, timeout=ALL_ANSWERS_S)

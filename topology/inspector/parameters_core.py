@@ -23,6 +23,11 @@ MAX_SECONDS = 1e9
 PAGE_PARAMETERS = frozenset({"limit", "cursor", "topic", "router", "q"})
 WAIT_PARAMETERS = PAGE_PARAMETERS | {"min_s", "network"}
 DELIVERY_PARAMETERS = frozenset({"publisher", "network"})
+HOLDER_PARAMETERS = frozenset({"of"})
+MAX_PAIRS = 60
+"""Deliveries and subscriptions asked about at once: their tags and keys fit a request's first line of 8 KiB."""
+KEY_DIGITS = 40
+"""Of a subscription's key, in hex."""
 EVENT_PARAMETERS = frozenset({"after", "limit"})
 
 
@@ -120,6 +125,23 @@ def tag_of(text: str) -> bytes:
     if not 1 <= len(tag) <= MAX_TAG_BYTES or len(text) != 2 * len(tag):
         raise InputError(f"the tag {text[:80]!r} is not 1 to {MAX_TAG_BYTES} bytes", fix)
     return tag
+
+
+def pairs_of(query: Mapping[str, str]) -> list[tuple[bytes, str]]:
+    """The parameter `of`: network tags with keys of subscriptions, as `TAG.KEY,TAG.KEY`.
+
+    Raises:
+        InputError: it is something else.
+    """
+    pairs: list[tuple[bytes, str]] = []
+    for text in query.get("of", "").split(","):
+        tag, _, key = text.partition(".")
+        if len(key) != KEY_DIGITS or not set(key) <= set("0123456789abcdef"):
+            raise InputError(f"{key[:80]!r} is no key of a subscription", "give of=TAG.KEY,...: both are hex")
+        pairs.append((tag_of(tag), key))
+    if len(pairs) > MAX_PAIRS:
+        raise InputError(f"more than {MAX_PAIRS} pairs are asked about", "ask several times")
+    return pairs
 
 
 def watch_request(wish: object) -> WatchRequest:

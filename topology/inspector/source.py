@@ -77,6 +77,10 @@ class Source(Protocol):
         """Records of the deliveries of this tag."""
         ...
 
+    def holder(self, tag: bytes, key: str) -> str | None:
+        """Where a delivery (network tag) is on its way to the subscription of this key; None: no such subscription."""
+        ...
+
     def others(self) -> list[OtherRouter]:
         """All other live routers."""
         ...
