@@ -16,6 +16,7 @@ from delivery_records import Records
 from delivery_records.inputs import Drain, Input
 from router.config import RouterConfig
 from router.dialing import Dialing
+from router.link_costs import LinkCosts
 from router.listener import ClientListener
 from router.logs import EventLog
 from router.message_edits import annotate
@@ -60,6 +61,7 @@ class Incarnation:
         listener: ClientListener,
         turn: Turn,
         log: EventLog,
+        costs: LinkCosts,
     ) -> None:
         """Prepare a life under a lease that was just granted; `run` lives it."""
         self.membership = membership
@@ -73,7 +75,7 @@ class Incarnation:
             nonce_revision=membership.life_revision,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(End.FAULT))
-        self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log)
+        self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log, costs)
         self.is_serving = False
         self.view_watch: Callable[[Sequence[Input]], None] | None = None
         """Told of what changes in the view, before the record core is."""
@@ -118,6 +120,10 @@ class Incarnation:
         except Exception as error:  # noqa: BLE001  (whatever it is: the incarnation can no longer be trusted)
             self._log.internal_error(error, name)
             self.end(End.FAULT)
+
+    def use(self, config: RouterConfig) -> None:
+        """Go on with these settings; only those that can change in a life have changed."""
+        self._config = config
 
     def drain(self) -> None:
         """K-8a: let the clients move to other routers, then end in good order. Where none is served, end at once."""

@@ -58,10 +58,12 @@ class ViewTables:
         self._patterns = Kept(of_view, lambda: [topic for topic in self._topic_counts.get() if is_pattern(topic)])
         self._topic_rows: Kept[dict[str, Row]] = Kept(of_view, dict)
         self._router_rows = Kept(of_links, self._make_routers)
-        self._link_rows = Kept(of_links, self._make_links)
+        # Not of the whole view: of 10,000 links nothing changes with a subscription.
+        of_mesh: Callable[[], object] = lambda: (self._routing.changes, frozenset(self._view.routers))  # noqa: E731
+        self._link_rows = Kept(of_mesh, self._make_links)
         self._heads: dict[str, Kept[Sequence[Head]]] = {
             "routers": Kept(of_links, self._router_heads),
-            "links": Kept(of_links, self._link_heads),
+            "links": Kept(of_mesh, self._link_heads),
             "topics": Kept(of_view, self._topic_heads),
             "subscriptions": Kept(of_view, lambda: _sorted(self.head_of(s) for s in self._view.subscriptions.values())),
             "publishers": Kept(of_view, lambda: _sorted(self.head_of(p) for p in self._view.publishers.values())),

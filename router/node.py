@@ -11,14 +11,21 @@ from collections.abc import Callable
 from delivery_records.view import RouterRecord
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig
+from router.elsewhere import other_routers
 from router.http import HttpServer
 from router.incarnation import End, Incarnation
 from router.inspection import Inspection
 from router.inspection_routes import inspection_routes, rights_of
 from router.lag import LoopWatch
+from router.link_costs import LinkCosts
 from router.listener import ClientListener
 from router.logs import EventLog, RouterEvent
 from router.management.access import Access
+from router.management.amqp_node import ADDRESS, ManagementNode
+from router.management.amqp_requests import Answering
+from router.management.controls import RouterControls
+from router.management.http_routes import management_routes
+from router.management.service import Management
 from router.numbers import Accounts
 from router.peer_listener import PeerListener
 from router.status import Numbers
@@ -38,8 +45,18 @@ RETRY_S = 0.5
 class RouterNode:
     """One router process."""
 
-    def __init__(self, config: RouterConfig, version: str, log: EventLog | None = None) -> None:
-        """Prepare a router; `run` starts it. Its events go to `log`, if that is given."""
+    def __init__(
+        self, config: RouterConfig, version: str, log: EventLog | None = None,
+        load: Callable[[], RouterConfig] | None = None,
+    ) -> None:  # fmt: skip
+        """Prepare a router; `run` starts it.
+
+        Args:
+            config: its settings.
+            version: of Oncewire.
+            log: where its events go; None = a log of its own.
+            load: reads the settings again; None = there is no file to read.
+        """
         self._config = config
         self._version = version
         self._log = log or EventLog(config.node_id)
@@ -51,7 +68,14 @@ class RouterNode:
         self._access = Access(config, self._log)
         self._inspection = Inspection(self, self._listener, config.node_id, version, config.standalone)
         self._inspector = Inspector(self._inspection, self._log.recent, rights_of)
-        self._http = HttpServer(self, self._access, inspection_routes(self._inspector))
+        self.controls = RouterControls(self, config, self._listener, self._access, self._log, load)
+        management = Management(self._inspection, self.controls, self._access, self._log)
+        self._listener.management = ManagementNode(
+            Answering(management, self._other_nodes), self._access, self._log
+        )
+        routes = (*inspection_routes(self._inspector), *management_routes(management))
+        self._http = HttpServer(self, self._access, routes)
+        self._costs = LinkCosts()
         self._incarnation: Incarnation | None = None
         self._accounts = Accounts(config.node_id, version, self._listener, self._watch, self._log)
         self._stop_wanted = asyncio.Event()
@@ -77,7 +101,12 @@ class RouterNode:
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )
-            await self._live(open_store, record)
+            answering = asyncio.ensure_future(self._listener.management.run())
+            try:
+                await self._live(open_store, record)
+            finally:
+                answering.cancel()
+                await asyncio.gather(answering, return_exceptions=True)
         finally:
             self._stop_listening()
             self._listener.abort_all()
@@ -97,6 +126,20 @@ class RouterNode:
         self._stop_wanted.set()
         self._listener.stop_listening()
         incarnation.drain()
+
+    def use_config(self, config: RouterConfig) -> None:
+        """Go on with these settings; see `RouterControls`."""
+        self._config = config
+        if self._incarnation is not None:
+            self._incarnation.use(config)
+
+    def _other_nodes(self) -> list[str]:
+        """Management nodes of the other routers."""
+        driver = self._listener.driver
+        if driver is None:
+            return []
+        others = other_routers(driver.records.view, driver.records.rid)
+        return [f"{record.amqp}/{ADDRESS}" for record in others]
 
     def stop(self) -> None:
         """K-8: stop in good order."""
@@ -163,8 +206,9 @@ class RouterNode:
 
     async def _live_once(self, membership: Membership) -> None:
         self._accounts.incarnations += 1
-        incarnation = Incarnation(self._config, membership, self._listener, self._turn, self._log)
+        incarnation = Incarnation(self._config, membership, self._listener, self._turn, self._log, self._costs)
         self._incarnation = incarnation
+        self.controls.begin(incarnation)
         self._inspection.begin(incarnation)
         self._peers.neighbours = incarnation.neighbours
         if self._stop_wanted.is_set():
@@ -173,6 +217,7 @@ class RouterNode:
         why = await incarnation.run()
         self._peers.neighbours = None
         self._incarnation = None
+        self.controls.begin(None)
         self._inspection.begin(None)
         self._accounts.end(incarnation)
         self._log.event(

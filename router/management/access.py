@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from router.config import RouterConfig, is_loopback
-from router.listener import password_check
 from router.logs import EventLog, RouterEvent
+from router.passwords import password_check
 
 MAX_FAILURES = 5
 """Wrong passwords from one address within `FAILURE_WINDOW_S`: a person mistypes less, a guesser gets 7,200 a day."""

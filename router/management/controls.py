@@ -148,7 +148,6 @@ class RouterControls:
         try:
             reloaded = compare(self._config, self._load())
         except CliError as error:
-            self._log.event(RouterEvent.CONFIG_REFUSED, error=error.what, why=error.why)
             raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
         self._take(reloaded)
         self._log.event(

@@ -1,4 +1,4 @@
-"""Carries out requests on entities, however they came: over HTTP, or to `$management`. The schema says what may be asked."""
+"""Carries out requests on entities, however they came: over HTTP, or to `$management`."""
 
 from __future__ import annotations
 
