@@ -12,6 +12,7 @@ import click
 from oncewire.cli.errors import CliError
 from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, read_state
 from topology.inspector.follow_cli import DELIVERY, Wanted, document_of, documents_of
+from topology.inspector.login_cli import authorization_of, login_option
 from topology.inspector.rows_core import COLLECTIONS, EVENTS, OVERVIEW
 
 __all__ = ["DEFAULT_URL", "STATE_PATH", "inspect", "read_state"]
@@ -27,6 +28,7 @@ TERMINAL_ROWS = 100
     "--url", default=DEFAULT_URL, show_default=True, metavar="URL",
     help="The HTTP address of a router; with a login, http://USER:PASSWORD@HOST:PORT.",
 )  # fmt: skip
+@login_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --watch one line for each change.")
 @click.option("--watch", is_flag=True, help="Show changes until Ctrl-C.")
 @click.option("--network", is_flag=True, help="Ask all routers: for waits and deliveries, which only some know.")
@@ -39,8 +41,8 @@ TERMINAL_ROWS = 100
     help=f"Show at most so many rows. Default: {TERMINAL_ROWS} on a terminal, else all.",
 )  # fmt: skip
 def inspect(
-    what: str, tag: str, url: str, as_json: bool, watch: bool, network: bool, topic: str, router: str, match: str,
-    publisher: str, limit: int | None,
+    what: str, tag: str, url: str, user: str | None, as_json: bool, watch: bool, network: bool, topic: str,
+    router: str, match: str, publisher: str, limit: int | None,
 ) -> None:  # fmt: skip
     """Show the router at URL and the network as it knows it.
 
@@ -52,7 +54,8 @@ def inspect(
     if limit is None and not as_json and console().is_terminal:
         limit = TERMINAL_ROWS
     wanted = Wanted(what, tag, publisher, topic, router, match, network, limit)
-    asyncio.run(_watch(url, wanted, as_json) if watch else _show(url, wanted, as_json))
+    login = authorization_of(user)
+    asyncio.run(_watch(url, login, wanted, as_json) if watch else _show(url, login, wanted, as_json))
 
 
 def _check(what: str, tag: str, network: bool, filters: dict[str, str], publisher: str) -> None:
@@ -77,19 +80,19 @@ def _check(what: str, tag: str, network: bool, filters: dict[str, str], publishe
         raise CliError(error, f"{what} is not filtered by --publisher", "use --match")
 
 
-async def _show(url: str, wanted: Wanted, as_json: bool) -> None:
-    async with Api.at(url) as api:
+async def _show(url: str, login: str | None, wanted: Wanted, as_json: bool) -> None:
+    async with Api.at(url, login) as api:
         document = await document_of(api, wanted)
     _print(wanted, document, as_json)
 
 
-async def _watch(url: str, wanted: Wanted, as_json: bool) -> None:
+async def _watch(url: str, login: str | None, wanted: Wanted, as_json: bool) -> None:
     from rich.live import Live
 
     from topology.inspector.show_cli import console, shown
 
     out = console()
-    async with Api.at(url) as api, aclosing(
+    async with Api.at(url, login) as api, aclosing(
         documents_of(api, wanted, with_ages=out.is_terminal and not as_json)
     ) as documents:
         if as_json or not out.is_terminal:

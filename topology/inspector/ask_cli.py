@@ -33,15 +33,21 @@ class Api:
 
     @classmethod
     @asynccontextmanager
-    async def at(cls, url: str) -> AsyncIterator[Self]:
+    async def at(cls, url: str, authorization: str | None = None) -> AsyncIterator[Self]:
         """The router at `url`, which may name a user: `http://ann:secret@host:8672`.
+
+        Args:
+            url: its HTTP address.
+            authorization: a header that logs somebody in (see login_cli.py); None = none.
 
         Raises:
             CliError: that is no HTTP address.
         """
         if not url.startswith(("http://", "https://")):
             raise CliError(f"{url!r} is no HTTP address", "it does not begin with http:// or https://", _FIX)
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session:
+        headers = {} if authorization is None else {"Authorization": authorization}
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
             yield cls(url, session)
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -50,8 +56,29 @@ class Api:
         Raises:
             CliError: no router answers there, or it refuses.
         """
+        return await self._ask("GET", path, query, None)
+
+    async def change(self, method: str, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+        """Change something: PUT, POST or DELETE; its answer.
+
+        Raises:
+            CliError: see `get`.
+        """
+        return await self._ask(method, path, None, body)
+
+    async def peek(self, path: str) -> dict[str, Any]:
+        """As `get`, with the errors of aiohttp: for somebody who waits for the end of a router."""
+        async with self._session.get(self._base + path) as answer:
+            found = await answer.json()
+        return found if isinstance(found, dict) else {}
+
+    async def _ask(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Mapping[str, object] | None
+    ) -> dict[str, Any]:
         try:
-            async with self._session.get(self._base + path, params=query) as answer:
+            # What is escaped in a path is a part of a name: it goes as it is.
+            address = URL(self._base + path, encoded="%" in path)
+            async with self._session.request(method, address, params=query, json=body) as answer:
                 if answer.status != 200:
                     raise await self._refusal(path, answer)
                 found = await answer.json()
@@ -115,7 +142,10 @@ class Api:
     async def _refusal(self, path: str, answer: aiohttp.ClientResponse) -> CliError:
         try:
             told = await answer.json()
-            return CliError(f"the router at {self.shown} refuses", str(told["error"]), str(told["fix"]))
+            fix = str(told["fix"])
+            if answer.status == 401:
+                fix += "; give --user NAME, and the password in ONCEWIRE_PASSWORD or when asked"
+            return CliError(f"the router at {self.shown} refuses", str(told["error"]), fix)
         except (aiohttp.ClientError, ValueError, KeyError, TypeError):
             return self._absent(f"{self.shown}{path} answered HTTP {answer.status}")
 
@@ -123,13 +153,13 @@ class Api:
         return CliError(f"no router answers at {self.shown}", why, _FIX)
 
 
-async def read_state(url: str) -> dict[str, Any]:
+async def read_state(url: str, authorization: str | None = None) -> dict[str, Any]:
     """The whole state of the router at `url`, in one piece.
 
     Raises:
         CliError: no router answers there.
     """
-    async with Api.at(url) as api:
+    async with Api.at(url, authorization) as api:
         return await api.get(STATE_PATH)
 
 
