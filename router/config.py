@@ -18,6 +18,7 @@ from router.settings import (
     roles,
     seconds,
     setting,
+    share,
     size,
     text,
     urls,
@@ -217,6 +218,15 @@ class RouterConfig:
     on_empty: str = setting(
         "limits.on_empty", one_of("accept", "release"), "release", "accept or release",
         "What a stock publisher hears when a topic has no subscription.",
+    )  # fmt: skip
+    telemetry_endpoint: str = setting(
+        "telemetry.endpoint", text(r"(?:https?://[^\s/]+(?:/\S*)?)?"), "",
+        "URL http(s)://host:port, or empty = no spans",
+        "OpenTelemetry collector (OTLP over HTTP, mostly port 4318); needs the extra oncewire[otel].",
+    )  # fmt: skip
+    telemetry_sample_ratio: float = setting(
+        "telemetry.sample_ratio", share, 0.01, "0 to 1",
+        "Share of messages without a trace context that begin a trace; with one, its sampled flag decides.",
     )  # fmt: skip
     log_level: str = setting(
         "log.level", one_of("debug", "info", "warning", "error"), "info", "debug, info, warning or error",

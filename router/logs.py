@@ -45,6 +45,8 @@ class RouterEvent(Enum):
     LOOP_LAG = "loop_lag"
     LOOP_STALLED = "loop_stalled"
     KEY_MALFORMED = "key_malformed"
+    TELEMETRY_FAILED = "telemetry_failed"
+    TELEMETRY_BACK = "telemetry_back"
     INTERNAL_ERROR = "internal_error"
 
 
@@ -61,6 +63,7 @@ _WARNINGS = frozenset(
         RouterEvent.LOOP_LAG,
         RouterEvent.LOOP_STALLED,
         RouterEvent.KEY_MALFORMED,
+        RouterEvent.TELEMETRY_FAILED,
         Decision.PUBLISHER_EXPIRED,
         Decision.PUBLISHER_NOT_ALIVE,
         Decision.PUBLISHER_NEVER_SETTLES,

@@ -127,6 +127,7 @@ class RouterCollector(Collector):
         yield info
         yield _labelled("oncewire_decisions", "Decisions of the record core", "decision", numbers.decisions)
         yield _labelled("oncewire_events", "Log events, shown or not", "level", numbers.events)
+        yield _labelled("oncewire_spans", "Spans for the OpenTelemetry collector", "result", numbers.spans)
         yield from _deliveries(numbers)
         yield from _durations(numbers)
         yield from _clients(numbers)

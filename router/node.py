@@ -30,6 +30,7 @@ from router.numbers import Accounts
 from router.peer_listener import PeerListener
 from router.status import Numbers
 from router.store_setup import store_factory
+from router.telemetry import telemetry_of
 from router.turn import Turn
 from topology.inspector.api import Inspector
 from topology.membership import Membership, SeenHistory
@@ -95,9 +96,13 @@ class RouterNode:
             CliError: an address cannot be listened on, or there is no etcd.
         """
         open_store = store_factory(self._config)
+        # After the store: etcd3 cannot use a protobuf that others have loaded in their way.
+        telemetry = self._accounts.telemetry = telemetry_of(self._config, self._version, self._log)
         try:
             record = await self._listen()
             self._watch.start()
+            if telemetry is not None:
+                telemetry.start()
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )
@@ -112,6 +117,8 @@ class RouterNode:
             self._listener.abort_all()
             await self._inspector.watchers.stop()
             await self._http.stop()
+            if telemetry is not None:
+                await telemetry.stop()
             self._watch.stop()
             self._log.event(RouterEvent.ROUTER_STOPPED)
 
@@ -208,6 +215,8 @@ class RouterNode:
         self._accounts.incarnations += 1
         incarnation = Incarnation(self._config, membership, self._listener, self._turn, self._log, self._costs)
         self._incarnation = incarnation
+        if self._accounts.telemetry is not None:
+            incarnation.driver.watch = self._accounts.telemetry.watch(incarnation.records)
         self.controls.begin(incarnation)
         self._inspection.begin(incarnation)
         self._peers.neighbours = incarnation.neighbours

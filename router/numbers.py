@@ -14,6 +14,7 @@ from router.lag import LoopWatch
 from router.listener import ClientListener
 from router.logs import EventLog
 from router.status import CoreNumbers, Numbers
+from router.telemetry import Telemetry
 
 
 class Accounts:
@@ -24,6 +25,7 @@ class Accounts:
     ) -> None:
         """Nothing has happened yet."""
         self.incarnations = 0
+        self.telemetry: Telemetry | None = None
         self._router = router
         self._version = version
         self._decisions: Counter[str] = Counter()
@@ -55,6 +57,7 @@ class Accounts:
             durations=durations,
             core=core,
             events=dict(self._log.counts),
+            spans={} if self.telemetry is None else self.telemetry.counts(),
             incarnations=self.incarnations,
             connections=listener.connection_count,
             accepted_connections=listener.accepted,

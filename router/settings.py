@@ -115,6 +115,11 @@ def seconds(low: float, high: float) -> Parser:
     return parse
 
 
+def share(value: object) -> float:
+    """A number from 0 to 1."""
+    return float(seconds(0, 1)(value))
+
+
 def size(low: int, high: int) -> Parser:
     """A number of bytes, or a text such as `64 MiB`."""
 

@@ -57,6 +57,8 @@ class Numbers:
     core: CoreNumbers
     events: Mapping[str, int]
     """Log events by level."""
+    spans: Mapping[str, int]
+    """What became of spans; empty without telemetry."""
     incarnations: int
     connections: int
     accepted_connections: int
