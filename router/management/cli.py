@@ -299,4 +299,4 @@ def _word(value: object) -> str:
         return ", ".join(_word(each) for each in value) or "-"
     if isinstance(value, dict):
         return ", ".join(f"{name} = {_word(each)}" for name, each in value.items()) or "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -75,6 +75,6 @@ def _shown(value: object) -> str:
         return ", ".join(_shown(each) for each in value) or "none"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:g}"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return str(value) if value != "" else "empty"
