@@ -1,7 +1,7 @@
 // Columns of the tables, each said once: what it shows, how it sorts, how it reads.
 
 import { age } from "./ages.js";
-import { badge, h } from "./dom.js";
+import { badge, button, h } from "./dom.js";
 import { bytes, duration, number } from "./format.js";
 import { since } from "./store.js";
 
@@ -39,12 +39,7 @@ export function routerLink(id) {
 
 export function deliveryLink(tag, publisher) {
   const query = publisher ? `?publisher=${encodeURIComponent(publisher)}` : "";
-  return h("a", { href: `#/delivery/${encodeURIComponent(tag)}${query}` }, h("code", {}, shortTag(tag)));
-}
-
-/** A tag in a table: its ends tell it from its neighbours. */
-export function shortTag(tag) {
-  return tag.length > 20 ? `${tag.slice(0, 8)}…${tag.slice(-8)}` : tag;
+  return h("a", { href: `#/delivery/${encodeURIComponent(tag)}${query}` }, h("code", { class: "tag" }, tag));
 }
 
 const STATES = {
@@ -139,4 +134,16 @@ export function publisherColumns({ withTopic }) {
     count("unsettled", "Unsettled"), bytesColumn("bytes", "Bytes"), count("credit", "Credit"),
     count("session", "Session"), count("epoch", "Epoch"), code("peer", "Client"),
   ].filter(Boolean);
+}
+
+/** The button that ends a subscription, for those who may. */
+export function endColumn(page) {
+  const needs = (item) => page.actions.endingNeeds(item);
+  return {
+    name: "acts", label: "Actions", hideLabel: true,
+    mark: (item) => `${page.may(needs(item))} ${item.state} ${item.epoch}`,
+    cell: (item) => (page.may(needs(item))
+      ? button("End…", () => page.actions.endSubscription(item), { class: "button slim danger", "aria-label": `End the subscription ${item.name}` })
+      : ""),
+  };
 }

@@ -57,8 +57,9 @@ class Page {
   }
 
   /** Whether who looks may change things; the router decides again when it is asked. */
-  may(_role) {
-    return Boolean(this.store.overview?.can.manage);
+  may(role) {
+    const can = this.store.overview?.can;
+    return Boolean(role === "admin" ? can?.bodies : can?.manage);
   }
 
   _go() {

@@ -164,3 +164,17 @@ export function panel(title, ...content) {
   const head = h("header", {}, h("h2", {}, title));
   return { element: add(h("section", { class: "panel", "aria-label": title }, head), content), head };
 }
+
+/** A few buttons of which one is pressed. */
+export function choice(label, options, chosen, onChoose) {
+  const buttons = options.map(([text, value]) => h("button", {
+    type: "button", "aria-pressed": String(value === chosen),
+    on: {
+      click: (event) => {
+        buttons.forEach((each) => each.setAttribute("aria-pressed", String(each === event.currentTarget)));
+        onChoose(value);
+      },
+    },
+  }, text));
+  return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
+}

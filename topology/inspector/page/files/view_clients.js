@@ -3,11 +3,10 @@
 import { get, PAGE_SIZE } from "./api.js";
 import { button, fill, h, setText } from "./dom.js";
 import { counted, number } from "./format.js";
-import { code, count, nameCell, plain, publisherColumns, subscriptionColumns } from "./columns.js";
+import { code, count, endColumn, nameCell, plain, publisherColumns, subscriptionColumns } from "./columns.js";
 import { problem } from "./actions.js";
 import { Store } from "./store.js";
 import { Table, filterBox } from "./table.js";
-import { deleteColumn } from "./view_topics.js";
 
 const REFRESH_MS = 4000;
 
@@ -85,7 +84,7 @@ export class ClientsView {
       },
       subscriptions: {
         caption: "Subscriptions of the network", empty: "No such subscription.", sort: "name",
-        columns: subscriptionColumns({ withTopic: true, extra: [deleteColumn(this._page, actions)] }),
+        columns: subscriptionColumns({ withTopic: true, extra: [endColumn(this._page)] }),
       },
       publishers: { caption: "Publishers of the network", empty: "No such publisher.", sort: "name", columns: publisherColumns({ withTopic: true }) },
     };

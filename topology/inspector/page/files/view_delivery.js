@@ -3,12 +3,10 @@
 import { get } from "./api.js";
 import { age, now } from "./ages.js";
 import { fill, h } from "./dom.js";
-import { bytes, counted, duration, number } from "./format.js";
+import { bytes, counted, number } from "./format.js";
 import { nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
 import { problem } from "./actions.js";
 import { RECEIVED, since } from "./store.js";
-
-const DUMP_WIDTH = 8;
 
 export class DeliveryView {
   static title = "Delivery";
@@ -84,10 +82,12 @@ export class DeliveryView {
   }
 
   _show({ tag, found, missing = [] }) {
+    // The publisher's router first: it owes the delivery, and its record has the message.
+    const records = [...found].sort((a, b) => (b.role === "ingress") - (a.role === "ingress"));
     fill(this._result,
       missing.length ? h("p", { class: "problem" }, h("b", {}, "Not asked with success"), missing.map((each) => `${each.router}: ${each.why}`).join("; ")) : null,
       found.length
-        ? found.map((record) => recordPanel(record))
+        ? [lifePanel(records), records.map((record) => recordPanel(record))]
         : h("div", { class: "panel notes" },
             h("p", {}, h("b", {}, "No router knows this delivery. "), "What is settled everywhere is forgotten, unless its rules were traced."),
             h("p", { class: "quiet" }, "Tag asked for: ", h("code", {}, tag))));
@@ -102,8 +102,7 @@ function recordPanel(record) {
       h("span", { class: "push" }, record.state ? stateBadge(record.state) : null)),
     h("div", { class: "six" },
       field("Message", h("p", {}, bytes(record.size), record.topic ? [" to ", topicLink(record.topic)] : null),
-        h("p", { class: "long small" }, "SHA-256 ", record.digest ? h("code", {}, record.digest.match(/.{1,32}/g).join(" ")) : "not known: no body is held here"),
-        firstBytes(record.first_bytes)),
+        h("p", { class: "long small" }, "SHA-256 ", record.digest ? h("code", {}, record.digest.match(/.{1,32}/g).join(" ")) : "not known: no body is held here"),),
       field("Publisher", h("p", {}, nameCell(record.publisher)),
         h("p", { class: "small quiet" }, [record.session == null ? null : `session ${number(record.session)}`, record.number == null ? null : `number ${number(record.number)}`].filter(Boolean).join(", "))),
       field("Its tag", h("p", { class: "long" }, h("code", {}, record.publisher_tag ?? "–"))),
@@ -112,7 +111,7 @@ function recordPanel(record) {
       field("Subscriptions at this router", states(record, record.local_subscriptions, (each) => [nameCell(each.name), each.detail ? h("span", { class: "quiet small" }, each.detail) : null], "none")),
       field("Other routers", states(record, record.other_routers, (each) =>
         [routerLink(each.router), each.subscriptions == null ? null : h("span", { class: "quiet small" }, `${number(each.owing)} of ${counted(each.subscriptions, "subscription")} not done`)], "none"))),
-    h("div", {}, h("h3", {}, "Rules applied"), rules(record)));
+    firstBytes(record.first_bytes));
 }
 
 function states(record, items, what, none) {
@@ -122,16 +121,19 @@ function states(record, items, what, none) {
     : h("p", { class: "quiet" }, none);
 }
 
-function rules(record) {
-  if (record.rules_off) {
-    return h("p", { class: "quiet" }, record.rules_off);
-  }
-  if (!record.rules?.length) {
-    return h("p", { class: "quiet" }, "None was traced.");
-  }
-  const first = Math.max(...record.rules.map((each) => each.at_s));
-  return h("ol", { class: "rules" }, record.rules.map((each) =>
-    h("li", {}, h("span", { title: `${duration(each.at_s)} ago` }, `+${((first - each.at_s) * 1000).toFixed(1)} ms`), h("b", {}, each.rule), h("span", {}, each.text))));
+/** The rules that the delivery met at all routers, in the order of time. */
+function lifePanel(records) {
+  const steps = records.flatMap((record) => (record.rules ?? []).map((each) => ({ ...each, router: record.router })));
+  steps.sort((a, b) => b.at_s - a.at_s);
+  const first = steps[0]?.at_s ?? 0;
+  const untraced = new Map(records.filter((each) => each.rules_off).map((each) => [each.router, each.rules_off]));
+  return h("section", { class: "panel", "aria-label": "Rules applied" },
+    h("header", {}, h("h2", {}, "Rules applied"),
+      steps.length ? h("span", { class: "quiet" }, "since ", age(now() - first), "; times of different routers agree to some milliseconds") : null),
+    h("ol", { class: "rules" }, steps.map((each) => h("li", {},
+      h("span", { class: "mono" }, `+${((first - each.at_s) * 1000).toFixed(0)} ms`), h("span", {}, each.router), h("b", {}, each.rule), h("span", { class: "name" }, each.text)))),
+    [...untraced].map(([router, why]) => h("p", { class: "quiet" }, h("b", {}, router), `: ${why}`)),
+    steps.length || untraced.size ? null : h("p", { class: "quiet" }, "None was traced."));
 }
 
 function firstBytes(encoded) {
@@ -139,12 +141,14 @@ function firstBytes(encoded) {
     return null;
   }
   const raw = Uint8Array.from(atob(encoded), (char) => char.charCodeAt(0));
+  const width = matchMedia("(max-width: 700px)").matches ? 8 : 16;
   const lines = [];
-  for (let at = 0; at < raw.length; at += DUMP_WIDTH) {
-    const part = [...raw.slice(at, at + DUMP_WIDTH)];
+  for (let at = 0; at < raw.length; at += width) {
+    const part = [...raw.slice(at, at + width)];
     const hex = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
     const text = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : "·")).join("");
-    lines.push(`${hex.padEnd(3 * DUMP_WIDTH)} ${text}`);
+    lines.push(`${hex.padEnd(3 * width)} ${text}`);
   }
-  return h("pre", { class: "dump", tabindex: "0", "aria-label": "First bytes of the message" }, lines.join("\n"));
+  return h("div", {}, h("h3", {}, "First bytes"),
+    h("pre", { class: "dump", tabindex: "0", role: "group", "aria-label": "First bytes of the message" }, lines.join("\n")));
 }

@@ -2,8 +2,7 @@
 
 import { fill, h, setText } from "./dom.js";
 import { counted, number, timeOfDay } from "./format.js";
-import { choice } from "./view_waiting.js";
-import { filterBox } from "./table.js";
+import { choice, filterBox } from "./table.js";
 
 const SHOWN = 300;
 const KEPT = 1000;

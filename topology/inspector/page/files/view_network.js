@@ -169,7 +169,7 @@ export class NetworkView {
           cell: (each) => [stateBadge(each.state), each.goneAt ? [" ", age(each.goneAt)] : null],
         }),
         plain("cost", "Cost", { numeric: true }),
-        plain("on_best_path", "On a best path from here", { value: (each) => (each.on_best_path ? "yes" : "") }),
+        plain("on_best_path", "Best path", { value: (each) => (each.on_best_path ? "yes" : "") }),
         {
           name: "acts", label: "Actions", hideLabel: true,
           mark: (each) => `${this._page.may("operator")} ${each.state}`,

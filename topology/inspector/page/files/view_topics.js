@@ -3,7 +3,7 @@
 import { get, PAGE_SIZE } from "./api.js";
 import { button, fill, h, setText } from "./dom.js";
 import { counted, number } from "./format.js";
-import { count, plain, publisherColumns, subscriptionColumns, topicLink } from "./columns.js";
+import { count, endColumn, plain, publisherColumns, subscriptionColumns, topicLink } from "./columns.js";
 import { Table, filterBox, panel } from "./table.js";
 import { waitCard } from "./view_waiting.js";
 
@@ -58,12 +58,11 @@ export class TopicView {
   constructor(page, place) {
     this._page = page;
     this._topic = place.rest.join("/");
-    const { actions } = page;
     this._subscriptions = new Table({
       caption: `Subscriptions of the topic ${this._topic}`,
       empty: "No subscription: what is published here goes nowhere.",
       sort: "name",
-      columns: subscriptionColumns({ withTopic: false, extra: [deleteColumn(page, actions)] }),
+      columns: subscriptionColumns({ withTopic: false, extra: [endColumn(page)] }),
     });
     this._publishers = new Table({
       caption: `Publishers of the topic ${this._topic}`,
@@ -100,17 +99,6 @@ export class TopicView {
     this._waits.element.hidden = !waits.length;
     fill(this._waitList, waits.map((wait) => waitCard(this._page, wait)));
   }
-}
-
-/** The button that deletes a subscription, for those who may. */
-export function deleteColumn(page, actions) {
-  return {
-    name: "acts", label: "Actions", hideLabel: true,
-    mark: (item) => `${page.may("operator")} ${item.state}`,
-    cell: (item) => (page.may("operator")
-      ? button("Delete…", () => actions.deleteSubscription(item), { class: "button slim danger", "aria-label": `Delete the subscription ${item.name}` })
-      : ""),
-  };
 }
 
 /** "Show more", for tables with more rows than one page. */

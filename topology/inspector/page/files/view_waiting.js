@@ -1,14 +1,13 @@
 // Who holds what: each publisher that waits, the subscriptions it waits for, and since when.
 
 import { get } from "./api.js";
-import { age } from "./ages.js";
-import { badge, button, fill, h, setText } from "./dom.js";
+import { age, now } from "./ages.js";
+import { badge, fill, h, setText } from "./dom.js";
 import { bytes, counted, number } from "./format.js";
-import { deliveryLink, nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
+import { deliveryLink, endColumn, nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
 import { RECEIVED, since } from "./store.js";
-import { Table, panel } from "./table.js";
+import { Table, choice, panel } from "./table.js";
 import { problem } from "./actions.js";
-import { now } from "./ages.js";
 
 const REFRESH_MS = 2000;
 const LATE_S = 1;
@@ -43,12 +42,7 @@ export class WaitingView {
           name: "longest", label: "Longest", numeric: true, value: (each) => now() - each.began,
           mark: (each) => String(Math.round(each.began * 2)), cell: (each) => age(each.began),
         },
-        {
-          name: "acts", label: "Actions", hideLabel: true, mark: () => String(page.may("operator")),
-          cell: (each) => (page.may("operator")
-            ? button("Delete…", () => page.actions.deleteSubscription(each), { class: "button slim danger", "aria-label": `Delete the subscription ${each.name}` })
-            : ""),
-        },
+        endColumn(page),
       ],
     });
     this._note = h("p", { class: "quiet" });
@@ -102,14 +96,14 @@ export class WaitingView {
     }
   }
 
-  _show({ items, missing = [], total }) {
+  _show({ items, missing = [] }) {
     fill(this._problem, missing.length
       ? h("p", { class: "problem" }, h("b", {}, `Not asked with success: ${missing.map((each) => each.router).join(", ")}`),
           missing.map((each) => `${each.router}: ${each.why}`).join("; "))
       : null);
     const holders = holdersOf(items);
     setText(this._note, items.length
-      ? `${counted(Math.max(total ?? 0, items.length), "publisher")}, ${counted(holders.length, "subscription")}`
+      ? `${counted(items.length, "publisher")} ${items.length === 1 ? "waits" : "wait"}, for ${counted(holders.length, "subscription")}`
       : "");
     this._empty.hidden = items.length > 0;
     setText(this._empty, this._late ? "No publisher has waited for over a second." : "No publisher has anything unsettled.");
@@ -171,26 +165,12 @@ function holdersOf(waits) {
   for (const wait of waits) {
     for (const each of wait.waiting_for) {
       const began = since(wait, each.since_s ?? wait.oldest_s);
-      const holder = found.get(each.subscription)
-        ?? { key: each.subscription, name: each.subscription, topic: wait.topic, router: each.router, state: each.state, publishers: 0, began };
+      const holder = found.get(each.key)
+        ?? { key: each.key, name: each.subscription, topic: wait.topic, router: each.router, state: each.state, publishers: 0, began };
       holder.publishers += 1;
       holder.began = Math.min(holder.began, began);
-      found.set(each.subscription, holder);
+      found.set(each.key, holder);
     }
   }
   return [...found.values()];
-}
-
-/** A few buttons of which one is pressed. */
-export function choice(label, options, chosen, onChoose) {
-  const buttons = options.map(([text, value]) => h("button", {
-    type: "button", "aria-pressed": String(value === chosen),
-    on: {
-      click: (event) => {
-        buttons.forEach((each) => each.setAttribute("aria-pressed", String(each === event.currentTarget)));
-        onChoose(value);
-      },
-    },
-  }, text));
-  return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
 }
