@@ -17,13 +17,14 @@ from topology.inspector.rows_core import COLLECTIONS, EVENTS, OVERVIEW
 
 __all__ = ["DEFAULT_URL", "STATE_PATH", "inspect", "read_state"]
 
+WHAT = (OVERVIEW, *COLLECTIONS, DELIVERY, EVENTS)
 TERMINAL_ROWS = 100
 """Rows shown on a terminal unless asked for otherwise: what scrolls by is read by nobody."""
 
 
 @click.command("inspect", short_help="Show what the network does, and why anything waits.")
-@click.argument("what", required=False, default=OVERVIEW, type=click.Choice([OVERVIEW, *COLLECTIONS, DELIVERY, EVENTS]))
-@click.argument("tag", required=False, default="")
+@click.argument("what", default=OVERVIEW, metavar="[WHAT]", type=click.Choice(WHAT))
+@click.argument("tag", default="", metavar="[TAG]")
 @click.option(
     "--url", default=DEFAULT_URL, show_default=True, metavar="URL",
     help="The HTTP address of a router; with a login, http://USER:PASSWORD@HOST:PORT.",
@@ -46,7 +47,8 @@ def inspect(
 ) -> None:  # fmt: skip
     """Show the router at URL and the network as it knows it.
 
-    WHAT is a table, `events`, or `delivery` with its tag in hex; without it, an overview and what waits and why.
+    WHAT is routers, links, topics, subscriptions, publishers, waits, channels, neighbours, connections, events, or
+    delivery with its TAG in hex; without it, an overview and what waits and why.
     """
     _check(what, tag, network, {"--topic": topic, "--router": router, "--match": match}, publisher)
     from topology.inspector.show_cli import console
