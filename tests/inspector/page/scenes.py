@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,8 @@ class Scene:
 
     network: LocalNetwork
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    clients: dict[str, Client] = field(default_factory=dict)
+    """By container-id."""
 
     def http(self, router: str = "r1") -> str:
         """The address of a router's page."""
@@ -56,7 +58,18 @@ class Scene:
                     return list(rows)
                 await asyncio.sleep(POLL_S)
 
-    def start(self, work: Any) -> None:
+    @asynccontextmanager
+    async def client(self, name: str, at: str) -> AsyncIterator[Client]:
+        """A client that is cut off at the end: nothing waits for what it has not finished."""
+        client = await connect(self.network.routers[at].url, container_id=name)
+        self.clients[name] = client
+        try:
+            yield client
+        finally:
+            with contextlib.suppress(Exception):
+                await client.abandon()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Let a client work until the scene ends."""
         self.tasks.append(asyncio.create_task(work))
 
@@ -80,7 +93,7 @@ async def busy_network(folder: Path) -> AsyncIterator[Scene]:
     async with _network(network) as scene, AsyncExitStack() as stack:
         for name in names:
             await scene.post(f"router/{name}/trace", {"on": True}, name)
-        clients = [await stack.enter_async_context(_client(network, name, at)) for name, at in (
+        clients = [await stack.enter_async_context(scene.client(name, at)) for name, at in (
             ("store", "r2"), ("billing", "r3"), ("audit", "r1"), ("slow-printer", "r1"), ("till-1", "r1"),
             ("till-2", "r2"), ("feed", "r3"),
         )]  # fmt: skip
@@ -98,10 +111,8 @@ async def busy_network(folder: Path) -> AsyncIterator[Scene]:
             await feed.publisher("prices.eur", name="quotes", window=32),
             await feed.publisher("stock", name="counts"),
         ]
-        scene.tasks += [
-            asyncio.create_task(_publish(publisher, pause_s))
-            for publisher, pause_s in zip(publishers, (0.02, 0.05, 0.05, 0.2), strict=True)
-        ]
+        for publisher, pause_s in zip(publishers, (0.02, 0.05, 0.05, 0.2), strict=True):
+            scene.start(_publish(publisher, pause_s))
         yield scene
 
 
@@ -111,7 +122,7 @@ async def broken_network(folder: Path) -> AsyncIterator[Scene]:
     edges = chain(["r1", "r2", "r3", "r4"])
     async with _network(LocalNetwork(4, edges=edges, log_folder=folder)) as scene, AsyncExitStack() as stack:
         near, far, till = [
-            await stack.enter_async_context(_client(scene.network, name, at))
+            await stack.enter_async_context(scene.client(name, at))
             for name, at in (("store", "r1"), ("branch", "r4"), ("till-1", "r1"))
         ]
         scene.start(_accept(await near.subscriber("orders", name="all")))
@@ -132,17 +143,6 @@ async def _network(network: LocalNetwork) -> AsyncIterator[Scene]:
             await asyncio.gather(*scene.tasks, return_exceptions=True)
 
 
-@asynccontextmanager
-async def _client(network: LocalNetwork, name: str, at: str) -> AsyncIterator[Client]:
-    """A client that is cut off at the end: nothing waits for what it has not finished."""
-    client = await connect(network.routers[at].url, container_id=name)
-    try:
-        yield client
-    finally:
-        with contextlib.suppress(Exception):
-            await client.abandon()
-
-
 async def _accept(subscriber: Subscriber) -> None:
     async for delivery in subscriber:
         await delivery.accept()
@@ -154,8 +154,3 @@ async def _publish(publisher: Publisher, pause_s: float) -> None:
         number += 1
         _ = await publisher.submit(b'{"number": %d, "what": "an order of some length", "euros": 12.50}' % number)
         await asyncio.sleep(pause_s)
-
-
-def names_of(rows: Sequence[Any], column: str = "name") -> list[str]:
-    """One column of some rows."""
-    return [str(row[column]) for row in rows]

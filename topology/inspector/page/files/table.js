@@ -31,7 +31,7 @@ export class Table {
       this._body,
     );
     this._note = h("p", { class: "empty" });
-    this._scroller = h("div", { class: "scroller", role: "region", "aria-labelledby": captionId, tabindex: "0" }, table);
+    this._scroller = h("div", { class: "scroller", role: "group", "aria-labelledby": captionId, tabindex: "0" }, table);
     this.element = h("div", { class: "table" }, this._scroller, this._note);
     this.update([]);
   }
