@@ -125,7 +125,9 @@ class RouterCollector(Collector):
         info = GaugeMetricFamily("oncewire_router_info", "Always 1", labels=["router", "version"])
         info.add_metric([numbers.router, numbers.version], 1)
         yield info
-        yield _labelled("oncewire_decisions", "Decisions of the record core", "decision", numbers.decisions)
+        # Zeros, too, here and below: a rate needs a beginning.
+        decisions = {decision.value: 0 for decision in Decision} | dict(numbers.decisions)
+        yield _labelled("oncewire_decisions", "Decisions of the record core", "decision", decisions)
         yield _labelled("oncewire_events", "Log events, shown or not", "level", numbers.events)
         yield _labelled("oncewire_spans", "Spans for the OpenTelemetry collector", "result", numbers.spans)
         yield from _deliveries(numbers)
@@ -143,7 +145,6 @@ def _labelled(metric: str, text: str, label: str, counts: Mapping[str, int]) -> 
 
 def _deliveries(numbers: Numbers) -> Iterator[Metric]:
     for metric, (text, label, decisions) in _DELIVERIES.items():
-        # Zeros, too: a rate needs a beginning.
         counts = {value: numbers.decisions.get(decision.value, 0) for value, decision in decisions.items()}
         yield _labelled(metric, text, label, counts)
     late = numbers.core.late
@@ -209,6 +210,11 @@ def _clients(numbers: Numbers) -> Iterator[Metric]:
 
 def _neighbours(numbers: Numbers) -> Iterator[Metric]:
     yield GaugeMetricFamily("oncewire_neighbours", "Links to other routers", value=len(numbers.neighbours))
+    yield GaugeMetricFamily(
+        "oncewire_routers_unreachable",
+        "Routers in etcd to which there is no path",
+        value=numbers.routers_unreachable,
+    )
     transferred = CounterMetricFamily(
         "oncewire_neighbour_bytes", "Bytes from and to neighbours", labels=["neighbour", "direction"]
     )

@@ -69,6 +69,7 @@ class Accounts:
             loop_lag_s=watch.lag_s,
             worst_loop_lag_s=watch.take_worst(),
             loop_stalls=watch.stalls,
+            routers_unreachable=0 if incarnation is None else _unreachable(incarnation),
             neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
         )
 
@@ -99,6 +100,11 @@ def core_numbers(records: Records, now: float) -> CoreNumbers:
         found.subscribers_without_credit += not credit
         found.held_deliveries += egress.held
     return found
+
+
+def _unreachable(incarnation: Incarnation) -> int:
+    records, paths = incarnation.records, incarnation.neighbours.routing.next_hops
+    return sum(rid != records.rid and rid not in paths for rid in records.view.routers)
 
 
 def _named(records: Records) -> dict[str, int]:

@@ -71,6 +71,8 @@ class Numbers:
     """Since the last keep-alive that etcd answered was sent; 0 without an incarnation."""
     loop_lag_s: float
     worst_loop_lag_s: float
+    routers_unreachable: int = 0
+    """Routers in the view, other than this one, without a path."""
     loop_stalls: int = 0
     """Times the loop was so late that neighbours may soon give this router up."""
     neighbours: list[NeighbourNumbers] = field(default_factory=list)
