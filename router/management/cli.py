@@ -19,6 +19,8 @@ from topology.inspector.ask_cli import DEFAULT_URL, Api
 from topology.inspector.login_cli import authorization_of, login_option
 
 _TYPED = "`oncewire manage` cannot be run as it was typed"
+VERDICT_NO = 1
+"""The operator was asked, and said no."""
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -217,7 +219,8 @@ def _confirm(entity: EntityType, operation: Operation, name: str, row: Mapping[s
     """Tell what happens, and ask.
 
     Raises:
-        CliError: nobody can be asked, or the answer is no.
+        CliError: nobody can be asked.
+        SystemExit: the answer is no.
     """
     facts = ("topic", "router", "state", "lag", "peer", "links")
     shown = ", ".join(f"{fact} {row[fact]}" for fact in facts if row.get(fact) is not None)
@@ -229,7 +232,8 @@ def _confirm(entity: EntityType, operation: Operation, name: str, row: Mapping[s
     except click.Abort:
         raise CliError("nothing was done", "nobody said yes", "give --yes where nobody can be asked") from None
     if not agreed:
-        raise CliError("nothing was done", "the answer was no", "give --yes to do it without a question")
+        click.echo("nothing was done", err=True)
+        raise SystemExit(VERDICT_NO)
 
 
 # --- words to values, values to words ---------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ class Api:
         try:
             told = await answer.json()
             fix = str(told["fix"])
-            if answer.status == 401:
+            if answer.status == 401 and "Authorization" not in self._session.headers:
                 fix += "; give --user NAME, and the password in ONCEWIRE_PASSWORD or when asked"
             return CliError(f"the router at {self.shown} refuses", str(told["error"]), fix)
         except (aiohttp.ClientError, ValueError, KeyError, TypeError):
