@@ -9,6 +9,9 @@ from delivery_records.window import Window
 MAX_MARKS = 512
 """Turns remembered; beyond, every second mark is dropped, and deliveries count as older by one turn."""
 
+FEW_MARKS = 32
+"""Turns whose settled deliveries are not worth looking for."""
+
 
 class Arrivals:
     """Times of arrival by running number. Numbers grow with time, so a mark is the first number of a turn."""
@@ -25,16 +28,16 @@ class Arrivals:
     def mark(self, window: Window, now: float) -> None:
         """At the end of a turn: everything new in the window arrived `now`."""
         firsts, times = self._firsts, self._times
-        settled = bisect_right(firsts, window.base) - 1
-        if settled > 0:
-            del firsts[:settled]
-            del times[:settled]
         firsts.append(self.end)
         times.append(now)
         self.end = window.end
-        if len(firsts) > MAX_MARKS:
-            del firsts[1::2]
-            del times[1::2]
+        if len(firsts) > FEW_MARKS:
+            settled = bisect_right(firsts, window.base) - 1
+            del firsts[:settled]
+            del times[:settled]
+            if len(firsts) > MAX_MARKS:
+                del firsts[1::2]
+                del times[1::2]
 
     def before(self, at: float, end: int) -> int:
         """The first number that arrived later than `at`; `end`, the window's, when none did."""

@@ -85,10 +85,13 @@ class Watchers:
 
     async def stop(self) -> None:
         """Send everybody away: the router ends."""
-        for watcher in list(self._watchers):
-            with contextlib.suppress(ConnectionError, TimeoutError):
-                async with asyncio.timeout(PERIOD_S):
-                    await watcher.socket.close(code=WSCloseCode.GOING_AWAY, message=b"the router stops")
+        closing = [
+            watcher.socket.close(code=WSCloseCode.GOING_AWAY, message=b"the router stops")
+            for watcher in self._watchers
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PERIOD_S):
+                await asyncio.gather(*closing, return_exceptions=True)
 
     # --- what the source notes ----------------------------------------------------------------------------------------
 
