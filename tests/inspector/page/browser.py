@@ -26,8 +26,6 @@ TIMEOUT_MS = 60_000
 DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 VIEWS = ("", "topics", "waiting", "clients", "delivery", "events", "router")
-MAX_COLOURS = 96
-"""Of a picture that is kept: flat areas and letters need no more."""
 
 
 @asynccontextmanager
@@ -130,6 +128,11 @@ async def is_too_wide(page: Any) -> bool:
     return wide
 
 
+def pictures_are_wanted() -> bool:
+    """Whether this run is `make screenshots`."""
+    return SCREENSHOTS_VARIABLE in os.environ
+
+
 async def take_pictures(browser: Any, url: str, name: str, place: str, text: str, *, whole: bool = False) -> None:
     """Desktop and phone, light and dark, into the folder that the variable names; without it nothing is done.
 
@@ -141,8 +144,7 @@ async def take_pictures(browser: Any, url: str, name: str, place: str, text: str
         text: what it shows when it is complete.
         whole: the whole page, not what fits on the screen.
     """
-    folder = os.environ.get(SCREENSHOTS_VARIABLE)
-    if not folder:
+    if not pictures_are_wanted():
         return
     for phone in (False, True):
         for dark in (False, True):
@@ -154,21 +156,20 @@ async def take_pictures(browser: Any, url: str, name: str, place: str, text: str
 
 async def picture(page: Any, name: str, *, phone: bool, dark: bool, whole: bool = False) -> None:
     """What the page looks like now."""
-    folder = os.environ.get(SCREENSHOTS_VARIABLE)
-    if not folder:
+    if not pictures_are_wanted():
         return
     await page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    file = Path(folder) / f"{name}-{'phone' if phone else 'desktop'}-{'dark' if dark else 'light'}.png"
+    file = Path(os.environ[SCREENSHOTS_VARIABLE]) / f"{name}-{'phone' if phone else 'desktop'}-{'dark' if dark else 'light'}.png"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(_small(await page.screenshot(full_page=whole)))
 
 
 def _small(png: bytes) -> bytes:
-    """With few colours, where Pillow is there (it comes with matplotlib)."""
+    """With 256 colours, where Pillow is there (it comes with matplotlib)."""
     try:
         from PIL import Image
     except ImportError:
         return png
     packed = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(MAX_COLOURS).save(packed, "PNG", optimize=True)
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE).save(packed, "PNG", optimize=True)
     return packed.getvalue()

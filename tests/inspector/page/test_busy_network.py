@@ -18,6 +18,7 @@ from tests.inspector.page.browser import (
     needs_axe,
     needs_browser,
     picture,
+    pictures_are_wanted,
     table_of,
     take_pictures,
     until_live,
@@ -27,6 +28,8 @@ from tests.inspector.page.scenes import HOSTILE, Scene, busy_network
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_browser]
 
+WHOLE = ("network", "delivery")
+"""Pictures of these show the whole page, not only what fits on the screen."""
 PLACES = ("", "topics", "topics/orders", "waiting", "clients/connections", "clients/subscriptions", "events", "router")
 
 
@@ -139,21 +142,22 @@ async def test_news_change_rows_in_place_and_leave_the_focus_alone(scene: Scene,
         await page.wait_for_function("() => !document.querySelector('main').innerText.includes('audit/counting')")
 
 
-async def test_pictures_of_a_busy_network(scene: Scene, browser: Any) -> None:
-    await scene.until_waits(2, 12.0)
-    waits = await scene.get("waits?network=true")
-    tag = next(row["oldest_tag"] for row in waits["items"] if row["router"] == "r2")
-    for name, place, text, whole in (
-        ("busy-network", "", "Who holds what", False),
-        ("busy-network-whole", "", "Who holds what", True),
-        ("busy-topic", "topics/orders", "stuck", False),
-        ("busy-waiting", "waiting", "till-1/sales", False),
-        ("busy-delivery", f"delivery/{tag}", "At router r1", True),
-        ("busy-subscriptions", "clients/subscriptions", "audit/log", False),
-        ("busy-events", "events", "subscriber attached", False),
-        ("busy-router", "router", "Drain and stop", False),
-    ):
-        await take_pictures(browser, scene.http(), name, place, text, whole=whole)
+@pytest.mark.parametrize(
+    ("name", "place", "text"),
+    [
+        ("network", "", "Who holds what"),
+        ("topic", "topics/orders", "stuck"),
+        ("waiting", "waiting", "till-1/sales"),
+        ("delivery", "delivery/{tag}", "At router r1"),
+        ("subscriptions", "clients/subscriptions", "audit/log"),
+        ("events", "events", "subscriber attached"),
+        ("router", "router", "Drain and stop"),
+    ],
+)
+async def test_pictures_of_a_busy_network(scene: Scene, browser: Any, name: str, place: str, text: str) -> None:
+    waits = await scene.until_waits(2, 10.0 if pictures_are_wanted() else 1.0)
+    tag = next(row["oldest_tag"] for row in waits if row["router"] == "r2")
+    await take_pictures(browser, scene.http(), f"busy-{name}", place.format(tag=tag), text, whole=name in WHOLE)
 
 
 async def test_a_changed_cost_moves_the_best_path_on_the_page(scene: Scene, browser: Any) -> None:

@@ -8,6 +8,10 @@ const LONGEST_WAIT_S = 15;
 /** A router that stands still keeps its connections: after this much silence it is asked something. */
 const SILENCE_S = 6;
 const CHECK_MS = 1000;
+const WHOLE = new Set(["routers", "links"]);
+const PAGE_LIMIT = 500;
+/** A full mesh of 70 routers; beyond it the tables have filters and the map says nothing. */
+const ROW_LIMIT = 5000;
 
 export class Feed {
   /** `onState(feed)` is called on each change of `state`: connecting, live or lost; `onError({error, fix})` when the
@@ -68,12 +72,29 @@ export class Feed {
       this._onError(message);
     } else if (message.type === "snapshot") {
       this._store.snapshot(message.table, message.items, message.next ?? null);
+      if (message.next && WHOLE.has(message.table)) {
+        void this._fetchRest(message.table, message.next);
+      }
     } else if (message.type === "changes") {
       for (const [name, changed] of Object.entries(message.tables)) {
         this._store.change(name, changed.put, changed.delete);
       }
     }
     this._tell("live");
+  }
+
+  /** The picture of the network needs all routers and links, not the first page only. */
+  async _fetchRest(name, first) {
+    const asked = this._asked;
+    try {
+      for (let cursor = first; cursor && asked === this._asked && this._store.table(name).size < ROW_LIMIT;) {
+        const page = await get([name], { limit: PAGE_LIMIT, cursor });
+        this._store.append(name, page.items, page.next);
+        cursor = page.next;
+      }
+    } catch {
+      // What came is shown; the connection that just failed brings a new snapshot when it is back.
+    }
   }
 
   _lost() {

@@ -3,7 +3,13 @@
 import { button, h, icon } from "./dom.js";
 
 const LIBRARY = "./vendor/cytoscape.esm.min.mjs";
-const CIRCLE_LIMIT = 10;
+const RING_LIMIT = 10;
+/** With more routers this one stands in the middle, and the others around it, the nearest first. */
+const COMPACT_FROM = 25;
+/** With as many routers there is room for their names only, and the map is higher. */
+const RING_GAP = 62;
+const NODE_ROOM = 64;
+const RING_ASPECT = 1.9;
 const FONT_PX = 13;
 const LINE_HEIGHT = 1.25;
 const COSTS_SHOWN_UP_TO = 40;
@@ -33,9 +39,15 @@ export class NetworkMap {
     this._load();
   }
 
-  /** Shows routers [{key, label, kinds: [...]}] and links [{key, a, b, label, kinds: [...]}]. */
+  /** Whether there is room for names only. */
+  static isCompact(count) {
+    return count >= COMPACT_FROM;
+  }
+
+  /** Shows routers [{key, name, label, distance, kinds: [...]}] and links [{key, a, b, label, kinds: [...]}]. */
   update(routers, links, description) {
     this._canvas.setAttribute("aria-label", description);
+    this.element.classList.toggle("map-large", routers.length >= COMPACT_FROM);
     this._pending = { routers, links: links.slice(0, LINK_LIMIT) };
     if (this._graph) {
       this._draw();
@@ -103,12 +115,15 @@ export class NetworkMap {
       return;
     }
     this._drawn = mark;
-    const shape = [...routers.map((each) => each.key).sort(), ...links.map((each) => each.key).sort()].join("|");
+    const shape = routers.map((each) => each.key).sort().join(" ");
     const wanted = new Map();
     const group = (each, kind) => wanted.set(each.key, { group: kind, classes: each.kinds.join(" "), data: dataOf(each) });
     routers.forEach((each) => group(each, "nodes"));
     links.forEach((each) => group(each, "edges"));
     const showCosts = links.length <= COSTS_SHOWN_UP_TO;
+    if (!showCosts) {
+      wanted.forEach((each) => { each.classes += each.group === "edges" ? " many" : ""; });
+    }
     graph.batch(() => {
       graph.elements().filter((element) => !wanted.has(element.id())).remove();
       for (const [key, element] of wanted) {
@@ -123,20 +138,13 @@ export class NetworkMap {
     });
     if (shape !== this._shape) {
       this._shape = shape;
-      this._place(routers.length);
+      this._place(routers);
     }
   }
 
-  _place(count) {
-    const byName = (a, b) => a.data("name").localeCompare(b.data("name"), "en", { numeric: true });
-    const options = count <= CIRCLE_LIMIT
-      ? { name: "circle", sort: byName, startAngle: count === 2 ? Math.PI : (-Math.PI / 2) }
-      : { name: "cose", randomize: false, nodeRepulsion: () => 60_000, idealEdgeLength: () => 110, numIter: 500 };
-    // The forces start from a circle in the order of names, so that the same network gives the same picture.
-    if (options.name === "cose") {
-      this._graph.layout({ name: "circle", sort: byName, animate: false, fit: false }).run();
-    }
-    this._graph.layout({ ...options, animate: false, fit: false, nodeDimensionsIncludeLabels: true }).run();
+  _place(routers) {
+    const places = placesOf(routers);
+    this._graph.layout({ name: "preset", positions: (node) => places.get(node.id()), animate: false, fit: false }).run();
     this._fit();
   }
 
@@ -155,6 +163,33 @@ export class NetworkMap {
     const graph = this._graph;
     graph?.zoom({ level: graph.zoom() * factor, renderedPosition: { x: graph.width() / 2, y: graph.height() / 2 } });
   }
+}
+
+/** A place for each router; the same network gives the same picture. */
+function placesOf(routers) {
+  const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
+  if (routers.length <= RING_LIMIT) {
+    const size = routers.length === 1 ? 0 : Math.max(1, routers.length / 4) * 110;
+    return onRing([...routers].sort(byName), size * RING_ASPECT, size);
+  }
+  const far = (each) => each.distance ?? Infinity;
+  const waiting = [...routers].sort((a, b) => (far(a) === far(b) ? byName(a, b) : far(a) - far(b)));
+  const places = onRing(waiting.splice(0, 1), 0, 0);
+  for (let ring = 1; waiting.length; ring += 1) {
+    const [width, height] = [ring * RING_GAP * RING_ASPECT, ring * RING_GAP];
+    const room = Math.floor((2 * Math.PI * Math.sqrt((width ** 2 + height ** 2) / 2)) / NODE_ROOM);
+    onRing(waiting.splice(0, room), width, height).forEach((place, key) => places.set(key, place));
+  }
+  return places;
+}
+
+/** Evenly around an ellipse, clockwise from the top; two lie beside each other. */
+function onRing(routers, width, height) {
+  const start = routers.length === 2 ? Math.PI : -Math.PI / 2;
+  return new Map(routers.map((each, index) => {
+    const angle = start + (2 * Math.PI * index) / routers.length;
+    return [each.key, { x: width * Math.cos(angle), y: height * Math.sin(angle) }];
+  }));
 }
 
 function dataOf(each) {
@@ -202,8 +237,10 @@ function styles() {
         "text-background-shape": "round-rectangle", "overlay-opacity": 0, "text-wrap": "wrap",
       },
     },
-    { selector: "edge.best", style: { width: 4, "line-color": colour("accent"), color: colour("text") } },
-    { selector: "edge.one-way", style: { "line-style": "dashed", "line-dash-pattern": [8, 5], width: 2.5, "line-color": colour("warn"), color: colour("warn") } },
-    { selector: "edge.gone", style: { "line-style": "dotted", width: 2, "line-color": colour("bad"), color: colour("bad") } },
+    { selector: "edge.many", style: { width: 1, opacity: 0.35 } },
+    { selector: "edge.best", style: { opacity: 1, "z-index": 2, width: 4, "line-color": colour("accent"), color: colour("text") } },
+    { selector: "edge.best.many", style: { width: 2 } },
+    { selector: "edge.one-way", style: { opacity: 1, "z-index": 3, "line-style": "dashed", "line-dash-pattern": [8, 5], width: 2.5, "line-color": colour("warn"), color: colour("warn") } },
+    { selector: "edge.gone", style: { opacity: 1, "z-index": 3, "line-style": "dotted", width: 2, "line-color": colour("bad"), color: colour("bad") } },
   ];
 }

@@ -5,14 +5,15 @@ import { number } from "./format.js";
 
 const ROW_LIMIT = 2000;
 /** Rows in the page at most; with more the filter is the better way, and the table says so. */
+const words = new Intl.Collator("en", { numeric: true });
 let tables = 0;
 
 /**
- * Columns: {name, label, value(item) -> text or number to sort by, cell(item) -> node or text (else the value is
+ * `isTall`: a long one scrolls in itself on a large screen. Columns: {name, label, value(item) -> text or number to sort by, cell(item) -> node or text (else the value is
  * shown), mark(item) -> text that changes when the cell must be made anew (else the value), numeric, first}.
  */
 export class Table {
-  constructor({ caption, columns, empty, sort = columns[0].name, descending = false, rowClass = null, hideCaption = true }) {
+  constructor({ caption, columns, empty, sort = columns[0].name, descending = false, rowClass = null, isTall = false }) {
     this._columns = columns;
     this._empty = empty;
     this._sort = sort;
@@ -26,12 +27,12 @@ export class Table {
     const table = h(
       "table",
       { role: "table", "aria-labelledby": captionId },
-      h("caption", { id: captionId, class: hideCaption ? "sr" : null }, caption),
+      h("caption", { id: captionId, class: "sr" }, caption),
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, this._heads)),
       this._body,
     );
     this._note = h("p", { class: "empty" });
-    this._scroller = h("div", { class: "scroller", role: "group", "aria-labelledby": captionId, tabindex: "0" }, table);
+    this._scroller = h("div", { class: isTall ? "scroller tall" : "scroller", role: "group", "aria-labelledby": captionId, tabindex: "0" }, table);
     this.element = h("div", { class: "table" }, this._scroller, this._note);
     this.update([]);
   }
@@ -61,6 +62,11 @@ export class Table {
     const left = items.length - shown.length;
     setText(this._note, shown.length ? (left ? `${number(left)} more rows: use the filter.` : "") : this._empty);
     this._note.hidden = !this._note.textContent;
+  }
+
+  /** Shows the same items again: what may be done with them has changed. */
+  refresh() {
+    this.update(this._items);
   }
 
   _head(column) {
@@ -142,9 +148,7 @@ function compare(a, b) {
   if (b === null || b === undefined) {
     return 1;
   }
-  return typeof a === "number" && typeof b === "number"
-    ? a - b
-    : String(a).localeCompare(String(b), "en", { numeric: true });
+  return typeof a === "number" && typeof b === "number" ? a - b : words.compare(String(a), String(b));
 }
 
 /** A box with a filter: `onChange` gets the text after a short rest. */

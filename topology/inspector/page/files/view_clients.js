@@ -56,7 +56,7 @@ export class ClientsView {
 
   render(dirty) {
     if (dirty?.has("overview")) {
-      this._table.update(this._rows.items(this._kind));
+      this._table.refresh();
     }
   }
 

@@ -69,7 +69,7 @@ export class EventsView {
 export function eventLine(event, { short = false } = {}) {
   const fields = Object.entries(event.fields ?? {}).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`).join("  ");
   const level = h("span", { class: `level ${event.level}` }, event.level);
-  const time = h("time", { class: "quiet mono", datetime: event.time, title: event.time }, timeOfDay(event.time));
+  const time = h("time", { class: "quiet mono", datetime: event.time, title: event.time }, short ? timeOfDay(event.time).slice(0, 8) : timeOfDay(event.time));
   const what = h("span", { class: "what" }, event.event.replaceAll("_", " "));
   const rest = h("span", { class: "fields mono" }, fields);
   return h("li", { data: { seq: String(event.seq) } }, short

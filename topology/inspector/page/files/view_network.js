@@ -9,7 +9,6 @@ import { NetworkMap } from "./map.js";
 import { RECEIVED } from "./store.js";
 import { Table, filterBox, panel } from "./table.js";
 
-const SHOWN = new Set(["overview", "routers", "links", "events"]);
 const EVENTS_SHOWN = 8;
 const LEASE_WARNING_S = 5;
 
@@ -53,12 +52,8 @@ export class NetworkView {
       h("h1", { class: "sr" }, "Network"),
       this._tileList(),
       h("div", { class: "columns" },
-        h("div", { class: "two-thirds" }, map.element),
-        h("div", { class: "third stack" }, notes.element, this._detail.element)),
-      h("div", { class: "columns" },
-        h("div", { class: "half" }, routers.element),
-        h("div", { class: "half" }, links.element)),
-      events.element);
+        h("div", { class: "two-thirds stack" }, map.element, routers.element, links.element),
+        h("div", { class: "third stack" }, notes.element, this._detail.element, events.element)));
   }
 
   watches() {
@@ -75,24 +70,29 @@ export class NetworkView {
   }
 
   render(dirty = null) {
-    if (dirty && ![...dirty].some((name) => SHOWN.has(name))) {
-      return;
-    }
+    const isNew = (...names) => dirty === null || names.some((name) => dirty.has(name));
     const { store } = this._page;
+    if (isNew("overview")) {
+      this._showTiles(store.overview);
+    }
+    if (isNew("overview", "routers", "links")) {
+      this._showNetwork(store);
+    }
+    if (isNew("events")) {
+      const newest = store.items("events").slice(-EVENTS_SHOWN).reverse();
+      fill(this._events, newest.map((event) => eventLine(event, { short: true })));
+    }
+  }
+
+  _showNetwork(store) {
     const routers = routersOf(store);
     const links = linksOf(store, routers);
-    this._showTiles(store.overview);
     this._showMap(routers, links);
     this._showNotes(store.overview, routers, links);
+    this._showDetail(routers);
     const matches = (...texts) => texts.some((text) => (text ?? "").toLowerCase().includes(this._filter));
     this._routers.update(routers.filter((each) => matches(each.id, each.amqp, each.key)));
     this._links.update(links.filter((each) => matches(each.from, each.to)));
-    this._showDetail(routers);
-    if (dirty && !dirty.has("events")) {
-      return;
-    }
-    const newest = store.items("events").slice(-EVENTS_SHOWN).reverse();
-    fill(this._events, newest.map((event) => eventLine(event, { short: true })));
   }
 
   _tileList() {
@@ -114,7 +114,10 @@ export class NetworkView {
   }
 
   _showMap(routers, links) {
-    const nodes = routers.map((each) => ({ key: each.key, name: each.id, label: nodeLabel(each), kinds: nodeKinds(each, this._picked) }));
+    const isCompact = NetworkMap.isCompact(routers.length);
+    const nodes = routers.map((each) => ({
+      key: each.key, name: each.id, label: nodeLabel(each, isCompact), distance: each.distance, kinds: nodeKinds(each, this._picked),
+    }));
     const known = new Set(nodes.map((each) => each.key));
     const edges = pairs(links).filter((each) => known.has(each.a) && known.has(each.b));
     this._map.update(nodes, edges,
@@ -133,6 +136,7 @@ export class NetworkView {
 
   _routerTable() {
     return new Table({
+      isTall: true,
       caption: "Routers",
       empty: "No router is known.",
       sort: "id",
@@ -158,6 +162,7 @@ export class NetworkView {
   _linkTable() {
     const { actions } = this._page;
     return new Table({
+      isTall: true,
       caption: "Links between routers, one row for each direction",
       empty: "No links. A router that is alone has none.",
       sort: "name",
@@ -247,9 +252,9 @@ function nodeKinds(router, picked) {
   return [router.is_self ? "self" : "", kind ?? "", router.id === picked ? "picked" : ""].filter(Boolean);
 }
 
-function nodeLabel(router) {
+function nodeLabel(router, isCompact) {
   const state = router.state === "serving" ? null : `⚠ ${router.state}`;
-  const clients = router.state === "gone" ? null : `${counted(router.subscriptions, "sub")} · ${counted(router.publishers, "pub")}`;
+  const clients = isCompact || router.state === "gone" ? null : `${counted(router.subscriptions, "sub")} · ${counted(router.publishers, "pub")}`;
   return [router.is_self ? `${router.id} (here)` : router.id, state, clients].filter(Boolean).join("\n");
 }
 
@@ -281,9 +286,13 @@ function attention(overview, routers, links) {
     }
   }
   for (const each of links) {
+    // Of the two directions one is enough; of a link with one direction it is that one.
+    if (each.state !== "up" && each.from > each.to && links.some((other) => other.from === each.to && other.to === each.from)) {
+      continue;
+    }
     if (each.state === "one-way") {
-      say("warn", `The link from ${each.from} to ${each.to} is announced by one end only, so it is not used.`);
-    } else if (each.state === "gone" && each.from < each.to) {
+      say("warn", `The link between ${each.from} and ${each.to} is announced by one end only, so it is not used.`);
+    } else if (each.state === "gone") {
       say("warn", `The link between ${each.from} and ${each.to} is gone. `, h("span", { class: "quiet" }, age(each.goneAt), " ago"));
     }
   }

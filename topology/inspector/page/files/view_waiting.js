@@ -70,8 +70,11 @@ export class WaitingView {
     this._timer = null;
   }
 
-  render() {
-    // What is shown here is asked for every two seconds, not told by the feed.
+  render(dirty) {
+    // What is shown here is asked for every two seconds, not told by the feed; but that tells what one may do.
+    if (dirty?.has("overview")) {
+      this._holders.refresh();
+    }
   }
 
   _set(change) {
