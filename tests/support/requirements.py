@@ -82,6 +82,13 @@ def previous_release() -> bool:
     return is_in_history()
 
 
+def prometheus() -> bool:
+    """Tells whether there are a Prometheus to start and its promtool."""
+    from tests.support.prometheus import find_program
+
+    return find_program("prometheus") is not None and find_program("promtool") is not None
+
+
 def map_library() -> bool:
     """Tells whether the packages under test hold the library that draws the inspector's map."""
     from topology.inspector.page.serving import FOLDER, LIBRARY
@@ -98,6 +105,11 @@ PARTS = {
     "playwright": Part("the package playwright", python_module("playwright"), "make tools"),
     "axe": Part("the accessibility checker axe-core", tool_file("node_modules/axe-core/axe.min.js"), "make tools"),
     "map-library": Part("the library of the inspector's map", map_library, "make inspector-map"),
+    "prometheus": Part("Prometheus with its promtool", prometheus, "make tools"),
+    "docker-compose": Part(
+        "docker-compose", program("docker-compose"), "sudo apt-get install -y --no-install-recommends docker-compose"
+    ),
+    "systemd-analyze": Part("systemd-analyze", program("systemd-analyze"), "sudo apt-get install -y systemd"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "previous-release": Part(
