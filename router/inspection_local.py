@@ -258,7 +258,10 @@ class LocalTables:
         steps = self._core.trace.steps_of(tag)
         off = None
         if self._core.tracing is None and not steps:
-            off = "rules are not traced, for it costs time with each message; switch it on for a while, then publish"
+            off = (
+                "rules are not traced, for that costs time with each message; for a while it can be switched on: "
+                f"oncewire manage call router {self._core.node_id} trace on=true"
+            )
         return {
             "rules": [{"rule": step.rule, "text": step.text, "at_s": seconds(now - step.at)} for step in steps],
             "rules_off": off,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,6 +22,7 @@ from router.local_network import LocalNetwork
 from tests.router.raw_client import RawClient
 from topology.inspector.ask_cli import Api
 from topology.inspector.follow_cli import Wanted, document_of, documents_of
+from topology.inspector.rows_core import COLLECTIONS
 from topology.inspector.show_cli import shown
 
 DEADLINE_S = 40.0
@@ -151,6 +153,32 @@ async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network:
     assert all(word in text for word in ("ingress at router r3", "till/pub", "far/slow", "1 of 1 subscriptions"))
 
 
+async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(network: LocalNetwork) -> None:
+    for name, router in network.routers.items():
+        async with aiohttp.ClientSession() as session:
+            path = f"{router.http}/api/v1/management/router/{name}/trace"
+            async with session.post(path, json={"on": True}) as answer:
+                assert answer.status == 200, await answer.text()
+    there = await (await client(network, "r2", "far")).subscriber("orders", "slow")
+    publisher = await (await client(network, "r3", "till")).publisher("orders")
+    number = publisher.send(TAG, BODY)
+    delivery = await there.delivery()
+    there.accept(delivery)
+    await publisher.outcome(TAG)
+    publisher.settle(number)
+    await there.settled(delivery.tag)
+    told = await get(network, "r1", f"/api/v1/deliveries/{delivery.tag.hex()}?network=true")
+    rules = {record["router"]: [step["rule"] for step in record["rules"]] for record in told["found"]}
+    assert {record["role"] for record in told["found"]} == {"past"}
+    assert rules["r3"] == ["I-1", "T-2", "I-2", "I-3", "I-4"]
+    assert rules["r2"][-3:] == ["E-3", "E-4", "E-5"]
+    step = next(record for record in told["found"] if record["router"] == "r3")["rules"][0]
+    assert step["text"].startswith("received whole")
+    assert step["at_s"] >= 0
+    text = text_of("delivery", told, 100)
+    assert "settled by its publisher, and forgotten" in text
+
+
 async def test_a_router_that_does_not_answer_is_named_and_holds_up_nobody(network: LocalNetwork) -> None:
     await (await client(network, "r1", "store")).subscriber("orders", "all")
     publisher = await (await client(network, "r1", "till")).publisher("orders")
@@ -201,6 +229,28 @@ async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetw
         with pytest.raises(CliError) as refused:
             await document_of(api, Wanted("delivery", "xyz"))
     assert "not hex" in refused.value.why
+
+
+async def test_the_reference_names_every_field_of_every_table(network: LocalNetwork) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "inspector.md").read_text()
+    paragraphs = {part[2:].partition("**")[0]: part for part in text.split("\n\n") if part.startswith("**")}
+    store = await client(network, "r1", "store")
+    await store.subscriber("orders", "all")
+    publisher = await store.publisher("orders")
+    publisher.send(TAG, BODY)
+    await (await client(network, "r2", "far")).subscriber("orders", "slow")
+    for table in COLLECTIONS:
+
+        async def read(table: str = table) -> Any:
+            return await get(network, "r1", f"/api/v1/{table}")
+
+        told = await until(read, lambda told: bool(told["items"]))
+        unnamed = {field for row in told["items"] for field in row if not re.search(rf"\b{field}\b", paragraphs[table])}
+        assert unnamed == set(), table
+    overview = await get(network, "r1", "/api/v1/overview")
+    record = (await get(network, "r1", f"/api/v1/deliveries/{TAG.hex()}"))["found"][0]
+    for field in (*overview, *overview["counts"], *record):
+        assert f'"{field}"' in text, field
 
 
 async def test_the_page_and_its_files_are_served(network: LocalNetwork) -> None:
