@@ -44,7 +44,10 @@ class Retries:
         entry = self._attempts.setdefault((subscription.key, number), _Attempts())
         delay = self._count(entry, failed)
         if entry.failed >= self._core.limits.max_attempts:
-            self._core.note(Decision.DELIVERY_POISONED, publisher=self._ingress.name, subscription=subscription.name)
+            self._core.note(
+                Decision.DELIVERY_POISONED, publisher=self._ingress.name, subscription=subscription.name,
+                tag=slot.tag.hex(),
+            )  # fmt: skip
             self._ingress.trace(slot, Rule.POISONED, subscription.name, entry.failed)
             self._ingress.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
             self._forget_pair((subscription.key, number))  # what others asked for goes on

@@ -87,6 +87,8 @@ class EventLog:
         """Events by level, also those that the level hides."""
         self.recent = EventRing()
         """What happened last; debug events only where they are logged."""
+        self.incarnation = ""
+        """The life of the router that the events belong to, in hex as in etcd; JSON logs name it."""
         self._router = router
         self._logger = logging.getLogger(LOGGER_NAME)
 
@@ -100,7 +102,7 @@ class EventLog:
 
     def internal_error(self, error: BaseException, doing: str) -> None:
         """A fault of our own, with its traceback."""
-        extra = {"fields": {"router": self._router, "doing": doing}}
+        extra = {"fields": {"router": self._router, "doing": doing}, "incarnation": self.incarnation}
         shown = {"doing": doing, "error": f"{type(error).__name__}: {error}"}
         self.counts["error"] += 1
         self.recent.add(time.time(), "error", RouterEvent.INTERNAL_ERROR.value, shown)
@@ -115,7 +117,9 @@ class EventLog:
         if is_logged or level > logging.DEBUG:
             self.recent.add(time.time(), _LEVELS[level], event.value, fields)
         if is_logged:
-            self._logger.log(level, event.value, extra={"fields": {"router": self._router, **fields}})
+            shown = {"router": self._router, **fields}
+            extra = {"fields": shown, "incarnation": self.incarnation}
+            self._logger.log(level, event.value, extra=extra)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -126,6 +130,8 @@ class _JsonFormatter(logging.Formatter):
             "event": record.getMessage(),
             **getattr(record, "fields", {}),
         }
+        if getattr(record, "incarnation", ""):
+            line["incarnation"] = record.incarnation  # type: ignore[attr-defined]
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)

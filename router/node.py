@@ -222,6 +222,7 @@ class RouterNode:
         self._peers.neighbours = incarnation.neighbours
         if self._stop_wanted.is_set():
             incarnation.end(End.STOPPED)
+        self._log.incarnation = f"{membership.rid:x}"
         self._log.event(RouterEvent.INCARNATION_STARTED, rid=f"{membership.rid:x}")
         why = await incarnation.run()
         self._peers.neighbours = None
@@ -235,6 +236,7 @@ class RouterNode:
             why=why.value,
             reason=incarnation.fence_reason,
         )
+        self._log.incarnation = ""
         del incarnation
         gc.collect()  # a core is full of cycles, and the automatic collector is off (lag.py)
         if why is End.FAULT:

@@ -56,6 +56,10 @@ LAYERS: Mapping[str, Layer] = {
     "delivery_records": Layer(frozenset({"delivery_records"})),
     "topology": Layer(frozenset({"topology", "delivery_records"}), frozenset({"aiohttp", "yarl", "etcd3"})),
     "router": Layer(frozenset({"router", "topology", "delivery_records", "oncewire"}), BASE_INSTALL),
+    # Imported when it is configured (extra `otel`).
+    "router/telemetry.py": Layer(
+        frozenset({"router", "delivery_records", "oncewire"}), frozenset({"opentelemetry"})
+    ),
     "bridges": Layer(frozenset({"bridges", "oncewire"}), None),
     # A second wire inside the router process: it speaks to the records.
     "bridges/mqtt": Layer(frozenset({"bridges", "oncewire", "delivery_records"}), None),
@@ -94,7 +98,7 @@ def within(module: str, prefixes: frozenset[str]) -> bool:
 
 def layer_of(path: str) -> Layer:
     """Returns what a file may import."""
-    layer = LAYERS[max((prefix for prefix in LAYERS if path.startswith(prefix + "/")), key=len)]
+    layer = LAYERS[max((p for p in LAYERS if path == p or path.startswith(p + "/")), key=len)]
     if path.endswith(COMMAND_FILES):
         others = None if layer.others is None else layer.others | (COMMAND_LAYER.others or frozenset())
         return Layer(layer.ours | COMMAND_LAYER.ours, others)
