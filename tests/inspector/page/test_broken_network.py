@@ -20,7 +20,7 @@ from tests.inspector.page.browser import (
     until_live,
     until_text,
 )
-from tests.inspector.page.scenes import Scene, broken_network
+from tests.inspector.page.scenes import Scene, assert_no_internal_error, broken_network
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_browser]
 
@@ -30,8 +30,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
     folder: Path = tmp_path_factory.mktemp("routers")
     async with broken_network(folder) as found:
         yield found
-    for log in folder.glob("*.log"):
-        assert "internal_error" not in log.read_text(encoding="utf-8")
+    assert_no_internal_error(folder)
 
 
 @needs_axe

@@ -24,7 +24,7 @@ from tests.inspector.page.browser import (
     until_live,
     until_text,
 )
-from tests.inspector.page.scenes import HOSTILE, Scene, busy_network
+from tests.inspector.page.scenes import HOSTILE, Scene, assert_no_internal_error, busy_network
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_browser]
 
@@ -39,8 +39,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
     async with busy_network(folder) as found:
         _ = await found.until_waits(2, 1.0)
         yield found
-    for log in folder.glob("*.log"):
-        assert "internal_error" not in log.read_text(encoding="utf-8")
+    assert_no_internal_error(folder)
 
 
 async def test_the_map_and_its_tables_show_routers_links_and_best_paths(scene: Scene, browser: Any) -> None:
@@ -60,7 +59,7 @@ async def test_the_map_and_its_tables_show_routers_links_and_best_paths(scene: S
         assert best == {"r1 → r2", "r2 → r3"}
 
 
-async def test_who_holds_what_names_each_publisher_and_the_subscription_it_waits_for(scene: Scene, browser: Any) -> None:
+async def test_each_publisher_is_shown_with_the_subscription_it_waits_for(scene: Scene, browser: Any) -> None:
     async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
         await until_text(page, "till-2/sales", "main")
         holders = await table_of(page, "Subscriptions that publishers wait for")
@@ -87,9 +86,13 @@ async def test_a_deliverys_record_has_the_six_fields_and_the_rules(scene: Scene,
         rules = await page.inner_text("section[aria-label='Rules applied']")
         assert re.search(r"\+0 ms\s+r2\s+I-1\s+received", rules), rules
         assert re.search(r"r1\s+E-3\s+sent to subscription slow-printer/labels", rules), rules
+
+
+async def test_a_tag_that_is_none_is_refused_with_what_to_do(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/delivery", expect_errors=True) as page:
         await page.fill("input[name=tag]", "xyz")
         await page.click("text=Look up")
-        await page.wait_for_selector(".problem")
+        await until_text(page, "hex", ".problem")
 
 
 async def test_a_hostile_name_is_shown_and_does_nothing(scene: Scene, browser: Any) -> None:
@@ -117,7 +120,7 @@ async def test_a_topic_shows_place_epoch_mode_and_lag_of_its_subscriptions(scene
 
 @needs_axe
 @pytest.mark.parametrize(("phone", "dark"), [(False, False), (True, True)], ids=["desktop-light", "phone-dark"])
-async def test_every_view_of_a_busy_network_is_accessible(scene: Scene, browser: Any, *, phone: bool, dark: bool) -> None:
+async def test_every_view_with_rows_is_accessible(scene: Scene, browser: Any, *, phone: bool, dark: bool) -> None:
     tag = (await scene.until_waits(1, 1.0))[0]["oldest_tag"]
     async with looking_at(browser, scene.http(), phone=phone, dark=dark) as page:
         await until_live(page)
@@ -178,7 +181,7 @@ async def test_a_changed_cost_moves_the_best_path_on_the_page(scene: Scene, brow
 
 async def test_a_subscription_that_is_ended_lets_its_publishers_go_on(scene: Scene, browser: Any) -> None:
     await scene.clients["slow-printer"].abandon()
-    async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
+    async with looking_at(browser, f"{scene.http()}/#/waiting", dark=True) as page:
         await until_text(page, "detached", "main")
         await page.click("[aria-label='End the subscription slow-printer/labels']")
         await until_text(page, "Publishers that wait for it go on.", "dialog")

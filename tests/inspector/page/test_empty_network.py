@@ -82,7 +82,7 @@ async def test_all_of_it_can_be_used_by_keyboard(scene: Scene, browser: Any) -> 
         assert await page.evaluate("document.activeElement.id") == "content"
         for key, heading in (("2", "Topics"), ("6", "Events of this router"), ("5", "A delivery's record")):
             await page.keyboard.press(key)
-            await page.wait_for_selector(f"h1:has-text(\"{heading}\")")
+            await page.wait_for_selector(f'h1:has-text("{heading}")')
         await page.keyboard.press("/")
         assert await page.evaluate("document.activeElement.name") == "tag"
         await page.keyboard.type("2")

@@ -28,7 +28,9 @@ async def session(router: RouterProcess) -> AsyncIterator[aiohttp.ClientSession]
         yield found
 
 
-@pytest.mark.parametrize("path", ["/", "/inspector", "/inspector/main.js", "/inspector/tokens.css", "/inspector/none.js"])
+@pytest.mark.parametrize(
+    "path", ["/", "/inspector", "/inspector/main.js", "/inspector/tokens.css", "/inspector/none.js"]
+)
 @in_one_loop
 async def test_every_answer_has_the_policy(session: aiohttp.ClientSession, path: str) -> None:
     async with session.get(path) as answer:
@@ -57,7 +59,9 @@ def test_no_module_parses_text_as_html_or_names_another_site(file: Path) -> None
     assert all(path.startswith("./") for path in re.findall(r"^import .* from \"([^\"]+)\"", source, re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", ["../serving.py", "..%2fserving.py", "%2e%2e/serving.py", "vendor/cytoscape.LICENSE.txt"])
+@pytest.mark.parametrize(
+    "path", ["../serving.py", "..%2fserving.py", "%2e%2e/serving.py", "vendor/cytoscape.LICENSE.txt"]
+)
 @in_one_loop
 async def test_nothing_but_files_of_the_page_is_served(session: aiohttp.ClientSession, path: str) -> None:
     async with session.get(f"/inspector/{path}", allow_redirects=False) as answer:

@@ -29,18 +29,10 @@ _TYPES = {
 }
 """What is served; a file of another kind is not (licences, Python)."""
 
-POLICY = "; ".join((
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "img-src 'self'",
-    "connect-src 'self'",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-    "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
-))  # fmt: skip
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -72,8 +64,8 @@ async def file(request: web.Request) -> web.StreamResponse:
     """A file of the page, by the part `name` of its path."""
     found = _files().get(request.match_info["name"])
     if found is None:
-        error = {"error": "the page has no such file", "fix": "reload the page; the router may be of another release now"}
-        return web.json_response(error, status=404, headers=HEADERS)
+        fix = "reload the page; the router may be of another release now"
+        return web.json_response({"error": "the page has no such file", "fix": fix}, status=404, headers=HEADERS)
     return _answer(request, found)
 
 

@@ -9,7 +9,8 @@ const COMPACT_FROM = 25;
 /** With as many routers there is room for their names only, and the map is higher. */
 const RING_GAP = 62;
 const NODE_ROOM = 64;
-const RING_ASPECT = 1.9;
+const NARROWEST = 0.8;
+const WIDEST = 1.9;
 const FONT_PX = 13;
 const LINE_HEIGHT = 1.25;
 const COSTS_SHOWN_UP_TO = 40;
@@ -32,7 +33,7 @@ export class NetworkMap {
     this._graph = null;
     this._shape = "";
     this._pending = null;
-    this._resized = new ResizeObserver(() => this._graph && (this._graph.resize(), this._fit()));
+    this._resized = new ResizeObserver(() => this._graph && this._resize());
     this._themed = () => this._graph?.style(styles());
     document.addEventListener("themechange", this._themed);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this._themed);
@@ -142,8 +143,16 @@ export class NetworkMap {
     }
   }
 
+  _resize() {
+    this._graph.resize();
+    if (this._pending) {
+      this._place(this._pending.routers);
+    }
+  }
+
   _place(routers) {
-    const places = placesOf(routers);
+    const shape = this._graph.width() / Math.max(1, this._graph.height());
+    const places = placesOf(routers, Math.min(WIDEST, Math.max(NARROWEST, shape)));
     this._graph.layout({ name: "preset", positions: (node) => places.get(node.id()), animate: false, fit: false }).run();
     this._fit();
   }
@@ -166,17 +175,17 @@ export class NetworkMap {
 }
 
 /** A place for each router; the same network gives the same picture. */
-function placesOf(routers) {
+function placesOf(routers, aspect) {
   const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
   if (routers.length <= RING_LIMIT) {
     const size = routers.length === 1 ? 0 : Math.max(1, routers.length / 4) * 110;
-    return onRing([...routers].sort(byName), size * RING_ASPECT, size);
+    return onRing([...routers].sort(byName), size * aspect, size);
   }
   const far = (each) => each.distance ?? Infinity;
   const waiting = [...routers].sort((a, b) => (far(a) === far(b) ? byName(a, b) : far(a) - far(b)));
   const places = onRing(waiting.splice(0, 1), 0, 0);
   for (let ring = 1; waiting.length; ring += 1) {
-    const [width, height] = [ring * RING_GAP * RING_ASPECT, ring * RING_GAP];
+    const [width, height] = [ring * RING_GAP * aspect, ring * RING_GAP];
     const room = Math.floor((2 * Math.PI * Math.sqrt((width ** 2 + height ** 2) / 2)) / NODE_ROOM);
     onRing(waiting.splice(0, room), width, height).forEach((place, key) => places.set(key, place));
   }

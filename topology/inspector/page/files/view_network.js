@@ -218,12 +218,14 @@ export function routersOf(store) {
 
 /** Links; those that disappeared are kept while both ends are shown and no new link joins them. */
 export function linksOf(store, routers) {
-  const here = store.items("links");
-  const shown = new Set(routers.map((each) => each.key));
+  // Of a router that is gone the network keeps the rid only; its name is still known here.
+  const names = new Map(routers.map((each) => [each.key, each.id]));
+  const named = (link) => ({ ...link, from: names.get(link.from_rid) ?? link.from, to: names.get(link.to_rid) ?? link.to });
+  const here = store.items("links").map(named);
   const joined = new Set(here.map((each) => `${each.from} ${each.to}`));
   const gone = store.goneFrom("links").filter(({ item }) =>
-    shown.has(item.from_rid) && shown.has(item.to_rid) && !joined.has(`${item.from} ${item.to}`));
-  return [...here, ...gone.map(({ item, at }) => ({ ...item, state: "gone", on_best_path: false, goneAt: at }))];
+    names.has(item.from_rid) && names.has(item.to_rid) && !joined.has(`${item.from} ${item.to}`));
+  return [...here, ...gone.map(({ item, at }) => ({ ...named(item), state: "gone", on_best_path: false, goneAt: at }))];
 }
 
 /** Both directions of a link as one line on the map. */
@@ -285,11 +287,14 @@ function attention(overview, routers, links) {
       say("warn", `Router ${each.id} is ${each.state}: its clients move to others.`);
     }
   }
-  for (const each of links) {
-    // Of the two directions one is enough; of a link with one direction it is that one.
-    if (each.state !== "up" && each.from > each.to && links.some((other) => other.from === each.to && other.to === each.from)) {
+  // Of the two directions one is enough, and of a router that is gone its links are no news.
+  const said = new Set(routers.filter((each) => each.state === "gone").map((each) => each.key));
+  for (const each of [...links].sort((a, b) => (a.state === "gone") - (b.state === "gone"))) {
+    const pair = [each.from, each.to].sort().join(" ");
+    if (each.state === "up" || said.has(pair) || said.has(each.from_rid) || said.has(each.to_rid)) {
       continue;
     }
+    said.add(pair);
     if (each.state === "one-way") {
       say("warn", `The link between ${each.from} and ${each.to} is announced by one end only, so it is not used.`);
     } else if (each.state === "gone") {

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { age, now } from "./ages.js";
 import { badge, button, fill, h } from "./dom.js";
-import { duration, number } from "./format.js";
+import { counted, duration, number } from "./format.js";
 import { bytesColumn, count, plain, routerLink } from "./columns.js";
 import { problem } from "./actions.js";
 import { RECEIVED, since } from "./store.js";
@@ -78,7 +78,7 @@ export class RouterView {
     return h("div", { class: "acts" },
       act("Log level…", "How much this router writes to its log, from now on.", () => actions.logLevel()),
       act("Trace deliveries…", "Notes the rules applied to deliveries, to be seen under Delivery. It costs time for each message.", () => actions.trace()),
-      act("Reload settings…", "Reads the settings again, and tells what changes at once and what needs a restart.", () => actions.reload()),
+      this._page.may("admin") && act("Reload settings…", "Reads the settings again, and tells what changes at once and what needs a restart.", () => actions.reload()),
       act("Drain and stop…", "Lets the clients move to other routers, then ends the process.", () => actions.drain(overview), true));
   }
 
@@ -111,6 +111,6 @@ function factsOf(overview) {
     ["Runs for", age((overview[RECEIVED] ?? now()) - overview.uptime_s)],
     ["Lease", overview.standalone ? "none: it stands alone, without etcd" : `${duration(overview.lease_left_s)} left when last told`],
     ["Applied revision", number(overview.applied)],
-    ["Clients", `${number(counts.connections)} connections, ${number(counts.windows)} publishers`],
+    ["Clients", `${counted(counts.connections, "connection")}, ${counted(counts.windows, "publisher")}`],
   ];
 }
