@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from delivery_records.lateness import DELAYED_S, STUCK_S
 from delivery_records.lookup import FoundDelivery, find
 from delivery_records.tags import network_tag, session_of
 from delivery_records.waits import Holder, Reason, holder, owing, unsettled_since, waiting
@@ -16,13 +17,11 @@ from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
 from router.incarnation import Incarnation
-from router.inspection_view import DELAYED_S, ViewTables, credit_of, seconds
+from router.inspection_view import ViewTables, credit_of, seconds
 from router.listener import ClientListener
 from router.publisher_link import PublisherLink
 from topology.inspector.rows_core import Head, Row
 
-STUCK_S = 10.0
-"""Longer than a failover, a restart of a client, or a busy machine's pauses."""
 NAMED = 8
 """Subscriptions named for the delivery a publisher waits for; the count is always given."""
 LOOKS = 50_000

@@ -15,12 +15,9 @@ from delivery_records.ingress import Ingress
 from delivery_records.timers import Timer
 from delivery_records.topics import is_pattern, matches
 from delivery_records.view import Publisher, Router, Subscription
-from delivery_records.waits import unsettled_since
 from router.incarnation import Incarnation
 from topology.inspector.rows_core import Head, Row
 
-DELAYED_S = 1.0
-"""A healthy delivery takes milliseconds: one this old waits for something."""
 GONE = "gone"
 """Where an attachment is whose router has died."""
 _T = TypeVar("_T")
@@ -275,12 +272,6 @@ def seconds(value: float) -> float:
 def credit_of(ingress: Ingress) -> int:
     """Deliveries the publisher may send now."""
     return max(0, ingress.credit.limit - ingress.credit.received)
-
-
-def waits_longer(ingress: Ingress, than_s: float, now: float) -> bool:
-    """Whether the oldest unsettled delivery is older."""
-    since = unsettled_since(ingress)
-    return since is not None and now - since > than_s
 
 
 def _sorted(heads: Iterable[Head]) -> Sequence[Head]:
