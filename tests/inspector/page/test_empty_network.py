@@ -23,6 +23,7 @@ from tests.inspector.page.browser import (
     until_text,
 )
 from tests.inspector.page.scenes import Scene, empty_network
+from tests.router.processes import running_router
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_browser]
 
@@ -128,6 +129,16 @@ async def test_without_the_library_there_are_tables_and_the_command_that_fetches
         await page.goto(scene.http())
         await until_text(page, "make inspector-map", "main")
         assert [row[0] for row in await table_of(page, "Routers")] == ["r1 this router"]
+
+
+async def test_who_may_only_look_is_offered_nothing_to_change(browser: Any) -> None:
+    async with (
+        running_router("--standalone", "--http-loopback-role=viewer") as router,
+        looking_at(browser, f"{router.http}/#/router") as page,
+    ):
+        await until_text(page, "You may look, not change anything.", "main")
+        assert await page.get_by_role("link", name="Log in").count() == 1
+        assert await page.get_by_role("button", name="Drain").count() == 0
 
 
 async def test_what_does_not_fit_on_a_page_is_fetched_when_asked_for(scene: Scene, browser: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -77,3 +78,21 @@ async def test_a_file_that_has_not_changed_is_not_sent_again(session: aiohttp.Cl
         tag = first.headers["ETag"]
     async with session.get("/inspector/main.js", headers={"If-None-Match": tag}) as second:
         assert (second.status, await second.read()) == (304, b"")
+
+
+@in_one_loop
+async def test_logging_in_leads_back_to_the_page_and_is_asked_of_those_who_only_look(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with session.get("/inspector/login", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+    users = ("--users=ada:secret", "--roles=ada=operator", "--http-loopback-role=viewer")
+    async with running_router("--standalone", *users) as router, aiohttp.ClientSession(router.http) as looking:
+        async with looking.get("/") as page:
+            assert page.status == 200
+        async with looking.get("/inspector/login", allow_redirects=False) as refused:
+            assert refused.status == 401
+            assert refused.headers["WWW-Authenticate"].startswith("Basic")
+        login = {"Authorization": "Basic " + b64encode(b"ada:secret").decode()}
+        async with looking.get("/inspector/login", headers=login, allow_redirects=False) as answer:
+            assert answer.status == 303

@@ -37,6 +37,7 @@ export class NetworkView {
     const map = panel("Map", this._map.element, legend());
     map.head.append(h("span", { class: "quiet" }, "numbers on links: their cost"));
     const notes = panel("Needs attention", (this._notes = h("ul", { class: "notes" })));
+    notes.element.classList.add("foremost");
     this._detail = panel("Router");
     this._detailBody = h("div");
     this._detail.element.append(this._detailBody);
