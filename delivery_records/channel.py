@@ -94,7 +94,7 @@ class Channel:
 
     def restart(self, reason: str) -> None:
         """T-4: open a new generation; everything unsent is dropped."""
-        self._core.note(Decision.CHANNEL_RESTARTED, router=self.rid, generation=self.generation, reason=reason)
+        self._note(Decision.CHANNEL_RESTARTED, reason=reason)
         self._reset(self.generation + 1)
         self._core.drop_parked(self.rid)
         self._say_hello()
@@ -129,8 +129,17 @@ class Channel:
         self.state = ChannelState.UP
         self._hello_delay = HELLO_RETRY_S
         self._core.timers.cancel(Timer.CHANNEL, self.rid)
-        self._core.note(Decision.CHANNEL_UP, router=self.rid, generation=self.generation)
+        self._note(Decision.CHANNEL_UP)
         self._core.sync_router(self.rid)
+
+    def _note(self, decision: Decision, **fields: object) -> None:
+        self._core.note(decision, other=self._name, rid=f"{self.rid:x}", generation=self.generation, **fields)
+
+    @property
+    def _name(self) -> str:
+        """The other router's id, for people."""
+        router = self._core.view.routers.get(self.rid)
+        return f"{self.rid:x}" if router is None else router.record.node_id
 
     def on_timer(self) -> None:
         """HELLO again while opening; probe the tail while frames are not known to have arrived (T-9)."""
@@ -245,9 +254,7 @@ class Channel:
     def _trace(self, message: PeerMessage, rule: Rule) -> None:
         core = self._core
         if core.tracing is not None and isinstance(message, Msg):
-            router = core.view.routers.get(self.rid)
-            name = f"{self.rid:x}" if router is None else router.record.node_id
-            core.tracing.of_epoch(message.publisher_epoch, message.tag, rule, name)
+            core.tracing.of_epoch(message.publisher_epoch, message.tag, rule, self._name)
 
     # ------------------------------------------------------------------ receiving (T-1)
 

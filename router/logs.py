@@ -131,7 +131,7 @@ class _JsonFormatter(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if getattr(record, "incarnation", ""):
-            line["incarnation"] = record.incarnation  # type: ignore[attr-defined]
+            line["router_rid"] = record.incarnation  # type: ignore[attr-defined]
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)

@@ -16,9 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from delivery_records.effects import Note
+from delivery_records.outcomes import Decision
 from router import log_merge_core
 from router.log_merge_core import ATTACHED_LINES, ClockHints, Entry, entries, merged, parse
 from router.logs import EventLog, RouterEvent, _JsonFormatter, _TextFormatter
+from tests.delivery_records.harness import Net
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -54,9 +57,9 @@ def test_what_the_router_logs_is_read_back_in_both_forms(
     found = parse(form.format(caplog.records[0]), "r1.log")
     assert found is not None
     assert (found.router, found.level, found.event) == ("r1", "info", "neighbour_down")
-    fields = {key: value for key, value in found.fields.items() if key != "incarnation"}
+    fields = {key: value for key, value in found.fields.items() if key != "router_rid"}
     assert fields == {"neighbour": "r2", "why": 'he said "no" = no\nand left', "empty": ""}
-    assert found.fields.get("incarnation", "7f") == "7f"
+    assert found.fields.get("router_rid", "7f") == "7f"
 
 
 def test_a_json_log_names_the_routers_life(caplog: pytest.LogCaptureFixture) -> None:
@@ -66,7 +69,18 @@ def test_a_json_log_names_the_routers_life(caplog: pytest.LogCaptureFixture) -> 
     log.incarnation = "7f"
     log.event(RouterEvent.STORE_BACK)
     lines = [json.loads(_JsonFormatter().format(record)) for record in caplog.records]
-    assert [line.get("incarnation") for line in lines] == [None, "7f"]
+    assert [line.get("router_rid") for line in lines] == [None, "7f"]
+
+
+def test_no_event_of_the_record_core_hides_the_name_of_its_router() -> None:
+    net = Net(2)
+    subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    subscriber.drop()
+    net.kill(net.nodes[1])
+    told = [note for node in net.nodes for note in node.all(Note)]
+    assert Decision.CHANNEL_UP in {note.decision for note in told}
+    assert [note for note in told if {"time", "level", "event", "router", "router_rid"} & set(note.fields)] == []
 
 
 def test_entries_of_several_logs_come_in_the_order_of_their_times() -> None:
