@@ -189,6 +189,14 @@ async def test_a_router_that_does_not_answer_is_named_and_holds_up_nobody(networ
         assert [row["publisher"] for row in told["items"]] == ["till/pub"]
         assert [(each["router"], each["why"]) for each in told["missing"]] == [("r3", "no answer within 2 s")]
         assert "not told by router r3" in text_of("waits", {"waits": [], "missing": told["missing"]})
+        async with aiohttp.ClientSession() as session:
+
+            async def ask() -> int:
+                async with session.get(network.routers["r1"].http + "/api/v1/waits?network=true") as answer:
+                    assert answer.status == 200 or "fix" in await answer.json()
+                    return answer.status
+
+            assert sorted(set(await asyncio.gather(*(ask() for _ in range(12))))) == [200, 503]
     finally:
         network.sigcont("r3")
 

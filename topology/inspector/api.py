@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -40,6 +41,14 @@ ELSEWHERE = "elsewhere"
 TAGS_FOLLOWED = 4
 """Deliveries of one publisher's tag that are followed to other routers, when no publisher is named."""
 
+MAX_QUESTIONS = 8
+"""To all routers at a time: each makes a hundred of one."""
+
+
+class BusyError(Exception):
+    """Too many questions to all routers are under way."""
+
+
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -66,6 +75,7 @@ class Inspector:
         self._source = source
         self._events = events
         self._rights_of = rights_of
+        self._questions = 0
 
     def routes(self) -> Iterable[InspectorRoute]:
         """All routes of the API."""
@@ -92,8 +102,20 @@ class Inspector:
             except TopicError as error:
                 raise InputError(str(error), "give the topic as a publisher or subscriber names it") from None
         if asked.is_network:
-            return await self._waits_of_all(request, asked)
+            with self._asking_all():
+                return await self._waits_of_all(request, asked)
         return self._page(table, asked)
+
+    @contextmanager
+    def _asking_all(self) -> Iterator[None]:
+        """One more question to all routers is under way."""
+        if self._questions >= MAX_QUESTIONS:
+            raise BusyError
+        self._questions += 1
+        try:
+            yield
+        finally:
+            self._questions -= 1
 
     def _page(self, table: str, asked: PageRequest) -> Row:
         page = page_of(self._source.heads(table), asked.wanted, asked.cursor, asked.limit)
@@ -174,6 +196,10 @@ class Inspector:
         tag = tag_of(request.match_info["tag"])
         publisher = request.query.get("publisher", "")
         is_network = flag(request.query, "network")
+        with self._asking_all() if is_network else nullcontext():
+            return await self._followed(request, tag, publisher, is_network)
+
+    async def _followed(self, request: web.Request, tag: bytes, publisher: str, is_network: bool) -> Row:
         found, missing = await self._find(request, tag, publisher, is_network)
         if not publisher:
             # A publisher's own tag is known to its ingress alone; the other routers know the network's.
@@ -222,6 +248,10 @@ def _answering(answer: Callable[[web.Request], Awaitable[Row]]) -> Handler:
             return web.json_response(await answer(request))
         except InputError as error:
             return _refused(400, str(error), error.fix)
+        except BusyError:
+            return _refused(
+                503, f"{MAX_QUESTIONS} questions to all routers are under way here", "ask another router, or later"
+            )
 
     return handle
 
