@@ -23,7 +23,6 @@ class _Seen:
 
     key: str
     epoch: int
-    only_if_away: bool
 
 
 class Operators:
@@ -37,7 +36,7 @@ class Operators:
         self._asked: dict[int, tuple[int, _Seen]] = {}
         """Order -> the incarnation that was asked, and what for."""
 
-    def look(self, subscriber: int, router: int, only_if_away: int) -> None:
+    def look(self, subscriber: int, router: int) -> None:
         """An operator is shown a subscription by a router, however late its view is."""
         world = self._world
         records = world.routers[router].records
@@ -45,18 +44,21 @@ class Operators:
         found = None if records is None else records.view.subscriptions.get(key)
         if found is not None:
             self._number += 1
-            self._seen[self._number] = _Seen(key, found.epoch, bool(only_if_away))
+            self._seen[self._number] = _Seen(key, found.epoch)
 
     def choices(self) -> list[Choice]:
         """What was seen is acted upon at any router that serves."""
-        return [("o.end", number, router.index) for number in self._seen for router in self._world.members.usable()]
+        usable = self._world.members.usable() if self._seen else []
+        return [
+            (verb, number, router.index) for number in self._seen for router in usable for verb in ("o.end", "o.expire")
+        ]
 
-    def end(self, number: int, router: int) -> None:
+    def end(self, number: int, router: int, *, only_if_away: bool) -> None:
         """He orders it."""
         seen = self._seen.pop(number)
         asked = self._world.routers[router]
         self._asked[number] = (asked.rid, seen)
-        self._world.feed(asked, [inputs.EndSubscription(number, seen.key, seen.epoch, seen.only_if_away)])
+        self._world.feed(asked, [inputs.EndSubscription(number, seen.key, seen.epoch, only_if_away)])
 
     def on_answer(self, router: Router, answer: effects.OrderAnswered) -> None:
         """He is told what became of it.

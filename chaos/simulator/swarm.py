@@ -177,8 +177,7 @@ def _ordered(world: World, rng: random.Random, verb: str) -> Choice | None:
     live = _live(world)
     if not live:
         return None
-    subscriber = rng.choice(world.subscribers).index
-    return (verb, subscriber, rng.choice(live), rng.choice([0, 0, 1]))
+    return (verb, rng.choice(world.subscribers).index, rng.choice(live))
 
 
 def _for_a_while(world: World, rng: random.Random, verb: str) -> Choice | None:

@@ -52,7 +52,8 @@ def check(known: Sequence[Attribute], given: Mapping[object, object], what: str)
             raise ManagementError(400, f"there is no {what} {name!r} here", f"known: {names}")
     missing = [each.name for each in known if each.is_required and given.get(each.name) is None]
     if missing:
-        raise ManagementError(400, f"the {what} {missing[0]} is missing", f"give {missing[0]}: {allowed(by_name[missing[0]])}")
+        needed = by_name[missing[0]]
+        raise ManagementError(400, f"the {what} {needed.name} is missing", f"give {needed.name}: {allowed(needed)}")
     for name, value in given.items():
         if not _fits(by_name[str(name)], value):
             raise ManagementError(

@@ -120,13 +120,13 @@ async def test_a_receiver_with_an_address_of_its_own_gets_the_answers(alpha: Rou
 
 async def test_a_request_that_cannot_be_answered_is_rejected(alpha: RouterProcess) -> None:
     client = await ManagementClient.connect(alpha.port)
-    for send, condition in (
-        (lambda: client.send("m", operation="GET-TYPES", reply_to="nobody"), "amqp:precondition-failed"),
-        (lambda: client.send("m", operation="GET-TYPES", reply_to=None), "amqp:precondition-failed"),
-        (lambda: client.send_bytes(b"\x00\x53"), "amqp:decode-error"),
-        (lambda: client.send_bytes(b"\xff" * 40), "amqp:decode-error"),
+    for delivery_id, condition in (
+        (client.send("m", operation="GET-TYPES", reply_to="nobody"), "amqp:precondition-failed"),
+        (client.send("m", operation="GET-TYPES", reply_to=None), "amqp:precondition-failed"),
+        (client.send_bytes(b"\x00\x53"), "amqp:decode-error"),
+        (client.send_bytes(b"\xff" * 40), "amqp:decode-error"),
     ):
-        said = await client.disposition(send())
+        said = await client.disposition(delivery_id)
         assert isinstance(said.state, Rejected)
         assert said.state.error is not None
         assert said.state.error.condition == condition
@@ -183,7 +183,7 @@ async def test_links_requests_and_unread_answers_are_bounded(alpha: RouterProces
     links[1].grant(MAX_ANSWERS + 8)
     client.flush()
     last = f"m{MAX_ANSWERS + 7}"
-    heard = []
+    heard: list[object] = []
     while not heard or heard[-1] != last:
         heard.append((await asking.answer()).correlation)
     assert len(heard) <= MAX_ANSWERS
