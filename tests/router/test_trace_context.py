@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncewire.wire import Message, Symbol, decode_message, encode_message
-from router.trace_context import TraceContext, parse, read_context, with_context
+from router.trace_context import QUICK_LOOK_BYTES, TraceContext, parse, read_context, with_context
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 TEXT = f"00-{TRACE:032x}-{SPAN:016x}-01"
@@ -69,6 +69,13 @@ def test_a_message_that_ends_anywhere_is_read_without_a_fault() -> None:
     whole = encoded(TEXT, TEXT)
     for size in range(len(whole)):
         assert read_context(whole[:size], also_properties=True) in (None, CONTEXT)
+
+
+def test_a_context_is_found_in_messages_of_any_size() -> None:
+    for size in (0, QUICK_LOOK_BYTES, 10 * QUICK_LOOK_BYTES):
+        for properties in ({}, {"traceparent": TEXT}):
+            message = bytes(encode_message(Message(b"x" * size, application_properties=dict(properties))))
+            assert read_context(message, also_properties=True) == (CONTEXT if properties else None)
 
 
 def test_garbage_has_no_context() -> None:
