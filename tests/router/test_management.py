@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from oncewire.client import ClientEvent, NewIncarnation, SubscriptionExpired, connect
 from oncewire.wire import ConnectionClosed, Symbol
 from router.local_network import LocalNetwork
 from router.management.schema import TYPES
@@ -17,6 +18,8 @@ from router.management.service import MAX_ROWS
 from tests.router.management_calls import PREFIX, call, entity
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
+
+LONG_S = 30.0
 
 
 @pytest.fixture
@@ -153,6 +156,32 @@ async def test_a_deleted_subscription_is_owed_nothing_more_and_its_client_is_tol
     await publisher.outcome(b"1")
     status, told = await call(http, "DELETE", path, {"epoch": row["epoch"]})
     assert status == 404
+
+
+async def test_our_client_is_told_of_the_end_and_begins_anew_behind_what_it_missed(alpha: RouterProcess) -> None:
+    events: list[ClientEvent] = []
+    async with connect(alpha.url, container_id="shop", on_event=events.append) as client:
+        publisher = await client.publisher("orders")
+        subscriber = await client.subscriber("orders", name="s")
+        waits = await publisher.submit(b"missed")
+        first = await subscriber.receive(LONG_S)
+        row = await shown(alpha.http, "subscription", "shop/s")
+        assert (await call(alpha.http, "DELETE", entity("subscription", "shop/s"), {"epoch": row["epoch"]}))[0] == 200
+        assert (await waits).is_accepted  # there is nobody left to wait for
+        await told(events, NewIncarnation)
+        assert any(isinstance(event, SubscriptionExpired) for event in events)
+        sending = await publisher.submit(b"next")
+        after = await subscriber.receive(LONG_S)
+        assert (first.body, after.body) == (b"missed", b"next")
+        await after.accept()
+        assert (await sending).is_accepted
+
+
+async def told(events: list[ClientEvent], kind: type[NewIncarnation]) -> None:
+    async def heard() -> bool:
+        return any(isinstance(event, kind) for event in events)
+
+    await until(heard, bool)
 
 
 async def test_a_subscription_that_is_away_is_expired_at_its_router(network: LocalNetwork) -> None:
