@@ -70,7 +70,7 @@ class RouterNode:
         self._inspection = Inspection(self, self._listener, config.node_id, version, config.standalone)
         self._inspector = Inspector(self._inspection, self._log.recent, rights_of)
         self.controls = RouterControls(self, config, self._listener, self._access, self._log, load)
-        management = Management(self._inspection, self.controls, self._access, self._log)
+        management = Management(config.node_id, self._inspection, self.controls, self._access, self._log)
         self._listener.management = ManagementNode(
             Answering(management, self._other_nodes), self._access, self._log
         )

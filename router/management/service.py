@@ -80,15 +80,19 @@ class Controls(Protocol):
 class Management:
     """What can be asked of one router."""
 
-    def __init__(self, tables: Tables, controls: Controls, access: Access, log: EventLog) -> None:
+    def __init__(
+        self, node_id: str, tables: Tables, controls: Controls, access: Access, log: EventLog
+    ) -> None:
         """Nothing is asked yet.
 
         Args:
+            node_id: the router's name.
             tables: what there is.
             controls: what can be changed.
             access: the rights of whoever asks.
             log: every change is written there, with who made it.
         """
+        self._node_id = node_id
         self._tables = tables
         self._controls = controls
         self._access = access
@@ -224,7 +228,7 @@ class Management:
     ) -> Row:
         arguments = check(operation.arguments, given, "argument")
         self._require(caller, operation.role, f"{operation.name} {entity.name}")
-        row = self.read(entity.name, name)
+        row = self._without_lease(entity, name) or self.read(entity.name, name)
         if entity is schema.SUBSCRIPTION:
             answer = await self._end_subscription(row, arguments, only_if_away=operation is not entity.delete)
         elif entity is schema.CONNECTION:
@@ -257,6 +261,12 @@ class Management:
         if ending is Ending.FAILED:
             raise ManagementError(503, f"etcd could not be asked. {name} was not ended", "try again")
         raise ManagementError(504, f"etcd did not say whether {name} was ended", _LOOK_AGAIN)
+
+    def _without_lease(self, entity: EntityType, name: str) -> Row | None:
+        """This router itself, while it knows of no router: without etcd it can be drained and loaded again, too."""
+        if entity is not schema.ROUTER or name != self._node_id or self._tables.heads("routers"):
+            return None
+        return {"key": name, "id": name, "is_self": True, "http": ""}
 
     def _at_router(self, row: Row, operation: str, arguments: Mapping[str, object]) -> Row:
         if not row["is_self"]:

@@ -281,6 +281,26 @@ async def test_a_router_does_nothing_for_another_one_and_says_where_to_ask(netwo
     assert told["fix"] == f"ask at {network.routers['r2'].http}"
 
 
+async def test_a_router_without_etcd_can_be_drained(tmp_path: Path) -> None:
+    async with LocalNetwork(1, settings={"etcd.lease_ttl_s": "3"}, log_folder=tmp_path) as network:
+        r1 = network.routers["r1"]
+        assert network.etcd is not None
+        await network.etcd.stop()
+
+        async def tables() -> list[dict[str, Any]]:
+            return await all_of(r1.http, "router")
+
+        await until(tables, lambda found: not found)
+        assert (await call(r1.http, "GET", entity("router", "r1")))[0] == 404
+        status, told = await call(r1.http, "POST", entity("router", "r1", "drain"), {})
+        assert (status, told) == (200, {"draining": {"limit_s": 0.0, "left_s": 0.0}})
+
+        async def is_running() -> bool:
+            return r1.is_running
+
+        await until(is_running, lambda found: not found)
+
+
 # --- reload -----------------------------------------------------------------------------------------------------------
 
 SETTINGS = 'id = "alpha"\nstandalone = true\n[limits]\nwindow = 64\n[log]\nformat = "json"\n'
