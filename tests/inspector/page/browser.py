@@ -23,6 +23,8 @@ SCREENSHOTS_VARIABLE = "ONCEWIRE_SCREENSHOTS"
 """A folder for pictures; `make screenshots` sets it."""
 TIMEOUT_MS = 60_000
 """Far more than anything takes on a busy machine."""
+TEST_TIMEOUT_S = 300
+"""A browser and a network in the fixtures, and several pages at once, on a machine that does other things, too."""
 DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 VIEWS = ("", "topics", "waiting", "clients", "delivery", "events", "router")

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.inspector.page.browser import (
+    TEST_TIMEOUT_S,
     accessibility_faults,
     go,
     is_too_wide,
@@ -26,7 +27,7 @@ from tests.inspector.page.browser import (
 )
 from tests.inspector.page.scenes import HOSTILE, Scene, assert_no_internal_error, busy_network
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_browser]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 
 WHOLE = ("network", "delivery")
 """Pictures of these show the whole page, not only what fits on the screen."""

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from oncewire.client import connect
 from tests.inspector.page.browser import (
+    TEST_TIMEOUT_S,
     VIEWS,
     accessibility_faults,
     go,
@@ -25,7 +26,7 @@ from tests.inspector.page.browser import (
 from tests.inspector.page.scenes import Scene, empty_network
 from tests.router.processes import running_router
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_browser]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 
 MANY = 230
 """Subscriptions: more than a page of 200."""
