@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,14 @@ def is_pure(path: str) -> bool:
     return path.startswith(PURE_PREFIXES) or path.endswith("_core.py")
 
 
-def imported_modules(path: str, source: str) -> Iterator[tuple[int, str]]:
-    """Yields line number and full name of everything a file imports, wherever in the file it does."""
+@cache
+def imported_modules(path: str, source: str) -> tuple[tuple[int, str], ...]:
+    """Returns line number and full name of everything a file imports; asked for once for each core that reaches it."""
+    return tuple(_imports(path, source))
+
+
+def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """Yields what a file imports, wherever in the file it does."""
     package = path.removesuffix(".py").removesuffix("/__init__").split("/")
     if not path.endswith("/__init__.py"):
         package = package[:-1]
