@@ -57,14 +57,13 @@ async def test_an_empty_network_is_shown_as_one_that_is_well(scene: Scene, brows
 
 
 @needs_axe
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-async def test_every_view_is_accessible(scene: Scene, browser: Any, *, dark: bool) -> None:
-    async with looking_at(browser, scene.http(), dark=dark) as page:
+async def test_every_view_is_accessible(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, scene.http()) as page:
         await until_live(page)
         for place in VIEWS:
             await go(page, place)
             await page.wait_for_selector("#views a[aria-current=page]")
-            assert await accessibility_faults(page, only_colours=dark) == [], place
+            assert await accessibility_faults(page) == [], place
 
 
 async def test_no_view_is_wider_than_a_phone(scene: Scene, browser: Any) -> None:

@@ -123,7 +123,7 @@ function states(record, items, what, none) {
 
 /** The rules that the delivery met at all routers, in the order of time. */
 function lifePanel(records) {
-  const steps = records.flatMap((record) => (record.rules ?? []).map((each) => ({ ...each, router: record.router })));
+  const steps = records.flatMap((record) => alignedSteps(record, oldest(records[0])));
   steps.sort((a, b) => b.at_s - a.at_s);
   const first = steps[0]?.at_s ?? 0;
   const untraced = new Map(records.filter((each) => each.rules_off).map((each) => [each.router, each.rules_off]));
@@ -134,6 +134,16 @@ function lifePanel(records) {
       h("span", { class: "mono" }, `+${((first - each.at_s) * 1000).toFixed(0)} ms`), h("span", {}, each.router), h("b", {}, each.rule), h("span", { class: "name" }, each.text)))),
     [...untraced].map(([router, why]) => h("p", { class: "quiet" }, h("b", {}, router), `: ${why}`)),
     steps.length || untraced.size ? null : h("p", { class: "quiet" }, "None was traced."));
+}
+
+function oldest(record) {
+  return record.rules?.length ? Math.max(...record.rules.map((each) => each.at_s)) : Infinity;
+}
+
+/** Each router counts back from its own answer. Nothing can happen to a delivery before its publisher's router has it. */
+function alignedSteps(record, arrival) {
+  const early = Math.max(0, oldest(record) - arrival);
+  return (record.rules ?? []).map((each) => ({ ...each, at_s: each.at_s - early, router: record.router }));
 }
 
 function firstBytes(encoded) {
