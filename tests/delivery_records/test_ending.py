@@ -1,4 +1,4 @@
-"""An operator ends a subscription by the compare-and-delete of expiry, and everybody hears of it in the watch (K-5a)."""
+"""An operator ends a subscription by the compare-and-delete of expiry, and all hear of it in the watch (K-5a)."""
 
 from __future__ import annotations
 
