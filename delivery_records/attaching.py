@@ -47,7 +47,7 @@ class Step(Enum):
 class Attempt:
     """One attach on its way to being in the view."""
 
-    __slots__ = ("expect", "is_lost", "link", "nonce", "path", "request", "step", "tries")
+    __slots__ = ("expect", "is_lost", "link", "nonce", "path", "request", "since", "step", "tries")
 
     def __init__(self, request: PublisherAttach | SubscriberAttach, path: str) -> None:
         """The request of link `request.link` for the key at `path`."""
@@ -61,6 +61,8 @@ class Attempt:
         self.tries = 0
         self.is_lost = False
         """The client has gone meanwhile; if the put is seen it counts as attached and lost (K-2a)."""
+        self.since = 0.0
+        """When the attach was read."""
 
 
 class Attaching:
@@ -87,6 +89,7 @@ class Attaching:
             self._refuse(request, *refusal)
             return
         attempt = Attempt(request, path)
+        attempt.since = core.now
         core.links[request.link] = attempt
         queue = self._by_path.setdefault(path, deque())
         queue.append(attempt)

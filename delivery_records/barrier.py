@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class AttachBarrier:
     """Who waits for which revision, and what the other routers have applied."""
 
-    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_repeat_s", "_vanished", "_waiting")
+    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_repeat_s", "_since", "_vanished", "_waiting")
 
     def __init__(self, core: Records) -> None:
         """Nobody waits."""
         self._core = core
         self._waiting: dict[str, Egress] = {}
+        self._since: dict[str, float] = {}
+        """Since when each of them waits."""
         self._applied: dict[int, int] = {}
         """Largest applied revision each router is known to have reached."""
         self._asked: dict[int, int] = {}
@@ -41,6 +43,7 @@ class AttachBarrier:
     def wait(self, egress: Egress) -> None:
         """Confirm this subscription as soon as every live router has applied its creation."""
         self._waiting[egress.key] = egress
+        self._since[egress.key] = self._core.now
         self._repeat_s = BARRIER_REPEAT_S
         self.check()
         soon = self._core.now + BARRIER_PERIOD_S
@@ -54,6 +57,7 @@ class AttachBarrier:
     def forget(self, key: str) -> None:
         """The subscription's link is gone."""
         self._waiting.pop(key, None)
+        self._since.pop(key, None)
 
     def on_datagram(self, rid: int, message: Barrier | Applied) -> None:
         """Answer a BARRIER when we are there; note what another router has applied."""
@@ -114,6 +118,7 @@ class AttachBarrier:
         """Confirm everybody whose barrier is complete."""
         for egress in [egress for egress in self._waiting.values() if self._is_complete(egress.created)]:
             del self._waiting[egress.key]
+            self._core.durations.barrier.observe(self._core.now - self._since.pop(egress.key))
             egress.confirm()
 
     def _is_complete(self, created: int) -> bool:
@@ -128,6 +133,12 @@ class AttachBarrier:
     def _has_applied(self, rid: int, router: Router, revision: int) -> bool:
         # K-1: a router loads a snapshot at a revision >= its own key before it listens.
         return router.create_revision > revision or self._applied.get(rid, 0) >= revision
+
+    def missing(self, created: int) -> list[int]:
+        """The routers a subscription created at that revision waits for; a dead one until its grace is over."""
+        live = [rid for rid, router in self._core.view.routers.items() if not self._has_applied(rid, router, created)]
+        dead = [rid for rid in self._vanished if self._applied.get(rid, 0) < created]
+        return [rid for rid in (*live, *dead) if rid != self._core.rid]
 
     @property
     def waiting(self) -> int:

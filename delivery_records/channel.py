@@ -24,6 +24,7 @@ from delivery_records.limits import (
 from delivery_records.outcomes import Decision
 from delivery_records.peer_messages import Credit, Datagram, Hello, Msg, MsgPart, PeerMessage, Settle, Sync
 from delivery_records.timers import Timer
+from delivery_records.trace import Rule
 
 if TYPE_CHECKING:
     from delivery_records.records import Records
@@ -93,7 +94,7 @@ class Channel:
 
     def restart(self, reason: str) -> None:
         """T-4: open a new generation; everything unsent is dropped."""
-        self._core.note(Decision.CHANNEL_RESTARTED, router=self.rid, generation=self.generation, reason=reason)
+        self._note(Decision.CHANNEL_RESTARTED, reason=reason)
         self._reset(self.generation + 1)
         self._core.drop_parked(self.rid)
         self._say_hello()
@@ -128,8 +129,17 @@ class Channel:
         self.state = ChannelState.UP
         self._hello_delay = HELLO_RETRY_S
         self._core.timers.cancel(Timer.CHANNEL, self.rid)
-        self._core.note(Decision.CHANNEL_UP, router=self.rid, generation=self.generation)
+        self._note(Decision.CHANNEL_UP)
         self._core.sync_router(self.rid)
+
+    def _note(self, decision: Decision, **fields: object) -> None:
+        self._core.note(decision, other=self._name, rid=f"{self.rid:x}", generation=self.generation, **fields)
+
+    @property
+    def _name(self) -> str:
+        """The other router's id, for people."""
+        router = self._core.view.routers.get(self.rid)
+        return f"{self.rid:x}" if router is None else router.record.node_id
 
     def on_timer(self) -> None:
         """HELLO again while opening; probe the tail while frames are not known to have arrived (T-9)."""
@@ -156,10 +166,13 @@ class Channel:
     def send_stream(self, publisher_epoch: int, message: PeerMessage) -> None:
         """SYNC, MSG and SETTLE of one publisher keep their order (T-6)."""
         if self.state is not ChannelState.UP:
+            self._trace(message, Rule.WAITS_FOR_OPENING)
             return
         if self._may_pass(publisher_epoch, message):
+            self._trace(message, Rule.SENT_ON)
             self._core.out.append(effects.PeerSend((self.take_number(),), message))
         else:
+            self._trace(message, Rule.WAITS_FOR_CHANNEL)
             stream = self._streams.setdefault(publisher_epoch, deque())
             stream.append(message)
             if len(stream) > STREAM_FRAMES:
@@ -213,6 +226,7 @@ class Channel:
                 return False
             self._body_sent += size
         stream.popleft()
+        self._trace(head, Rule.SENT_ON)
         self._core.out.append(effects.PeerSend((self.take_number(),), head))
         return True
 
@@ -227,10 +241,20 @@ class Channel:
             effects.PeerSend((self.take_number(),), MsgPart(rest.head, rest.offset, rest.total, piece))
         )
         if rest.offset + size == rest.total:
+            self._trace(rest.head, Rule.SENT_ON)
             stream.popleft()
         else:
             stream[0] = MsgPart(rest.head, rest.offset + size, rest.total, rest.data)
         return True
+
+    def trace_sent(self, message: PeerMessage) -> None:
+        """It goes out in a frame with other targets (T-2)."""
+        self._trace(message, Rule.SENT_ON)
+
+    def _trace(self, message: PeerMessage, rule: Rule) -> None:
+        core = self._core
+        if core.tracing is not None and isinstance(message, Msg):
+            core.tracing.of_epoch(message.publisher_epoch, message.tag, rule, self._name)
 
     # ------------------------------------------------------------------ receiving (T-1)
 
@@ -335,8 +359,11 @@ class Peers:
     def broadcast(self, channels: Sequence[Channel], message: Msg | Settle | Sync) -> None:
         """T-2: one frame for all channels that can take it now; the others queue it."""
         targets = []
+        tracing = self._core.tracing
         for channel in channels:
             if channel.may_join_broadcast(message.publisher_epoch, message):
+                if tracing is not None:
+                    channel.trace_sent(message)
                 targets.append(channel.take_number())
             else:
                 channel.send_stream(message.publisher_epoch, message)

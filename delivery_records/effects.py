@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeAlias
 
 from delivery_records.outcomes import Decision, Outcome
@@ -178,6 +179,32 @@ class CloseConnection:
     description: str
 
 
+class Ending(Enum):
+    """What became of an operator's order to end a subscription (K-5a)."""
+
+    DELETED = "deleted"
+    """The watch shows that it is gone."""
+    CHANGED = "changed"
+    """Somebody has attached or written it since the operator was shown it; nothing was deleted by this order."""
+    NOT_FOUND = "not-found"
+    ATTACHED = "attached"
+    """It was to be ended only if it is away, and it is attached, or may be for all this router knows."""
+    FAILED = "failed"
+    """etcd could not be asked; nothing was deleted."""
+    UNKNOWN = "unknown"
+    """etcd's answer was lost and the watch shows nothing: look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderAnswered:
+    """Tell the operator what became of his `EndSubscription`."""
+
+    order: int
+    ending: Ending
+    epoch: int
+    """Of the subscription as it stands now; 0 where that is not known or there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """Read an attachment key linearizably; answer with ReadDone or StoreFailed of the same nonce (A-2b)."""
@@ -242,5 +269,6 @@ Effect: TypeAlias = (
     | Propose
     | PeerSend
     | PeerSendDatagram
+    | OrderAnswered
     | Note
 )

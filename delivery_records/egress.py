@@ -29,6 +29,7 @@ from delivery_records.outcomes import Decision, Outcome
 from delivery_records.peer_messages import Run, Sync
 from delivery_records.tags import VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
+from delivery_records.trace import Rule
 from delivery_records.view import Subscription, SubscriptionMode
 
 if TYPE_CHECKING:
@@ -44,36 +45,11 @@ class Egress:
     """One subscription at its egress."""
 
     __slots__ = (
-        "_held",
-        "_is_replied",
-        "_resumes",
-        "_settle_out",
-        "_settle_queue",
-        "confirmed",
-        "core",
-        "created",
-        "drain",
-        "epoch",
-        "exactly_once",
-        "existed",
-        "has_reduced",
-        "incomplete",
-        "is_closing",
-        "is_proven",
-        "key",
-        "limit",
-        "link",
-        "map_bound",
-        "mapped",
-        "mode",
-        "name",
-        "request",
-        "sent",
-        "sessions",
-        "sync_of_publisher",
-        "syncs",
-        "timeout_s",
-    )
+        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "confirmed", "core",
+        "created", "drain", "epoch", "exactly_once", "existed", "has_reduced", "incomplete", "is_closing",
+        "is_proven", "key", "limit", "link", "map_bound", "mapped", "mode", "name", "request", "sent",
+        "sessions", "sync_of_publisher", "syncs", "timeout_s",
+    )  # fmt: skip
 
     def __init__(self, core: Records, subscription: Subscription, request: SubscriberAttach) -> None:
         """Take over the subscription whose attachment the watch just delivered (A-6)."""
@@ -182,6 +158,7 @@ class Egress:
         tags = [self._network_tag(prefix, session, tag) for tag in sync.tags]
         unsettled = set(tags)
         for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:
+            self._trace(entry, Rule.NOT_IN_U)
             self._settle(entry)
             del entries[entry.tag]
         last = -1 if self.incomplete else max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
@@ -196,11 +173,14 @@ class Egress:
                 found = entries[tag] = Entry(tag, State.SKIPPED)
                 found.outcome = Outcome.ACCEPTED
                 self.core.counts[Decision.SKIPPED] += 1
+                self._trace(found, Rule.SKIPPED)
             found.sync = state
             found.number = number
             state.numbers[number] = found
             if found.outcome is not None and found.state in (State.DONE, State.SKIPPED):
                 state.acknowledge(number, found.outcome)
+                if found.state is DONE:
+                    self._trace(found, Rule.ACKNOWLEDGED_AGAIN, found.outcome.value)
         self._pump()
 
     def on_msg(
@@ -246,11 +226,13 @@ class Egress:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
         if entry.state in (State.DONE, State.SKIPPED):
             assert entry.outcome is not None
+            self._trace(entry, Rule.ALREADY_DONE)
             self.core.counts[Decision.ALREADY_DONE] += 1
             sync.acknowledge(entry.number, entry.outcome)
             return False
         if entry.is_held or entry.state in (State.SENT, State.HELD):
             self.core.counts[Decision.ALREADY_SENT] += 1
+            self._trace(entry, Rule.ALREADY_SENT)
             return False
         return True
 
@@ -259,6 +241,8 @@ class Egress:
         sync = self.syncs.get(publisher_epoch)
         if sync is None or self.sent >= self.limit or len(self._held) >= HELD_PRESETTLED:
             self.core.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
+            if self.core.tracing is not None:
+                self.core.tracing.of_epoch(publisher_epoch, tag, Rule.DROPPED, self.name)
             return
         entry = Entry(self._network_tag(sync.prefix, sync.session, tag), State.HELD)
         entry.presettled = True
@@ -273,6 +257,7 @@ class Egress:
         sync = self.syncs.get(publisher_epoch)
         if sync is None:
             return
+        tracing = self.core.tracing
         for first, count in runs:
             named: Sequence[int] = range(first, first + count)
             if count > len(sync.numbers):  # however long the run is, the work is bounded by what is here
@@ -281,12 +266,16 @@ class Egress:
                 entry = sync.numbers.pop(number, None)
                 if entry is not None:
                     del sync.entries[entry.tag]
+                    if tracing is not None:
+                        self._trace(entry, Rule.SETTLED_AT_SUBSCRIBER)
                     self._settle(entry)
         self._pump()
 
     def on_session_gone(self, session: int) -> None:
         """E-6: nobody can send or settle deliveries of that session any more, so they are settled."""
         prefix = network_tag(self.core.nonce, session, b"")
+        for entry in self.sessions.get(prefix[1:], {}).values() if self.core.tracing is not None else ():
+            self._trace(entry, Rule.SESSION_GONE)
         for entry in self.sessions.pop(prefix[1:], {}).values():
             self._settle(entry)
         for epoch in [epoch for epoch, sync in self.syncs.items() if sync.session == session]:
@@ -341,12 +330,15 @@ class Egress:
             return
         is_done = verdict.is_done
         done = 0
+        tracing = self.core.tracing
         for tag in tags:
             entries = self.sessions.get(tag[1:11])
             entry = None if entries is None else entries.get(tag)
             if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
                 continue
             entry.peer_settled = settled
+            if tracing is not None:
+                self._trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
                 done += 1
                 entry.state = DONE
@@ -426,7 +418,23 @@ class Egress:
             entry.state = State.HELD
         entry.message = message
         entry.is_held = True
+        if self.core.tracing is not None:
+            self._trace(entry, self._why_held(entry))
         (self._resumes if _has_place(entry) else self._held).append(entry)
+
+    def _why_held(self, entry: Entry) -> Rule:
+        """The first reason why a delivery waits here."""
+        if not self._is_replied:
+            return Rule.NO_REPLY_YET
+        if self.core.draining.is_on and self._is_held_back(entry):
+            return Rule.HELD_BY_DRAIN
+        if self.sent >= self.limit or self._settle_queue:
+            return Rule.NO_CREDIT
+        return Rule.IN_ORDER if self._may_send(entry) else Rule.MAP_FULL
+
+    def _trace(self, entry: Entry, rule: Rule, *fields: object) -> None:
+        if self.core.tracing is not None:
+            self.core.tracing.seen(entry.tag, rule, self.name, *fields)
 
     def _transfer(self, entry: Entry, message: bytes) -> None:
         if self._settle_out and self.map_bound and self.mapped + len(self._settle_out) >= self.map_bound:
@@ -438,6 +446,8 @@ class Egress:
         entry.state = SENT
         self.sent += 1
         once = self.mode is _AT_MOST_ONCE or entry.presettled
+        if self.core.tracing is not None:
+            self._trace(entry, Rule.RESUMED if resume else Rule.DELIVERED)
         self.core.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
         self.core.out.append(
             effects.Deliver(
@@ -547,6 +557,11 @@ class Egress:
 
     def _network_tag(self, prefix: bytes, session: int, tag: bytes) -> bytes:
         return prefix + tag if len(tag) <= 21 else network_tag(self.core.nonce, session, tag)
+
+    @property
+    def unsettled(self) -> int:
+        """Deliveries that are not settled at the subscriber."""
+        return sum(len(entries) for entries in self.sessions.values())
 
     @property
     def held(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from delivery_records.peer_messages import Msg, Run, Settle, Sync
+from delivery_records.trace import Rule
 from delivery_records.view import Subscription, SubscriptionMode
 from delivery_records.window import Cursor, Slot
 
@@ -91,6 +92,7 @@ class Fanout:
             if slot.verdict is None and cursor.owes(slot.number):
                 slot.pending -= 1
                 assert slot.pending >= 0
+                self._ingress.trace(slot, Rule.OWED_NO_LONGER, slot.pending)
         self._ingress.retries.forget_subscription(key)
         return True
 
@@ -139,6 +141,7 @@ class Fanout:
         cursor = self.cursors.get(key)
         # One that the publisher has not repeated yet has no body; it is forwarded when it comes (I-1).
         if slot is not None and slot.received and cursor is not None and cursor.owes(number):
+            self._ingress.trace(slot, Rule.SENT_AGAIN_RETRY, self._core.view.subscriptions[key].name, attempt)
             self._send_to(slot, [key], attempt)
 
     def settle(self, runs: tuple[Run, ...]) -> None:
@@ -185,6 +188,7 @@ class Fanout:
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
         owing = tuple(s.epoch for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number))
         if owing:
+            self._ingress.trace(slot, Rule.SENT_AGAIN_SYNC, self._core.view.routers[rid].record.node_id, len(owing))
             message = Msg(
                 self._ingress.epoch, slot.number, slot.tag, slot.message, owing,
                 redelivered=True, message_format=slot.message_format,

@@ -12,12 +12,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from delivery_records import credit, effects
+from delivery_records.arrivals import Arrivals
 from delivery_records.fanout import Fanout
 from delivery_records.inputs import LinkFlow, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.retries import Retries
 from delivery_records.timers import Timer
+from delivery_records.trace import Rule
 from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
 from delivery_records.window import Slot, Window, add_run, frozen_runs
 
@@ -58,7 +60,9 @@ class Ingress:
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
+        "_began",
         "_resume_flags",
+        "arrivals",
         "core",
         "credit",
         "epoch",
@@ -82,8 +86,8 @@ class Ingress:
         "window",
     )
 
-    def __init__(self, core: Records, publisher: Publisher, request: PublisherAttach) -> None:
-        """Take over the publisher whose attachment the watch just delivered (A-3)."""
+    def __init__(self, core: Records, publisher: Publisher, request: PublisherAttach, began: float) -> None:
+        """Take over the publisher whose attachment the watch just delivered (A-3); its attach was read at `began`."""
         self.core = core
         self.key = publisher.key
         self.epoch = publisher.epoch
@@ -98,6 +102,7 @@ class Ingress:
         # A terminal entry is settled by the publisher itself; what is left is U (A-4).
         unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
         self.window = Window(unsettled)
+        self.arrivals = Arrivals(self.window.end, core.now)
         self.fanout = Fanout(core, self)
         self.retries = Retries(core, self)
         self.credit = credit.PublisherCredit(core.limits, request.map_bound)
@@ -106,6 +111,7 @@ class Ingress:
         self.is_dirty = False
         self.last_progress = core.now
         self.resend_since = core.now
+        self._began = began
         self._resume_flags = 0
         self.phase = Phase.PROVING if self.exactly_once else Phase.WAITING
 
@@ -172,6 +178,7 @@ class Ingress:
         self.fanout.join_all(self.core.view.matching(self.topic))
         for slot in self.window.slots():
             slot.pending = len(self.fanout.cursors)
+            self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
         if self.window.unreceived:
             self.core.timers.set(Timer.RESEND, self.key, self.core.now + self.core.limits.resend_timeout_s)
@@ -217,11 +224,20 @@ class Ingress:
         core.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
         if not slot.pending and self.fanout.is_empty and self._releases_when_empty():
             slot.verdict = Outcome.RELEASED
+        if core.tracing is not None:
+            rule = Rule.REPEATED if slot.repeated else Rule.STORED
+            core.tracing.own(self.session, slot.tag, rule, slot.number, slot.pending, len(message))
         self.fanout.forward(slot)
         if transfer.settled:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
         elif slot.repeated:
-            self.resend_since = core.now
+            self._on_repeated()
+
+    def _on_repeated(self) -> None:
+        """I-9: the publisher makes progress with its map; with the last of it, its failover is over."""
+        self.resend_since = self.core.now
+        if not self.window.unreceived:
+            self.core.durations.failover.observe(self.core.now - self._began)
 
     def _may_activate(self) -> bool:
         """c.5: the first transfer on the credit of a resumed link activates it; no other phase takes transfers."""
@@ -260,6 +276,8 @@ class Ingress:
                 self.core.counts[Decision.TRANSFER_MALFORMED] += 1
                 return
         self.core.counts[Decision.TRANSFER_PRESETTLED] += 1
+        if self.core.tracing is not None:
+            self.core.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
         self.fanout.forward_presettled(transfer.tag, message, transfer.message_format)
 
     def _store_malformed(self, slot: Slot, transfer: Transfer, reason: str) -> None:
@@ -269,6 +287,7 @@ class Ingress:
         slot.pending = 0
         slot.verdict = Outcome.REJECTED
         slot.failure = reason
+        self.trace(slot, Rule.MALFORMED, reason)
 
     def _on_aborted(self, tag: bytes) -> None:
         """I-1a: an aborted delivery leaves no trace; an unreceived entry may still be repeated."""
@@ -282,6 +301,8 @@ class Ingress:
         if not left:
             return
         self.core.note(Decision.DELIVERY_ABANDONED, publisher=self.name, deliveries=len(left))
+        for slot in left if self.core.tracing is not None else ():
+            self.trace(slot, Rule.ABANDONED)
         for slot in left:
             self._drop(slot)
 
@@ -297,20 +318,26 @@ class Ingress:
             return
         window = self.window
         is_accepted = outcome is Outcome.ACCEPTED
+        tracing = self.core.tracing
         for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
             if slot.verdict is None:
                 slot.pending -= 1
                 if not is_accepted:
                     slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
+                if tracing is not None:
+                    self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
         self.mark_dirty()
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
         self.last_progress = self.core.now
         counts = self.core.counts
+        tracing = self.core.tracing
         for tag in tags:
             slot = self.window.find(tag)
             if slot is not None:
+                if tracing is not None:
+                    self.trace(slot, Rule.SETTLED if slot.accepted else Rule.GIVEN_UP)
                 counts[_DELIVERY_SETTLED if slot.accepted else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
                 self._drop(slot)
 
@@ -325,6 +352,8 @@ class Ingress:
     def flush(self) -> None:
         """Carry out what this turn added up to: acceptances, settlements, credit (2.4: once per turn)."""
         self.is_dirty = False
+        if self.window.end != self.arrivals.end:
+            self.arrivals.mark(self.window, self.core.now)
         if not self.fanout.is_active:
             return
         if self.phase is Phase.ACTIVE and self.link is not None:
@@ -351,6 +380,8 @@ class Ingress:
         plain = slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)
         slot.accepted = True
+        if self.core.tracing is not None:
+            self.trace(slot, Rule.TOLD, told.outcome.value)
         if not self.window.told:
             self._await_settlement()
         self.window.told += 1
@@ -420,6 +451,11 @@ class Ingress:
         """The publisher presents its map wherever it attaches next."""
         return self.exactly_once
 
+    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+        """A step of a delivery of this publisher, while an operator wants to see them."""
+        if self.core.tracing is not None:
+            self.core.tracing.own(self.session, slot.tag, rule, *fields)
+
     def retire(self) -> None:
         """I-7: a newer epoch or a deletion ended this one; nothing of it may be sent any more."""
         self.fanout.is_active = False
@@ -440,6 +476,8 @@ class Ingress:
         if is_new or self.fanout.has_other_mode(subscription):
             if self.fanout.leave(subscription.key):
                 self.mark_dirty()
+            for slot in self.window.slots() if self.core.tracing is not None else ():
+                self.trace(slot, Rule.NOT_OWED, subscription.name)
             self.fanout.join(subscription)
         self.fanout.sync([subscription])
 

@@ -210,6 +210,19 @@ class Drain:
     """After so many seconds everybody is sent away as it is."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndSubscription:
+    """An operator ends a subscription before its time (K-5a); answered by one `OrderAnswered`."""
+
+    order: int
+    """Number the shell gives it; comes back in the answer."""
+    key: str
+    epoch: int
+    """As the operator was shown it: nothing that was attached since is ended."""
+    only_if_away: bool = False
+    """Not while it is attached, or may be for all this router knows."""
+
+
 @dataclass(slots=True)
 class PeerFrame:
     """A sequenced frame of another router's channel arrived (T-1). On the hot path, so it is not frozen."""
@@ -251,6 +264,7 @@ Input: TypeAlias = (
     | ViewChanges
     | StoreHealth
     | Drain
+    | EndSubscription
     | PeerFrame
     | PeerDatagram
     | PathsChanged

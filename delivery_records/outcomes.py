@@ -90,6 +90,7 @@ class Decision(Enum):
     ATTACH_UNKNOWN = "attach_unknown"
     STEAL_REFUSED = "steal_refused"
     EXPIRY_PROPOSED = "expiry_proposed"
+    DELETION_ORDERED = "deletion_ordered"
     VIEW_RELOADED = "view_reloaded"
     # the router's end
     DRAIN_STARTED = "drain_started"

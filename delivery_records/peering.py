@@ -10,6 +10,7 @@ from delivery_records.limits import PARKED_FRAMES, PARKED_S, PAST_EPOCHS
 from delivery_records.outcomes import Decision
 from delivery_records.peer_messages import Ack, Msg, Nack, PeerMessage, Settle, Sync
 from delivery_records.timers import Timer
+from delivery_records.trace import Rule
 from delivery_records.view import Subscription
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Peering:
 
     def _park(self, place: tuple[int, int], message: PeerMessage) -> None:
         self._core.counts[Decision.FRAME_PARKED] += 1
+        self._trace(message, Rule.PARKED, _revision(message))
         queue = self._parked.setdefault(place, deque())
         if len(queue) <= PARKED_FRAMES:
             queue.append((self._core.now, message))
@@ -60,6 +62,7 @@ class Peering:
                 self._restart(place[0], "too many frames waited for the watch")
                 continue
             while queue and _revision(queue[0][1]) <= applied:
+                self._trace(queue[0][1], Rule.UNPARKED, _revision(queue[0][1]))
                 self.deliver(place[0], queue.popleft()[1])
             if not queue:
                 self._parked.pop(place, None)
@@ -126,6 +129,7 @@ class Peering:
         synced = self._core.synced.get(message.publisher_epoch)
         if synced is None:
             self._core.counts[Decision.FRAME_NOT_SYNCED] += 1
+            self._trace(message, Rule.NOT_SYNCED, message.publisher_epoch)
             return
         if message.to is None:
             egresses = list(synced.values())
@@ -142,6 +146,10 @@ class Peering:
                     message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
                     message.attempt, message.message_format,
                 )  # fmt: skip
+
+    def _trace(self, message: PeerMessage, rule: Rule, *fields: object) -> None:
+        if self._core.tracing is not None and isinstance(message, Msg):
+            self._core.tracing.of_epoch(message.publisher_epoch, message.tag, rule, *fields)
 
     def _on_settle(self, settle: Settle) -> None:
         for egress in list(self._core.synced.get(settle.publisher_epoch, {}).values()):

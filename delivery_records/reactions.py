@@ -101,6 +101,7 @@ class Reactions:
         core.view.apply(change)
         core.plan_version += 1
         core.expiry.cancel(f"subs/{change.key}")
+        core.ordered_ends.on_subscription(change.key, core.view.subscriptions.get(change.key))  # K-5a
         if old is not None:
             core.peering.remember_epoch(old.epoch, old.key)
         subscription = core.view.subscriptions.get(change.key)
@@ -126,6 +127,7 @@ class Reactions:
         attempt = core.attaching.take(subscription.record.nonce)
         if attempt is not None and not attempt.is_lost:
             assert isinstance(attempt.request, SubscriberAttach)
+            core.durations.attach_subscriber.observe(core.now - attempt.since)
             self._open_egress(subscription, attempt.request)
         elif subscription.record.rid == core.rid:
             core.expiry.on_attachment_lost(path, subscription)
@@ -212,7 +214,8 @@ class Reactions:
         attempt: Attempt | None = core.attaching.take(publisher.record.nonce)
         if attempt is not None and not attempt.is_lost:
             assert isinstance(attempt.request, PublisherAttach)
-            ingress = Ingress(core, publisher, attempt.request)
+            core.durations.attach_publisher.observe(core.now - attempt.since)
+            ingress = Ingress(core, publisher, attempt.request, attempt.since)
             core.ingresses[publisher.key] = ingress
             core.ingress_by_epoch[publisher.epoch] = ingress
             core.links[attempt.link] = ingress

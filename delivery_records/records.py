@@ -16,7 +16,9 @@ from delivery_records.attaching import Attaching, Attempt
 from delivery_records.barrier import AttachBarrier
 from delivery_records.channel import Peers
 from delivery_records.draining import Draining
+from delivery_records.durations import Durations
 from delivery_records.egress import Egress
+from delivery_records.ending import OrderedEnds
 from delivery_records.entries import SyncState
 from delivery_records.expiry import Expiry
 from delivery_records.ingress import Ingress, Phase
@@ -36,6 +38,7 @@ from delivery_records.steals import StealGuard
 from delivery_records.tables import describe
 from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
 from delivery_records.timers import Timer, Timers
+from delivery_records.trace import Rule, Trace
 from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
 from delivery_records.window import frozen_runs
 
@@ -80,8 +83,12 @@ class Records:
         self.now = 0.0
         self.out: list[effects.Effect] = []
         self.counts: dict[Decision, int] = dict.fromkeys(Decision, 0)
+        self.durations = Durations()
         self.view = View()
         self.timers = Timers()
+        self.trace = Trace(self)
+        self.tracing: Trace | None = None
+        """`trace` while an operator wants to see which rules deliveries meet."""
         self.store_available = False
         self.plan_version = 0
         self.links: dict[int, Attempt | Ingress | Egress] = {}
@@ -101,6 +108,7 @@ class Records:
         self.attaching = Attaching(self)
         self.barrier = AttachBarrier(self)
         self.expiry = Expiry(self)
+        self.ordered_ends = OrderedEnds(self)
         self.draining = Draining(self)
         self.peers = Peers(self)
         self.peering = Peering(self)
@@ -128,6 +136,7 @@ class Records:
             inputs.StoreHealth: self._on_store_health,
             inputs.PathsChanged: self._on_paths,
             inputs.Drain: self.draining.start,
+            inputs.EndSubscription: self.ordered_ends.start,
         }
 
     # ------------------------------------------------------------------ driving
@@ -254,6 +263,9 @@ class Records:
     def suspend_subscriber(self, egress: Egress, cause: LossCause) -> None:
         """The subscriber's link is gone: forget all but the K-5 timer (E-7, A-9)."""
         self.note(Decision.SUBSCRIBER_LOST, subscription=egress.name, cause=cause.value)
+        if self.tracing is not None:
+            for tag in [tag for entries in egress.sessions.values() for tag in entries]:
+                self.tracing.seen(tag, Rule.LINK_LOST, egress.name)
         self.forget_egress(egress)
         subscription = self.view.subscriptions.get(egress.key)
         if subscription is not None:
@@ -308,6 +320,8 @@ class Records:
 
     def _on_store_failed(self, failed: inputs.StoreFailed) -> None:
         if self.attaching.on_failed(failed.nonce, failed.failure):
+            return
+        if self.ordered_ends.on_failed(failed.nonce, failed.failure):
             return
         endpoint = self.reputs.get(failed.nonce)
         if endpoint is not None:
@@ -390,6 +404,7 @@ class Records:
     def _on_unknown_put(self, nonce: str) -> None:
         if self.attaching.on_unknown_timer(nonce):
             return
+        self.ordered_ends.on_unknown_timer(nonce)
         endpoint = self.reputs.get(nonce)
         if isinstance(endpoint, Ingress):
             self._close_unstarted(endpoint)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_CAP_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.timers import Timer
+from delivery_records.trace import Rule
 from delivery_records.view import Subscription
 
 if TYPE_CHECKING:
@@ -43,11 +44,16 @@ class Retries:
         entry = self._attempts.setdefault((subscription.key, number), _Attempts())
         delay = self._count(entry, failed)
         if entry.failed >= self._core.limits.max_attempts:
-            self._core.note(Decision.DELIVERY_POISONED, publisher=self._ingress.name, subscription=subscription.name)
+            self._core.note(
+                Decision.DELIVERY_POISONED, publisher=self._ingress.name, subscription=subscription.name,
+                tag=slot.tag.hex(),
+            )  # fmt: skip
+            self._ingress.trace(slot, Rule.POISONED, subscription.name, entry.failed)
             self._ingress.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
             self._forget_pair((subscription.key, number))  # what others asked for goes on
             return
         self._core.counts[Decision.RETRY_SCHEDULED] += 1
+        self._ingress.trace(slot, Rule.RETRY, subscription.name, delay)
         self._due[(subscription.key, number)] = self._core.now + delay
         self._arm()
 

@@ -64,6 +64,10 @@ class Timers:
         """True while the deadline is neither due nor cancelled."""
         return (timer, owner) in self._deadlines
 
+    def deadline(self, timer: Timer, owner: Owner) -> float | None:
+        """When it falls due, or None when it is not set."""
+        return self._deadlines.get((timer, owner))
+
     @property
     def size(self) -> int:
         """Entries held, those left behind included."""

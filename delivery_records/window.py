@@ -137,6 +137,12 @@ class Window:
         """The slot of a running number, if it is unsettled."""
         return self._by_number.get(number)
 
+    def count(self, first: int, stop: int) -> int:
+        """How many of the numbers first..stop-1 are unsettled."""
+        if len(self._by_number) == self.end - self.base:  # no holes, as nearly always
+            return max(0, min(stop, self.end) - max(first, self.base))
+        return sum(1 for number in self._by_number if first <= number < stop)
+
     def found(self, numbers: Iterable[int]) -> list[Slot]:
         """The slots of those running numbers that are unsettled."""
         by_number = self._by_number

@@ -36,7 +36,8 @@ def router(
         return
     from router.running import run_router
 
-    run_router(loaded.config, installed_version(), announce=announce, parent_pid=parent_pid)
+    again = None if file is None else lambda: load(file, flags, os.environ).config
+    run_router(loaded.config, installed_version(), announce=announce, parent_pid=parent_pid, load=again)
 
 
 @click.command("local", short_help="Run an etcd and some routers on this machine.")

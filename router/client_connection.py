@@ -41,6 +41,7 @@ from oncewire.wire import (
 from router import conventions
 from router.link_refusal import LinkRefusal
 from router.logs import EventLog, RouterEvent
+from router.management.amqp_node import ManagementPeer, ReplyLink, RequestLink, is_for_management
 from router.publisher_link import PublisherLink
 from router.subscriber_link import SubscriberLink
 
@@ -84,7 +85,10 @@ class ClientConnection(asyncio.Protocol):
         self.max_message_size = listener.config.max_message_size
         self.container_id = ""
         self.peer = ""
-        self._user: str | None = None
+        self.user: str | None = None
+        """Who has logged in; None without a login."""
+        self.peer_host = ""
+        self._management: ManagementPeer | None = None
         self._links: dict[int, ClientLink] = {}
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -133,6 +137,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        self.peer_host = str(name[0]) if isinstance(name, tuple) else ""
         self._listener.add(self)
         self._timer = self._loop.call_later(OPEN_TIMEOUT_S, self._on_open_timeout)
 
@@ -186,6 +191,8 @@ class ClientConnection(asyncio.Protocol):
                 shell = event.link.context
                 if type(shell) is PublisherLink:
                     inputs.append(shell.transfer_input(event))
+                elif isinstance(shell, RequestLink):
+                    shell.on_delivery(event)
             else:
                 handler = handlers.get(type(event))
                 if handler is not None:
@@ -214,6 +221,8 @@ class ClientConnection(asyncio.Protocol):
             found = shell.flow_input(event)
             if found is not None:
                 inputs.append(found)
+        elif isinstance(shell, ReplyLink):
+            shell.on_flow(event)
 
     def _on_attached(self, event: LinkAttached, inputs: list[Input]) -> None:
         link = event.link
@@ -223,12 +232,13 @@ class ClientConnection(asyncio.Protocol):
             limit = self._listener.config.max_links
             self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
             return
-        shell: ClientLink
-        if isinstance(link, ReceiverLink):
-            shell = PublisherLink(self, link)
-        else:
-            assert isinstance(link, SenderLink)
-            shell = SubscriberLink(self, link)
+        assert isinstance(link, ReceiverLink | SenderLink)
+        if is_for_management(link):
+            self._open_management(link)
+            return
+        shell: ClientLink = (
+            PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
+        )
         try:
             attach = shell.attach_input()
         except LinkRefusal as refusal:
@@ -239,12 +249,28 @@ class ClientConnection(asyncio.Protocol):
         self._links[shell.number] = shell
         inputs.append(attach)
 
+    def _open_management(self, link: ReceiverLink | SenderLink) -> None:
+        """A link of `$management`: no delivery of the network goes over it, and the record core never hears of it."""
+        if self._management is None:
+            self._management = ManagementPeer(self._listener.management, self)
+        try:
+            self._management.open(link)
+        except LinkRefusal as refusal:
+            self._refuse(link, refusal)
+        except LimitError as error:  # its frames are too small even for the answer
+            self.close("amqp:frame-size-too-small", str(error))
+
     def _refuse(self, link: Link, refusal: LinkRefusal) -> None:
         self._listener.count_refusal(self, link.name, refusal)
         self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
         shell = event.link.context
+        if isinstance(shell, RequestLink | ReplyLink) and self._management is not None:
+            self._management.forget(shell)
+            if event.needs_answer:
+                self._detach_link(event.link, event.closed, None)
+            return
         if not isinstance(shell, PublisherLink | SubscriberLink) or shell.number not in self._links:
             return
         if not event.needs_answer:
@@ -254,6 +280,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _on_session_ended(self, event: SessionEnded, inputs: list[Input]) -> None:
         for link in event.session.links:
+            if isinstance(link.context, RequestLink | ReplyLink) and self._management is not None:
+                self._management.forget(link.context)
             self._lose(link, LossCause.SESSION_END, inputs)
 
     def _lose(self, link: Link, cause: LossCause, inputs: list[Input]) -> None:
@@ -276,11 +304,11 @@ class ClientConnection(asyncio.Protocol):
             RouterEvent.CLIENT_CONNECTED,
             container_id=self.container_id,
             peer=self.peer,
-            user=self._user or "",
+            user=self.user or "",
         )
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
-        self._user = event.user
+        self.user = event.user
         if not event.ok:
             self.log.event(
                 RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism

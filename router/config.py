@@ -9,11 +9,16 @@ from dataclasses import dataclass
 
 from delivery_records import limits
 from router.settings import (
+    ROLES,
+    Applies,
     Connector,
     connectors,
+    host_names,
     one_of,
+    roles,
     seconds,
     setting,
+    share,
     size,
     text,
     urls,
@@ -36,6 +41,7 @@ REDIAL_S = 1.0
 _PORT = "0 to 65535; 0 = any free port"
 _ANONYMOUS = "loopback, always or never"
 _FILE = "path of a PEM file, or empty"
+_ROLE = "none, viewer, operator or admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +69,20 @@ class RouterConfig:
     )  # fmt: skip
     allow_anonymous: str = setting(
         "listen.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
-        "Clients without a password: only where no other machine can connect, unless you say so.",
+        "Clients without a password: only where no other machine can connect, unless you say so.", applies=Applies.NEW,
     )  # fmt: skip
     users: tuple[tuple[str, str], ...] = setting(
         "users", users, (), 'a table name = "password"; in a text name:password,...',
-        "Clients that log in with SASL PLAIN.", secret=True,
+        "Clients that log in with SASL PLAIN, and operators that do over HTTP.", secret=True, applies=Applies.NOW,
+    )  # fmt: skip
+    roles: tuple[tuple[str, str], ...] = setting(
+        "roles", roles, (), 'a table user = "viewer", "operator" or "admin"; in a text user=role,...',
+        "What a user may do over HTTP and at $management; one without a role here may do what everybody may.",
+        applies=Applies.NOW,
     )  # fmt: skip
     idle_timeout_s: float = setting(
         "listen.idle_timeout_s", seconds(1, 3600), IDLE_TIMEOUT_S, "1 to 3600 seconds",
-        "A client that sends nothing for this long counts as gone; heartbeats keep it.",
+        "A client that sends nothing for this long counts as gone; heartbeats keep it.", applies=Applies.NEW,
     )  # fmt: skip
     inter_router_host: str = setting(
         "inter_router.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = do not listen",
@@ -116,11 +127,20 @@ class RouterConfig:
     )  # fmt: skip
     http_host: str = setting(
         "http.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = no HTTP",
-        "Health, metrics and state for operators; read only and without login.",
+        "Health, metrics, inspector and management for operators.",
     )  # fmt: skip
-    http_drain: str = setting(
-        "http.drain", one_of("loopback", "always", "never"), "loopback", "loopback, always or never",
-        "Who may have this router drain and stop with POST /drain: only this machine, unless you say so.",
+    http_names: tuple[str, ...] = setting(
+        "http.names", host_names, (), "a list of host names; in a text name,name",
+        "Further names by which programs without login may call this router; addresses, host name and id are known.",
+        applies=Applies.NOW,
+    )  # fmt: skip
+    http_anonymous_role: str = setting(
+        "http.anonymous_role", one_of("none", *ROLES), "viewer", _ROLE,
+        "What everybody may do without login, over HTTP and at $management.", applies=Applies.NOW,
+    )  # fmt: skip
+    http_loopback_role: str = setting(
+        "http.loopback_role", one_of("none", *ROLES), "admin", _ROLE,
+        "What programs of this machine may do without login, over HTTP and at $management.", applies=Applies.NOW,
     )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Next to AMQP's 5672.")
     store: str = setting(
@@ -152,18 +172,19 @@ class RouterConfig:
     )  # fmt: skip
     max_message_size: int = setting(
         "limits.max_message_size", size(1024, 1024 * MIB), MAX_MESSAGE_SIZE, "1 KiB to 1 GiB",
-        "Larger messages are refused: a router holds messages whole.",
+        "Larger messages are refused: a router holds messages whole.", applies=Applies.NEW,
     )  # fmt: skip
     max_frame_size: int = setting(
         "limits.max_frame_size", size(4096, 16 * MIB), MAX_FRAME_SIZE, "4 KiB to 16 MiB",
         "An unsettled map must fit in one frame, 48 bytes a delivery (C-4).",
     )  # fmt: skip
     max_links: int = setting(
-        "limits.max_links", whole_number(1, 65_536), 1000, "1 to 65536", "Links of one client connection."
-    )
+        "limits.max_links", whole_number(1, 65_536), 1000, "1 to 65536", "Links of one client connection.",
+        applies=Applies.NOW,
+    )  # fmt: skip
     max_connections: int = setting(
         "limits.max_connections", whole_number(1, 1_000_000), 10_000, "1 to 1000000",
-        "Client connections of this router; further ones are told to go elsewhere.",
+        "Client connections of this router; further ones are told to go elsewhere.", applies=Applies.NOW,
     )  # fmt: skip
     subscription_timeout_s: float = setting(
         "limits.subscription_timeout_s", seconds(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_S, "0 to 604800 seconds",
@@ -184,6 +205,7 @@ class RouterConfig:
     drain_limit_s: float = setting(
         "limits.drain_limit_s", seconds(0, 3600), limits.DRAIN_LIMIT_S, "0 to 3600 seconds",
         "The longest a router that is to stop waits for clients that keep no unsettled map (K-8a).",
+        applies=Applies.NOW,
     )  # fmt: skip
     max_attempts: int = setting(
         "limits.max_attempts", whole_number(1, 1_000_000), limits.MAX_ATTEMPTS, "1 to 1000000",
@@ -197,9 +219,18 @@ class RouterConfig:
         "limits.on_empty", one_of("accept", "release"), "release", "accept or release",
         "What a stock publisher hears when a topic has no subscription.",
     )  # fmt: skip
+    telemetry_endpoint: str = setting(
+        "telemetry.endpoint", text(r"(?:https?://[^\s/]+(?:/\S*)?)?"), "",
+        "URL http(s)://host:port, or empty = no spans",
+        "OpenTelemetry collector (OTLP over HTTP, mostly port 4318); needs the extra oncewire[otel].",
+    )  # fmt: skip
+    telemetry_sample_ratio: float = setting(
+        "telemetry.sample_ratio", share, 0.01, "0 to 1",
+        "Share of messages without a trace context that begin a trace; with one, its sampled flag decides.",
+    )  # fmt: skip
     log_level: str = setting(
         "log.level", one_of("debug", "info", "warning", "error"), "info", "debug, info, warning or error",
-        "How much is logged; nothing is logged per message.",
+        "How much is logged; nothing is logged per message.", applies=Applies.NOW,
     )  # fmt: skip
     log_format: str = setting(
         "log.format",

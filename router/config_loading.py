@@ -18,6 +18,8 @@ SETTINGS = settings_of(RouterConfig)
 """Every setting by the name of its field."""
 _BY_KEY = {setting.key: name for name, setting in SETTINGS.items()}
 _TABLES = {key.rpartition(".")[0] for key in _BY_KEY if "." in key}
+_TOML_TABLES = ("users", "roles")
+"""Settings that are tables of a name and a text."""
 _HELP = "`oncewire router --print-config` prints every setting with what is allowed"
 
 
@@ -97,6 +99,11 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         )
     if bool(config.etcd_cert_file) != bool(config.etcd_key_file):
         refuse("etcd_cert_file", "a certificate needs its key", "set both etcd.cert_file and etcd.key_file")
+    strangers = [user for user, _ in config.roles if user not in dict(config.users)]
+    if strangers:
+        refuse(
+            "roles", f"there is no user {strangers[0]}", f"set a password: users.{strangers[0]}, or leave the role out"
+        )
     _check_silence(config, refuse)
     if config.subscription_timeout_s > config.subscription_timeout_cap_s:
         refuse(
@@ -142,8 +149,8 @@ def format_config(loaded: LoadedConfig) -> str:
             table = prefix
             lines += [f"[{prefix}]", ""]
         value = getattr(loaded.config, name)
-        if setting.key == "users" and not value:
-            value = {}
+        if setting.key in _TOML_TABLES:
+            value = dict(value)
         lines.append(f"# {setting.reason}")
         lines.append(
             f"# allowed: {setting.allowed}; from: {loaded.sources[name]}; {setting.flag}; {setting.variable}"
@@ -241,8 +248,9 @@ def _toml(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
-    if value == {}:
-        return "{}"
+    if isinstance(value, dict):
+        items = ", ".join(f"{_toml(name)} = {_toml(item)}" for name, item in value.items())
+        return f"{{ {items} }}" if items else "{}"
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     if isinstance(value, Connector):

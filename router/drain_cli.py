@@ -7,16 +7,16 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import click
 
 from oncewire.cli.errors import CliError
-from topology.cli import DEFAULT_URL, STATE_PATH, read_state
+from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, read_state
+from topology.inspector.login_cli import authorization_of, login_option
 
-DRAIN_PATH = "/drain"
 POLL_S = 0.1
-REQUEST_TIMEOUT_S = 5.0
 END_S = 10.0
 """From the limit of a drain to the end of the process; a router that stands still longer has other troubles."""
 VERDICT_NO = 1
@@ -45,15 +45,16 @@ class Drained:
     metavar="URL",
     help="The HTTP address of a router: of the one to drain, or of any one in the network of ROUTER.",
 )
+@login_option
 @click.option("--json", "as_json", is_flag=True, help="Print how it ended as one line of JSON.")
-def drain(router: str | None, url: str, as_json: bool) -> None:
+def drain(router: str | None, url: str, user: str | None, as_json: bool) -> None:
     """Drain the router at URL, or the one with the id ROUTER in its network, and wait for its end.
 
     The router takes no more clients and sends those it has to other routers, when what they have sent or were sent is
     settled. SIGTERM does the same. Exit code 0: it has stopped and all was settled; 1: it stopped at its limit with
     deliveries unsettled (clients without a map may get those again, marked), or did not stop.
     """
-    drained = asyncio.run(drain_and_wait(router, url))
+    drained = asyncio.run(drain_and_wait(router, url, authorization_of(user)))
     if as_json:
         click.echo(json.dumps(asdict(drained)))
     else:
@@ -74,27 +75,27 @@ def _sentence(drained: Drained) -> str:
     return f"{name} has drained and stopped after {seconds}; client connections sent elsewhere: {drained.connections}"
 
 
-async def drain_and_wait(name: str | None, url: str) -> Drained:
+async def drain_and_wait(name: str | None, url: str, login: str | None = None) -> Drained:
     """Ask a router to drain, and follow it to its end.
 
     Args:
         name: id of the router; None = the one at `url`.
         url: HTTP address of a router.
+        login: header that logs the operator in.
 
     Raises:
         CliError: no such router, or it refuses.
     """
-    state = await read_state(url)
+    state = await read_state(url, login)
     if name is not None and state.get("router") != name:
         url = _address_of(name, url, state)
-        state = await read_state(url)
+        state = await read_state(url, login)
     name = str(state.get("router"))
     connections = state.get("connections", 0)
     began = time.monotonic()
-    timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        limit_s = await _ask(session, name, url.rstrip("/"))
-        stopped = await _wait_gone(session, url.rstrip("/") + STATE_PATH, state.get("rid"), began + limit_s + END_S)
+    async with Api.at(url, login) as api:
+        limit_s = await _ask(api, name)
+        stopped = await _wait_gone(api, state.get("rid"), began + limit_s + END_S)
     seconds = time.monotonic() - began
     return Drained(name, round(seconds, 3), connections, limit_s, not limit_s or seconds < limit_s, stopped)
 
@@ -111,29 +112,21 @@ def _address_of(name: str, url: str, state: dict[str, Any]) -> str:
     return known[name]
 
 
-async def _ask(session: aiohttp.ClientSession, name: str, url: str) -> float:
+async def _ask(api: Api, name: str) -> float:
     """Have it drain; returns its limit in seconds."""
-    what = f"router {name} cannot be drained from here"
-    fix = "send its process SIGTERM, which does the same"
     try:
-        async with session.post(url + DRAIN_PATH, json={}) as answer:
-            if answer.status in (404, 405):
-                raise CliError(what, "its version knows no drain over HTTP", "send its process SIGTERM")
-            told = await answer.json()
-            if answer.status != 202:
-                raise CliError(what, f"it refuses: {told.get('error', answer.status)}", fix)
-    except (aiohttp.ClientError, ValueError, TimeoutError) as error:
-        raise CliError(what, f"{url} does not answer ({type(error).__name__})", fix) from None
-    draining = told.get("draining")
-    return float(draining["limit_s"]) if isinstance(draining, dict) else 0.0
+        told = await api.change("POST", f"/api/v1/management/router/{quote(name, safe='')}/drain", {})
+    except CliError as error:
+        fix = f"{error.fix}; or send its process SIGTERM, which does the same"
+        raise CliError(f"router {name} cannot be drained from here", error.why, fix) from None
+    return float(told["draining"]["limit_s"])
 
 
-async def _wait_gone(session: aiohttp.ClientSession, url: str, rid: object, ends_at: float) -> bool:
+async def _wait_gone(api: Api, rid: object, ends_at: float) -> bool:
     """Wait until nobody answers there any more, or another life of the router does."""
     while time.monotonic() < ends_at:
         try:
-            async with session.get(url) as answer:
-                state = await answer.json()
+            state = await api.peek(STATE_PATH)
         except aiohttp.ClientConnectionError:
             return True
         except (aiohttp.ClientError, ValueError, TimeoutError):

@@ -1,11 +1,14 @@
-"""HTTP for operators: `/healthz`, `/readyz`, `/metrics`, `/api/v1/state`, `/drain`; without login."""
+"""HTTP for operators: health, metrics, state, inspector and management; each route says which role it needs."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from router.listener import cannot_listen
+from router.management.access import Access, Role, Route, add_routes
 from router.metrics import Metrics
 from router.status import Status
 
@@ -16,15 +19,24 @@ SHUTDOWN_TIMEOUT_S = 0.5
 class HttpServer:
     """The HTTP side of one router process."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: Status, access: Access, routes: Iterable[Route] = ()) -> None:
+        """Serve.
+
+        Args:
+            status: what this router tells of itself.
+            access: who may do what.
+            routes: further routes (inspector, management).
+        """
         self._status = status
         self._metrics = Metrics(status)
         app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._text)
-        app.router.add_get("/api/v1/state", self._state)
-        app.router.add_post("/drain", self._drain)
+        own = (
+            Route("GET", "/healthz", self._healthz, None),
+            Route("GET", "/readyz", self._readyz, None),
+            Route("GET", "/metrics", self._text, Role.VIEWER),
+            Route("GET", "/api/v1/state", self._state, Role.VIEWER),
+        )
+        add_routes(app, access, (*own, *routes))
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, host: str, port: int) -> int:
@@ -61,20 +73,6 @@ class HttpServer:
 
     async def _text(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def _drain(self, request: web.Request) -> web.Response:
-        """K-8a: drain and stop. 202 and how long it may take; asked again it changes nothing.
-
-        JSON is asked for because no browser sends that for a page of another site without asking first.
-        """
-        if not self._status.may_drain(request.remote or ""):
-            text = "only this machine may; send the process SIGTERM, or set http.drain = always"
-            return web.json_response({"error": text}, status=403)
-        if request.content_type != "application/json":
-            return web.json_response({"error": "send Content-Type: application/json"}, status=415)
-        if self._status.draining() is None:
-            self._status.drain()
-        return web.json_response({"draining": self._status.draining()}, status=202)
 
     async def _state(self, _request: web.Request) -> web.Response:
         return web.json_response(self._status.tables())

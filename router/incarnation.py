@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any
 
@@ -16,6 +16,7 @@ from delivery_records import Records
 from delivery_records.inputs import Drain, Input
 from router.config import RouterConfig
 from router.dialing import Dialing
+from router.link_costs import LinkCosts
 from router.listener import ClientListener
 from router.logs import EventLog
 from router.message_edits import annotate
@@ -60,6 +61,7 @@ class Incarnation:
         listener: ClientListener,
         turn: Turn,
         log: EventLog,
+        costs: LinkCosts,
     ) -> None:
         """Prepare a life under a lease that was just granted; `run` lives it."""
         self.membership = membership
@@ -73,8 +75,10 @@ class Incarnation:
             nonce_revision=membership.life_revision,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(End.FAULT))
-        self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log)
+        self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log, costs)
         self.is_serving = False
+        self.view_watch: Callable[[Sequence[Input]], None] | None = None
+        """Told of what changes in the view, before the record core is."""
         self.fence_reason = ""
         """Why the lease may be gone, for the log."""
         self._config = config
@@ -116,6 +120,10 @@ class Incarnation:
         except Exception as error:  # noqa: BLE001  (whatever it is: the incarnation can no longer be trusted)
             self._log.internal_error(error, name)
             self.end(End.FAULT)
+
+    def use(self, config: RouterConfig) -> None:
+        """Go on with these settings; only those that can change in a life have changed."""
+        self._config = config
 
     def drain(self) -> None:
         """K-8a: let the clients move to other routers, then end in good order. Where none is served, end at once."""
@@ -184,6 +192,8 @@ class Incarnation:
         self.end(End.FENCED)
 
     def _on_view(self, inputs: Sequence[Input]) -> None:
+        if self.view_watch is not None:
+            self.view_watch(inputs)
         self.driver.submit(list(inputs))
         self.neighbours.on_view(self.records.view.routers)
         self._dialing.on_view()

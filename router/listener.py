@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import hashlib
-import hmac
 import socket
 import time
 from collections.abc import Callable
@@ -17,6 +15,8 @@ from router.config import RouterConfig, anonymous_is_allowed
 from router.elsewhere import FAILOVER_LIST, choose, other_routers, redirect_info, server_list
 from router.link_refusal import LinkRefusal
 from router.logs import EventLog, RouterEvent
+from router.management.amqp_node import ManagementNode
+from router.passwords import password_check
 from router.records_driver import RecordsDriver
 from router.turn import Turn
 
@@ -38,6 +38,8 @@ class ClientListener:
         self.bytes_out = 0
         self.accepted = 0
         self.refused_links = 0
+        self.management: ManagementNode
+        """Serves `$management`; the router process sets it before it listens."""
         self.is_draining = False
         """No client is taken any more, and who has no links is sent elsewhere (K-8a)."""
         self._connections: set[ClientConnection] = set()
@@ -57,6 +59,10 @@ class ClientListener:
         """Connections that are open now."""
         return len(self._connections)
 
+    def connections(self) -> list[ClientConnection]:
+        """All of them, for people."""
+        return list(self._connections)
+
     async def listen(self) -> int:
         """Open the listener; returns the port.
 
@@ -67,6 +73,12 @@ class ClientListener:
             self._make, self.config.listen_host, self.config.listen_port, "--listen-port"
         )
         return port_of(self._server)
+
+    def use(self, config: RouterConfig) -> None:
+        """Serve with these settings; addresses and frame sizes are as they were."""
+        self.config = config
+        self._verify = password_check(dict(config.users))
+        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
 
     def stop_listening(self) -> None:
         """Take no more connections; open ones go on (K-8)."""
@@ -164,18 +176,6 @@ class ClientListener:
         """Drop every transport that is still open."""
         for connection in list(self._connections):
             connection.abort()
-
-
-def password_check(users: dict[str, str]) -> Callable[[str, str], bool]:
-    """A check that takes as long for an unknown user as for a wrong password."""
-
-    def verify(user: str, password: str) -> bool:
-        known = users.get(user)
-        expected = hashlib.sha256((known or "").encode()).digest()
-        given = hashlib.sha256(password.encode()).digest()
-        return hmac.compare_digest(expected, given) and known is not None
-
-    return verify
 
 
 async def listen(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 
 from delivery_records.outcomes import Decision
+from topology.inspector.events_core import EventRing
 
 LOGGER_NAME = "oncewire.router"
 
@@ -27,9 +29,15 @@ class RouterEvent(Enum):
     CLIENT_CONNECTED = "client_connected"
     CLIENT_REFUSED = "client_refused"
     CLIENT_DISCONNECTED = "client_disconnected"
+    LOGIN_FAILED = "login_failed"
+    MANAGEMENT_DONE = "management_done"
+    MANAGEMENT_REFUSED = "management_refused"
+    CONFIG_RELOADED = "config_reloaded"
+    CONFIG_REFUSED = "config_refused"
     DELIVERY_TOO_LARGE = "delivery_too_large"
     NEIGHBOUR_UP = "neighbour_up"
     NEIGHBOUR_DOWN = "neighbour_down"
+    COST_CHANGED = "cost_changed"
     NEIGHBOUR_REFUSED = "neighbour_refused"
     NEIGHBOUR_UNREACHABLE = "neighbour_unreachable"
     NEIGHBOUR_SLOW = "neighbour_slow"
@@ -37,6 +45,8 @@ class RouterEvent(Enum):
     LOOP_LAG = "loop_lag"
     LOOP_STALLED = "loop_stalled"
     KEY_MALFORMED = "key_malformed"
+    TELEMETRY_FAILED = "telemetry_failed"
+    TELEMETRY_BACK = "telemetry_back"
     INTERNAL_ERROR = "internal_error"
 
 
@@ -44,12 +54,16 @@ _WARNINGS = frozenset(
     {
         RouterEvent.STORE_FAILED,
         RouterEvent.CLIENT_REFUSED,
+        RouterEvent.LOGIN_FAILED,
+        RouterEvent.MANAGEMENT_REFUSED,
+        RouterEvent.CONFIG_REFUSED,
         RouterEvent.DELIVERY_TOO_LARGE,
         RouterEvent.NEIGHBOUR_REFUSED,
         RouterEvent.NEIGHBOUR_SLOW,
         RouterEvent.LOOP_LAG,
         RouterEvent.LOOP_STALLED,
         RouterEvent.KEY_MALFORMED,
+        RouterEvent.TELEMETRY_FAILED,
         Decision.PUBLISHER_EXPIRED,
         Decision.PUBLISHER_NOT_ALIVE,
         Decision.PUBLISHER_NEVER_SETTLES,
@@ -61,13 +75,20 @@ _WARNINGS = frozenset(
         Decision.CHANNEL_RESTARTED,
     }
 )
+_LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
 _DEBUG = frozenset({Decision.ATTACH_RETRIED, Decision.RETRY_SCHEDULED, RouterEvent.NEIGHBOUR_UNREACHABLE})
 
 
 class EventLog:
-    """Writes events with the router's name; cheap when the level hides them."""
+    """Writes events with the router's name; cheap when the level hides them. The inspector shows the last ones."""
 
     def __init__(self, router: str) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(("debug", "info", "warning", "error"), 0)
+        """Events by level, also those that the level hides."""
+        self.recent = EventRing()
+        """What happened last; debug events only where they are logged."""
+        self.incarnation = ""
+        """The life of the router that the events belong to, in hex as in etcd; JSON logs name it."""
         self._router = router
         self._logger = logging.getLogger(LOGGER_NAME)
 
@@ -81,15 +102,24 @@ class EventLog:
 
     def internal_error(self, error: BaseException, doing: str) -> None:
         """A fault of our own, with its traceback."""
-        extra = {"fields": {"router": self._router, "doing": doing}}
+        extra = {"fields": {"router": self._router, "doing": doing}, "incarnation": self.incarnation}
+        shown = {"doing": doing, "error": f"{type(error).__name__}: {error}"}
+        self.counts["error"] += 1
+        self.recent.add(time.time(), "error", RouterEvent.INTERNAL_ERROR.value, shown)
         self._logger.error(
             RouterEvent.INTERNAL_ERROR.value, extra=extra, exc_info=(type(error), error, error.__traceback__)
         )
 
     def _write(self, event: Decision | RouterEvent, fields: Mapping[str, object]) -> None:
         level = logging.WARNING if event in _WARNINGS else logging.DEBUG if event in _DEBUG else logging.INFO
-        if self._logger.isEnabledFor(level):
-            self._logger.log(level, event.value, extra={"fields": {"router": self._router, **fields}})
+        self.counts[_LEVELS[level]] += 1
+        is_logged = self._logger.isEnabledFor(level)
+        if is_logged or level > logging.DEBUG:
+            self.recent.add(time.time(), _LEVELS[level], event.value, fields)
+        if is_logged:
+            shown = {"router": self._router, **fields}
+            extra = {"fields": shown, "incarnation": self.incarnation}
+            self._logger.log(level, event.value, extra=extra)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -100,6 +130,8 @@ class _JsonFormatter(logging.Formatter):
             "event": record.getMessage(),
             **getattr(record, "fields", {}),
         }
+        if getattr(record, "incarnation", ""):
+            line["router_rid"] = record.incarnation  # type: ignore[attr-defined]
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
@@ -121,6 +153,11 @@ def set_up_logging(level: str, form: str) -> None:
     # What libraries say about single requests is not ours to log.
     logging.getLogger("aiohttp").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def set_level(level: str) -> None:
+    """Log from this level on: `debug`, `info`, `warning` or `error`."""
+    logging.getLogger().setLevel(level.upper())
 
 
 def _time(record: logging.LogRecord) -> str:

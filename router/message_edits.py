@@ -59,7 +59,7 @@ def edit_for_attempt(effect: Deliver) -> bytes:
     message = effect.message
     try:
         if effect.annotations:
-            message = _merge_annotations(message, effect.annotations)
+            message = merge_annotations(message, effect.annotations)
         if effect.redelivered:
             message = mark_redelivered(message)
         if effect.attempt:
@@ -69,7 +69,7 @@ def edit_for_attempt(effect: Deliver) -> bytes:
     return message
 
 
-def _merge_annotations(message: bytes, changes: Mapping[object, object]) -> bytes:
+def merge_annotations(message: bytes, changes: Mapping[object, object]) -> bytes:
     """AMQP 1.0 section 3.4.5: entries of `modified` replace those of the same key."""
     annotations = {**read_annotations(message), **changes}
     header = b""

@@ -17,8 +17,9 @@ from delivery_records.peer_messages import Hello
 from oncewire.wire import Connection, Fields, Open, Role, SaslClient, SaslServer
 from router import conventions, peer_connection
 from router.config import RouterConfig, anonymous_is_allowed
-from router.listener import password_check
+from router.link_costs import LinkCosts
 from router.logs import EventLog, RouterEvent
+from router.passwords import password_check
 from router.peer_connection import PeerConnection, PeerIdentity
 from router.peer_output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
 from router.records_driver import RecordsDriver
@@ -35,8 +36,9 @@ class Neighbours:
     """The inter-router side of one incarnation."""
 
     def __init__(
-        self, config: RouterConfig, rid: int, nonce: bytes, driver: RecordsDriver, turn: Turn, log: EventLog
-    ) -> None:
+        self, config: RouterConfig, rid: int, nonce: bytes, driver: RecordsDriver, turn: Turn, log: EventLog,
+        costs: LinkCosts,
+    ) -> None:  # fmt: skip
         self.rid = rid
         self.turn = turn
         self.links: dict[int, PeerConnection] = {}
@@ -51,6 +53,7 @@ class Neighbours:
             heartbeat_s=config.inter_router_heartbeat_s,
             silence_s=self.silence_s,
         )
+        self._costs = costs
         self._config = config
         self._nonce = nonce
         self._driver = driver
@@ -142,6 +145,7 @@ class Neighbours:
             self.links[identity.rid] = connection
             existing.close("amqp:not-allowed", "there is a newer link")
         self.links[identity.rid] = connection
+        connection.cost = self._costs.get(identity.node_id, connection.agreed_cost)
         self._log.event(
             RouterEvent.NEIGHBOUR_UP,
             neighbour=identity.node_id,
@@ -152,6 +156,18 @@ class Neighbours:
         self._update_paths()
         if existing is not None:
             self._tell_lost_frames({identity.rid})
+
+    def set_cost(self, rid: int, cost: int | None) -> bool:
+        """Change what this router's direction to a neighbour costs; the link stays up. False if there is none."""
+        link = self.links.get(rid)
+        if link is None or link.identity is None:
+            return False
+        self._costs.set(link.identity.node_id, cost)
+        link.cost = self._costs.get(link.identity.node_id, link.agreed_cost)
+        self._log.event(RouterEvent.COST_CHANGED, neighbour=link.identity.node_id, rid=f"{rid:x}", cost=link.cost)
+        self.routing.neighbour_up(rid, link.cost)
+        self._update_paths()
+        return True
 
     def _is_preferred(self, connection: PeerConnection) -> bool:
         assert connection.identity is not None

@@ -6,22 +6,33 @@ import asyncio
 import gc
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable
 
 from delivery_records.view import RouterRecord
 from oncewire.cli.errors import CliError
-from router.config import RouterConfig, is_loopback
+from router.config import RouterConfig
+from router.elsewhere import other_routers
 from router.http import HttpServer
 from router.incarnation import End, Incarnation
+from router.inspection import Inspection
+from router.inspection_routes import inspection_routes, rights_of
 from router.lag import LoopWatch
+from router.link_costs import LinkCosts
 from router.listener import ClientListener
 from router.logs import EventLog, RouterEvent
+from router.management.access import Access
+from router.management.amqp_node import ADDRESS, ManagementNode
+from router.management.amqp_requests import Answering
+from router.management.controls import RouterControls
+from router.management.http_routes import management_routes
+from router.management.service import Management
+from router.numbers import Accounts
 from router.peer_listener import PeerListener
-from router.publisher_link import PublisherLink
 from router.status import Numbers
 from router.store_setup import store_factory
+from router.telemetry import telemetry_of
 from router.turn import Turn
+from topology.inspector.api import Inspector
 from topology.membership import Membership, SeenHistory
 from topology.store import Store, StoreAuthError, StoreError
 
@@ -35,19 +46,39 @@ RETRY_S = 0.5
 class RouterNode:
     """One router process."""
 
-    def __init__(self, config: RouterConfig, version: str) -> None:
+    def __init__(
+        self, config: RouterConfig, version: str, log: EventLog | None = None,
+        load: Callable[[], RouterConfig] | None = None,
+    ) -> None:  # fmt: skip
+        """Prepare a router; `run` starts it.
+
+        Args:
+            config: its settings.
+            version: of Oncewire.
+            log: where its events go; None = a log of its own.
+            load: reads the settings again; None = there is no file to read.
+        """
         self._config = config
         self._version = version
-        self._log = EventLog(config.node_id)
+        self._log = log or EventLog(config.node_id)
         self._turn = Turn()
         # The last heartbeat before a stall may be one period old.
         self._watch = LoopWatch(self._log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         self._listener = ClientListener(config, self._log, self._turn, version)
         self._peers = PeerListener(config)
-        self._http = HttpServer(self)
+        self._access = Access(config, self._log)
+        self._inspection = Inspection(self, self._listener, config.node_id, version, config.standalone)
+        self._inspector = Inspector(self._inspection, self._log.recent, rights_of)
+        self.controls = RouterControls(self, config, self._listener, self._access, self._log, load)
+        management = Management(config.node_id, self._inspection, self.controls, self._access, self._log)
+        self._listener.management = ManagementNode(
+            Answering(management, self._other_nodes), self._access, self._log
+        )
+        routes = (*inspection_routes(self._inspector), *management_routes(management))
+        self._http = HttpServer(self, self._access, routes)
+        self._costs = LinkCosts()
         self._incarnation: Incarnation | None = None
-        self._incarnations = 0
-        self._past_decisions: Counter[str] = Counter()
+        self._accounts = Accounts(config.node_id, version, self._listener, self._watch, self._log)
         self._stop_wanted = asyncio.Event()
         self._drains_until: float | None = None
         """K-8a: when everybody is sent away, on the monotonic clock; None = it does not drain."""
@@ -65,17 +96,29 @@ class RouterNode:
             CliError: an address cannot be listened on, or there is no etcd.
         """
         open_store = store_factory(self._config)
+        # After the store: etcd3 cannot use a protobuf that others have loaded in their way.
+        telemetry = self._accounts.telemetry = telemetry_of(self._config, self._version, self._log)
         try:
             record = await self._listen()
             self._watch.start()
+            if telemetry is not None:
+                telemetry.start()
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )
-            await self._live(open_store, record)
+            answering = asyncio.ensure_future(self._listener.management.run())
+            try:
+                await self._live(open_store, record)
+            finally:
+                answering.cancel()
+                await asyncio.gather(answering, return_exceptions=True)
         finally:
             self._stop_listening()
             self._listener.abort_all()
+            await self._inspector.watchers.stop()
             await self._http.stop()
+            if telemetry is not None:
+                await telemetry.stop()
             self._watch.stop()
             self._log.event(RouterEvent.ROUTER_STOPPED)
 
@@ -90,6 +133,20 @@ class RouterNode:
         self._stop_wanted.set()
         self._listener.stop_listening()
         incarnation.drain()
+
+    def use_config(self, config: RouterConfig) -> None:
+        """Go on with these settings; see `RouterControls`."""
+        self._config = config
+        if self._incarnation is not None:
+            self._incarnation.use(config)
+
+    def _other_nodes(self) -> list[str]:
+        """Management nodes of the other routers."""
+        driver = self._listener.driver
+        if driver is None:
+            return []
+        others = other_routers(driver.records.view, driver.records.rid)
+        return [f"{record.amqp}/{ADDRESS}" for record in others]
 
     def stop(self) -> None:
         """K-8: stop in good order."""
@@ -140,7 +197,7 @@ class RouterNode:
                     open_store, record, self._config.lease_ttl_s, self._seen
                 )
             except StoreError as error:
-                if not self._incarnations and (
+                if not self._accounts.incarnations and (
                     time.monotonic() > patience or isinstance(error, StoreAuthError)
                 ):
                     raise _no_etcd(self._config, error) from None
@@ -155,23 +212,31 @@ class RouterNode:
             await self._live_once(membership)
 
     async def _live_once(self, membership: Membership) -> None:
-        self._incarnations += 1
-        incarnation = Incarnation(self._config, membership, self._listener, self._turn, self._log)
+        self._accounts.incarnations += 1
+        incarnation = Incarnation(self._config, membership, self._listener, self._turn, self._log, self._costs)
         self._incarnation = incarnation
+        if self._accounts.telemetry is not None:
+            incarnation.driver.watch = self._accounts.telemetry.watch(incarnation.records)
+        self.controls.begin(incarnation)
+        self._inspection.begin(incarnation)
         self._peers.neighbours = incarnation.neighbours
         if self._stop_wanted.is_set():
             incarnation.end(End.STOPPED)
+        self._log.incarnation = f"{membership.rid:x}"
         self._log.event(RouterEvent.INCARNATION_STARTED, rid=f"{membership.rid:x}")
         why = await incarnation.run()
         self._peers.neighbours = None
         self._incarnation = None
-        self._past_decisions.update(_named(incarnation))
+        self.controls.begin(None)
+        self._inspection.begin(None)
+        self._accounts.end(incarnation)
         self._log.event(
             RouterEvent.INCARNATION_ENDED,
             rid=f"{membership.rid:x}",
             why=why.value,
             reason=incarnation.fence_reason,
         )
+        self._log.incarnation = ""
         del incarnation
         gc.collect()  # a core is full of cycles, and the automatic collector is off (lag.py)
         if why is End.FAULT:
@@ -196,46 +261,7 @@ class RouterNode:
 
     def numbers(self) -> Numbers:
         """See `Status`."""
-        incarnation = self._incarnation
-        decisions = self._past_decisions.copy()
-        windows = bodies = held = publishers = subscribers = applied = 0
-        lease_left = 0.0
-        if incarnation is not None:
-            records = incarnation.records
-            decisions.update(_named(incarnation))
-            for ingress in records.ingresses.values():
-                windows += len(ingress.window)
-                bodies += ingress.window.body_bytes
-            held = sum(egress.held for egress in records.egresses.values())
-            publishers = sum(isinstance(link, PublisherLink) for link in incarnation.driver.links.values())
-            subscribers = len(incarnation.driver.links) - publishers
-            applied = records.view.applied
-            lease_left = incarnation.membership.lease_left()
-        return Numbers(
-            decisions=decisions,
-            incarnations=self._incarnations,
-            connections=self._listener.connection_count,
-            accepted_connections=self._listener.accepted,
-            refused_links=self._listener.refused_links,
-            client_bytes_in=self._listener.bytes_in,
-            client_bytes_out=self._listener.bytes_out,
-            publisher_links=publishers,
-            subscriber_links=subscribers,
-            window_deliveries=windows,
-            window_bytes=bodies,
-            held_deliveries=held,
-            applied_revision=applied,
-            lease_left_s=lease_left,
-            loop_lag_s=self._watch.lag_s,
-            worst_loop_lag_s=self._watch.take_worst(),
-            loop_stalls=self._watch.stalls,
-            neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
-        )
-
-    def may_drain(self, peer: str) -> bool:
-        """See `Status`."""
-        allowed = self._config.http_drain
-        return allowed == "always" or (allowed == "loopback" and is_loopback(peer))
+        return self._accounts.numbers(self._incarnation)
 
     def draining(self) -> dict[str, object] | None:
         """See `Status`."""
@@ -251,7 +277,7 @@ class RouterNode:
             "router": self._config.node_id,
             "version": self._version,
             "uptime_s": round(time.monotonic() - self._started_at, 1),
-            "incarnations": self._incarnations,
+            "incarnations": self._accounts.incarnations,
             "connections": self._listener.connection_count,
             "waiting_for": self.waiting_for(),
             "draining": self.draining(),
@@ -270,10 +296,6 @@ class RouterNode:
             tables["links"] = incarnation.neighbours.routing.edges()
             tables["lease_left_s"] = round(incarnation.membership.lease_left(), 1)
         return tables
-
-
-def _named(incarnation: Incarnation) -> dict[str, int]:
-    return {decision.value: count for decision, count in incarnation.records.counts.items() if count}
 
 
 def _reachable(host: str) -> str:

@@ -90,6 +90,9 @@ class PeerConnection(asyncio.Protocol):
         self.engine = engine
         self.is_dialer = is_dialer
         self.cost = cost
+        """Of this router's direction; an operator may set another one while the link is up."""
+        self.agreed_cost = cost
+        """What the settings of both routers came to."""
         self.identity: PeerIdentity | None = None
         self.refusal = ""
         """Why the connection was given up, for the log."""
@@ -194,7 +197,7 @@ class PeerConnection(asyncio.Protocol):
             self.close("amqp:not-allowed", identity)
             return
         self.identity = identity
-        self.cost = max(self.cost, identity.cost)
+        self.cost = self.agreed_cost = max(self.cost, identity.cost)
         session = self.engine.begin()
         self._sender = session.attach_sender(
             LINK_NAME,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from delivery_records import Records, effects
@@ -25,6 +25,22 @@ class ClientLink(Protocol):
 
     def carry_out(self, effect: Any) -> None:
         """Carry out an effect."""
+        ...
+
+
+class DriverWatch(Protocol):
+    """Follows what the record core is told and decides (telemetry); it decides nothing itself."""
+
+    def on_inputs(self, batch: Sequence[Input]) -> None:
+        """Before the record core is told."""
+        ...
+
+    def on_effects(self, done: Sequence[effects.Effect]) -> None:
+        """After it has decided, before that is carried out."""
+        ...
+
+    def end(self) -> None:
+        """The incarnation is over."""
         ...
 
 
@@ -48,6 +64,7 @@ class RecordsDriver:
         self.links: dict[int, Any] = {}
         """Shells by link number; a number is never used twice."""
         self.is_stopped = False
+        self.watch: DriverWatch | None = None
         self._log = log
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
@@ -94,15 +111,25 @@ class RecordsDriver:
             return
         self._is_handling = True
         try:
-            self._carry_out(self.records.handle(inputs, time.monotonic()))
+            self._handle(inputs)
             while self._backlog and not self.is_stopped:
                 backlog, self._backlog = self._backlog, []
-                self._carry_out(self.records.handle(backlog, time.monotonic()))
+                self._handle(backlog)
         except Exception as error:  # noqa: BLE001  (whatever it is, the incarnation ends)
             self._fail(error)
         finally:
             self._is_handling = False
         self._set_timer()
+
+    def _handle(self, inputs: list[Input]) -> None:
+        watch = self.watch
+        if watch is None:
+            self._carry_out(self.records.handle(inputs, time.monotonic()))
+            return
+        watch.on_inputs(inputs)
+        done = self.records.handle(inputs, time.monotonic())
+        watch.on_effects(done)
+        self._carry_out(done)
 
     def _fail(self, error: Exception) -> None:
         self._log.internal_error(error, "record core")
@@ -112,6 +139,9 @@ class RecordsDriver:
         """The incarnation is over: nothing is handled or written any more (K-3)."""
         self.is_stopped = True
         self.links.clear()
+        if self.watch is not None:
+            self.watch.end()
+            self.watch = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -158,7 +188,10 @@ class RecordsDriver:
             return
         self._is_handling = True
         try:
-            self._carry_out(self.records.handle_timer(time.monotonic()))
+            done = self.records.handle_timer(time.monotonic())
+            if self.watch is not None:
+                self.watch.on_effects(done)
+            self._carry_out(done)
         except Exception as error:  # noqa: BLE001  (whatever it is, the incarnation ends)
             self._fail(error)
         finally:

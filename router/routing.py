@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from delivery_records.inputs import PathsChanged
 from topology.linkstate import DropNeighbour, Effect, LinkState
 from topology.linkstate_codec import decode_message, encode_message
+from topology.paths import Paths
 
 LATE_S = 0.5
 """A timer that fires later than this was held up with everything else: what neighbours said meanwhile is read first."""
@@ -39,6 +40,8 @@ class Routing:
         """
         self.next_hops: Mapping[int, int] = {}
         """Neighbour to send to, by destination; as of the last `update`."""
+        self.changes = 0
+        """How often links have changed: whatever is made of them is out of date when this moves."""
         self._send = send
         self._give_up = give_up
         self._state = LinkState(
@@ -76,9 +79,23 @@ class Routing:
 
     def update(self) -> PathsChanged | None:
         """Compute the paths anew if links changed; what changed."""
+        self.changes += self._state.is_stale
         changed = self._state.update_paths()
         self.next_hops = self._state.paths.next_hops
         return changed
+
+    @property
+    def paths(self) -> Paths:
+        """The best paths as of the last `update`."""
+        return self._state.paths
+
+    def announced(self) -> Mapping[int, Mapping[int, int]]:
+        """What each router says of its own links."""
+        return self._state.announced()
+
+    def node_ids(self) -> Mapping[int, str]:
+        """Names of the routers whose links are known."""
+        return self._state.node_ids()
 
     def stop(self) -> None:
         """No timer any more."""

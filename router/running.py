@@ -7,24 +7,32 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import uvloop
 
 from router.config import RouterConfig
-from router.logs import EventLog, set_up_logging
+from router.logs import EventLog, RouterEvent, set_up_logging
+from router.management.arguments import ManagementError
 from router.node import RouterNode
 from router.parent_watch import die_with_parent
 
 
-def run_router(config: RouterConfig, version: str, *, announce: bool, parent_pid: int | None) -> None:
+def run_router(
+    config: RouterConfig, version: str, *, announce: bool, parent_pid: int | None,
+    load: Callable[[], RouterConfig] | None = None,
+) -> None:  # fmt: skip
     """Run a router until SIGTERM or SIGINT; the first one drains it, a second one stops it at once (K-8a).
+
+    SIGHUP loads the settings again, if there is a file of them.
 
     Args:
         config: its settings.
         version: of Oncewire.
         announce: print one line of JSON on stdout when the router is ready.
         parent_pid: end with that process; None = live on.
+        load: reads the settings again; None = there is no file to read.
 
     Raises:
         CliError: it cannot start.
@@ -33,16 +41,20 @@ def run_router(config: RouterConfig, version: str, *, announce: bool, parent_pid
         die_with_parent(parent_pid)
     set_up_logging(config.log_level, config.log_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(config, version, announce))
+        runner.run(_run(config, version, announce, load))
 
 
-async def _run(config: RouterConfig, version: str, announce: bool) -> None:
+async def _run(
+    config: RouterConfig, version: str, announce: bool, load: Callable[[], RouterConfig] | None
+) -> None:
     loop = asyncio.get_running_loop()
     log = EventLog(config.node_id)
     loop.set_exception_handler(lambda _loop, context: _on_loop_error(log, context))
-    node = RouterNode(config, version)
+    node = RouterNode(config, version, log, load)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.drain)
+    if load is not None:  # else it means what it means to every program whose terminal is closed
+        loop.add_signal_handler(signal.SIGHUP, _reload, node, log)
     announcing = asyncio.ensure_future(_announce(node, config)) if announce else None
     try:
         await node.run()
@@ -50,6 +62,14 @@ async def _run(config: RouterConfig, version: str, announce: bool) -> None:
         if announcing is not None:
             announcing.cancel()
             await asyncio.gather(announcing, return_exceptions=True)
+
+
+def _reload(node: RouterNode, log: EventLog) -> None:
+    """SIGHUP: as `oncewire manage reload`; the log says what came of it."""
+    try:
+        node.controls.reload()
+    except ManagementError as error:
+        log.event(RouterEvent.CONFIG_REFUSED, why=str(error), fix=error.fix)
 
 
 async def _announce(node: RouterNode, config: RouterConfig) -> None:

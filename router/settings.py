@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from typing import Any, TypeAlias
 
 METADATA_KEY = "setting"
@@ -19,6 +20,17 @@ Parser: TypeAlias = Callable[[object], Any]
 
 Raises ValueError or TypeError when it cannot; the error of the caller then quotes what is allowed.
 """
+
+
+class Applies(Enum):
+    """When a setting that was changed in the file takes effect (`oncewire manage reload`, SIGHUP)."""
+
+    NOW = "now"
+    """At once, for everything there is."""
+    NEW = "new connections"
+    """For client connections made from then on."""
+    RESTART = "restart"
+    """When the process starts again; until then the old value holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,7 @@ class Setting:
     """For people: what it is for and why the default is what it is."""
     secret: bool = False
     """Never printed."""
+    applies: Applies = Applies.RESTART
 
     @property
     def flag(self) -> str:
@@ -47,10 +60,11 @@ class Setting:
 
 
 def setting(
-    key: str, parse: Parser, default: object, allowed: str, reason: str, *, secret: bool = False
-) -> Any:
+    key: str, parse: Parser, default: object, allowed: str, reason: str, *,
+    secret: bool = False, applies: Applies = Applies.RESTART,
+) -> Any:  # fmt: skip
     """A dataclass field that is a setting. Mutable defaults must be tuples."""
-    return field(default=default, metadata={METADATA_KEY: Setting(key, parse, allowed, reason, secret)})
+    return field(default=default, metadata={METADATA_KEY: Setting(key, parse, allowed, reason, secret, applies)})
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:
@@ -99,6 +113,11 @@ def seconds(low: float, high: float) -> Parser:
         return number
 
     return parse
+
+
+def share(value: object) -> float:
+    """A number from 0 to 1."""
+    return float(seconds(0, 1)(value))
 
 
 def size(low: int, high: int) -> Parser:
@@ -152,15 +171,43 @@ def urls(value: object) -> tuple[str, ...]:
 
 def users(value: object) -> tuple[tuple[str, str], ...]:
     """A table name = password; in a text `name:password,name:password`."""
+    return _table(value, ":")
+
+
+def roles(value: object) -> tuple[tuple[str, str], ...]:
+    """A table user = role; in a text `user=role,user=role`."""
+    found = _table(value, "=")
+    if any(role not in ROLES for _, role in found):
+        raise ValueError
+    return found
+
+
+ROLES = ("viewer", "operator", "admin")
+"""What a user may be, the weakest first."""
+
+
+def _table(value: object, separator: str) -> tuple[tuple[str, str], ...]:
+    """A table of texts, neither names nor values empty."""
     if isinstance(value, str):
-        pairs = [part.strip().partition(":") for part in value.split(",") if part.strip()]
-        value = {name: password for name, _, password in pairs}
+        pairs = [part.strip().partition(separator) for part in value.split(",") if part.strip()]
+        value = {name: found for name, _, found in pairs}
     if not isinstance(value, dict):
         raise TypeError
-    for name, password in value.items():
-        if not isinstance(name, str) or not isinstance(password, str) or not name or not password:
+    for name, found in value.items():
+        if not isinstance(name, str) or not isinstance(found, str) or not name or not found:
             raise ValueError
     return tuple(value.items())
+
+
+def host_names(value: object) -> tuple[str, ...]:
+    """A list of host names; in a text they are separated by commas."""
+    items = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) and _HOST_NAME.fullmatch(item) for item in items):
+        raise ValueError
+    return tuple(items)
+
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)

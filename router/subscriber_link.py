@@ -89,10 +89,6 @@ class SubscriberLink:
         remote = self.link.remote_attach
         assert remote is not None
         source = remote.source
-        if source is not None and source.dynamic:
-            raise LinkRefusal(
-                "amqp:not-implemented", "dynamic nodes are not offered; subscribe to a topic by its name"
-            )
         if source is not None and source.address is None:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:

@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,10 @@ LAYERS: Mapping[str, Layer] = {
     "delivery_records": Layer(frozenset({"delivery_records"})),
     "topology": Layer(frozenset({"topology", "delivery_records"}), frozenset({"aiohttp", "yarl", "etcd3"})),
     "router": Layer(frozenset({"router", "topology", "delivery_records", "oncewire"}), BASE_INSTALL),
+    # Imported when it is configured (extra `otel`).
+    "router/telemetry.py": Layer(
+        frozenset({"router", "delivery_records", "oncewire"}), frozenset({"opentelemetry"})
+    ),
     "bridges": Layer(frozenset({"bridges", "oncewire"}), None),
     # A second wire inside the router process: it speaks to the records.
     "bridges/mqtt": Layer(frozenset({"bridges", "oncewire", "delivery_records"}), None),
@@ -71,8 +76,14 @@ def is_pure(path: str) -> bool:
     return path.startswith(PURE_PREFIXES) or path.endswith("_core.py")
 
 
-def imported_modules(path: str, source: str) -> Iterator[tuple[int, str]]:
-    """Yields line number and full name of everything a file imports, wherever in the file it does."""
+@cache
+def imported_modules(path: str, source: str) -> tuple[tuple[int, str], ...]:
+    """Returns line number and full name of everything a file imports; asked for once for each core that reaches it."""
+    return tuple(_imports(path, source))
+
+
+def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """Yields what a file imports, wherever in the file it does."""
     package = path.removesuffix(".py").removesuffix("/__init__").split("/")
     if not path.endswith("/__init__.py"):
         package = package[:-1]
@@ -94,7 +105,7 @@ def within(module: str, prefixes: frozenset[str]) -> bool:
 
 def layer_of(path: str) -> Layer:
     """Returns what a file may import."""
-    layer = LAYERS[max((prefix for prefix in LAYERS if path.startswith(prefix + "/")), key=len)]
+    layer = LAYERS[max((p for p in LAYERS if path == p or path.startswith(p + "/")), key=len)]
     if path.endswith(COMMAND_FILES):
         others = None if layer.others is None else layer.others | (COMMAND_LAYER.others or frozenset())
         return Layer(layer.ours | COMMAND_LAYER.ours, others)

@@ -1,146 +1,116 @@
-"""`oncewire inspect`: what one router knows of the network and what it holds, as tables."""
+"""`oncewire inspect`: what a network of routers does, and why anything waits."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
-import aiohttp
 import click
-from rich.console import Console
-from rich.table import Table
 
 from oncewire.cli.errors import CliError
+from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, read_state
+from topology.inspector.follow_cli import DELIVERY, Wanted, document_of, documents_of
+from topology.inspector.login_cli import authorization_of, login_option
+from topology.inspector.rows_core import COLLECTIONS, EVENTS, OVERVIEW
 
-DEFAULT_URL = "http://127.0.0.1:8672"
-"""Where a router serves HTTP unless its settings say otherwise."""
-TIMEOUT_S = 10.0
-WIDE = 500
-"""Columns of output that goes to no terminal: the two longest names and an address fit."""
-STATE_PATH = "/api/v1/state"
+__all__ = ["DEFAULT_URL", "STATE_PATH", "inspect", "read_state"]
 
-_COLUMNS: dict[str, tuple[str, Sequence[str]]] = {
-    "routers": ("Routers", ("id", "rid", "amqp", "http", "draining", "leaving")),
-    "links": ("Links between routers", ("from", "to", "cost")),
-    "subscriptions": (
-        "Subscriptions",
-        ("name", "topic", "router", "epoch", "incarnation", "mode", "timeout_s", "peer"),
-    ),
-    "publishers": ("Publishers", ("name", "topic", "router", "epoch", "session", "peer")),
-    "windows": (
-        "Windows of publishers at this router",
-        ("publisher", "topic", "phase", "unsettled", "unreceived", "told", "bytes", "credit", "waiting_for"),
-    ),
-    "endpoints": (
-        "Subscriptions attached to this router",
-        ("subscription", "confirmed", "entries", "held", "credit"),
-    ),
-    "channels": (
-        "Channels to other routers",
-        ("router", "state", "generation", "sent", "received", "waiting"),
-    ),
-}
-"""Tables in the order they are shown: key in the state, title, columns."""
+WHAT = (OVERVIEW, *COLLECTIONS, DELIVERY, EVENTS)
+TERMINAL_ROWS = 100
+"""Rows shown on a terminal unless asked for otherwise: what scrolls by is read by nobody."""
 
 
-@click.command("inspect", short_help="Show what a router knows of the network, and what it holds.")
+@click.command("inspect", short_help="Show what the network does, and why anything waits.")
+@click.argument("what", default=OVERVIEW, metavar="[WHAT]", type=click.Choice(WHAT))
+@click.argument("tag", default="", metavar="[TAG]")
 @click.option(
-    "--url", default=DEFAULT_URL, show_default=True, metavar="URL", help="The HTTP address of a router."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the state as one JSON document.")
-def inspect(url: str, as_json: bool) -> None:
-    """Show routers, links with their cost, subscriptions with place and epoch, and windows."""
-    state = asyncio.run(read_state(url))
-    if as_json:
-        click.echo(json.dumps(state))
-        return
-    console = Console()
-    if not console.is_terminal:
-        # What reads it is a program such as grep, and a folded name is found by none.
-        console.width = WIDE
-    for table in tables_of(state):
-        console.print(table.title, style="italic", soft_wrap=True)
-        table.title = None
-        console.print(table)
+    "--url", default=DEFAULT_URL, show_default=True, metavar="URL",
+    help="The HTTP address of a router; with a login, http://USER:PASSWORD@HOST:PORT.",
+)  # fmt: skip
+@login_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --watch one line for each change.")
+@click.option("--watch", is_flag=True, help="Show changes until Ctrl-C.")
+@click.option("--network", is_flag=True, help="Ask all routers: for waits and deliveries, which only some know.")
+@click.option("--topic", default="", metavar="TOPIC", help="Only what is of this topic.")
+@click.option("--router", default="", metavar="ROUTER", help="Only what is at this router, by its id or rid.")
+@click.option("--match", default="", metavar="TEXT", help="Only rows whose name contains this text.")
+@click.option("--publisher", default="", metavar="NAME", help="Whose delivery: for tags that publishers gave.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="ROWS",
+    help=f"Show at most so many rows. Default: {TERMINAL_ROWS} on a terminal, else all.",
+)  # fmt: skip
+def inspect(
+    what: str, tag: str, url: str, user: str | None, as_json: bool, watch: bool, network: bool, topic: str,
+    router: str, match: str, publisher: str, limit: int | None,
+) -> None:  # fmt: skip
+    """Show the router at URL and the network as it knows it.
+
+    WHAT is routers, links, topics, subscriptions, publishers, waits, channels, neighbours, connections, events, or
+    delivery with its TAG in hex; without it, an overview and what waits and why.
+    """
+    _check(what, tag, network, {"--topic": topic, "--router": router, "--match": match}, publisher)
+    from topology.inspector.show_cli import console
+
+    if limit is None and not as_json and console().is_terminal:
+        limit = TERMINAL_ROWS
+    wanted = Wanted(what, tag, publisher, topic, router, match, network, limit)
+    login = authorization_of(user)
+    asyncio.run(_watch(url, login, wanted, as_json) if watch else _show(url, login, wanted, as_json))
 
 
-async def read_state(url: str) -> dict[str, Any]:
-    """The state of the router at `url`.
+def _check(what: str, tag: str, network: bool, filters: dict[str, str], publisher: str) -> None:
+    """Refuse options that would do nothing.
 
     Raises:
-        CliError: no router answers there.
+        CliError: one would.
     """
-    address = url.rstrip("/") + STATE_PATH
-    fix = "give --url the HTTP address of a running router; its log and `oncewire local` name it"
-    if not url.startswith(("http://", "https://")):
-        raise CliError(f"{url!r} is no HTTP address", "it does not begin with http:// or https://", fix)
-    try:
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(address) as answer:
-            if answer.status != 200:
-                raise CliError(f"no router answers at {url}", f"{address} answered HTTP {answer.status}", fix)
-            state = await answer.json()
-    except (aiohttp.ClientError, ValueError, TimeoutError) as error:
-        raise CliError(f"no router answers at {url}", _reason(error), fix) from None
-    if not isinstance(state, dict):
-        raise CliError(f"no router answers at {url}", f"{address} is no JSON object", fix)
-    return state
+    error = "`oncewire inspect` cannot be run as it was typed"
+    if what == DELIVERY and not tag:
+        fix = "give the network tag in hex, such as `oncewire inspect waits` names, or a publisher's with --publisher"
+        raise CliError(error, "no delivery is named", fix)
+    if what != DELIVERY and tag:
+        raise CliError(error, f"{what} takes no {tag!r}", "use --match to look for names")
+    given = [option for option, value in filters.items() if value]
+    if given and what in (OVERVIEW, DELIVERY, EVENTS):
+        raise CliError(error, f"{what} is not filtered by {given[0]}", "leave it out, or name a table")
+    if network and what not in (OVERVIEW, DELIVERY, "waits"):
+        why = f"{what} are known to each router for the whole network, or are its own"
+        raise CliError(error, why, "leave --network out")
+    if publisher and what != DELIVERY:
+        raise CliError(error, f"{what} is not filtered by --publisher", "use --match")
 
 
-def _reason(error: Exception) -> str:
-    """Why there is no state, in words for people: aiohttp's quote its own settings."""
-    if isinstance(error, TimeoutError):
-        return f"no answer within {TIMEOUT_S:g} s"
-    if isinstance(error, aiohttp.InvalidURL):
-        return "the address cannot be read"
-    if isinstance(error, aiohttp.ContentTypeError | aiohttp.ClientPayloadError | json.JSONDecodeError):
-        return "what answers there is no router's HTTP listener"
-    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ServerDisconnectedError):
-        return "what answers there does not speak HTTP"
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
-    if isinstance(cause, ConnectionError) and cause.errno:
-        return os.strerror(cause.errno)
-    return str(error) or type(error).__name__
+async def _show(url: str, login: str | None, wanted: Wanted, as_json: bool) -> None:
+    async with Api.at(url, login) as api:
+        document = await document_of(api, wanted)
+    _print(wanted, document, as_json)
 
 
-def tables_of(state: dict[str, Any]) -> list[Table]:
-    """One table for each part of the state; a part without rows is shown empty."""
-    missing = state.get("waiting_for") or []
-    status = f"waits for {', '.join(missing)}" if missing else "ready"
-    tables = [_head(state, status)]
-    for key, (title, columns) in _COLUMNS.items():
-        table = Table(title=title, title_justify="left")
-        for column in columns:
-            table.add_column(column.replace("_", " "), overflow="fold")
-        for row in state.get(key, []):
-            table.add_row(*(_cell(column, row.get(column)) for column in columns))
-        tables.append(table)
-    return tables
+async def _watch(url: str, login: str | None, wanted: Wanted, as_json: bool) -> None:
+    from rich.live import Live
+
+    from topology.inspector.show_cli import console, shown
+
+    out = console()
+    async with Api.at(url, login) as api, aclosing(
+        documents_of(api, wanted, with_ages=out.is_terminal and not as_json)
+    ) as documents:
+        if as_json or not out.is_terminal:
+            async for document in documents:
+                _print(wanted, document, as_json)
+            return
+        with Live(console=out, screen=True, auto_refresh=False) as live:
+            async for document in documents:
+                live.update(shown(wanted.name, document, out.width), refresh=True)
 
 
-def _head(state: dict[str, Any], status: str) -> Table:
-    table = Table(title="Router", title_justify="left", show_header=False)
-    applied = str(state.get("applied", "-"))
-    for name, value in (
-        ("id", state.get("router")),
-        ("incarnation", _cell("rid", state.get("rid"))),
-        ("version", state.get("version")),
-        ("status", status),
-        ("applied revision", applied),
-        ("client connections", state.get("connections")),
-    ):
-        table.add_row(name, str(value))
-    return table
+def _print(wanted: Wanted, document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(document))
+        return
+    from topology.inspector.show_cli import console, shown
 
-
-def _cell(column: str, value: object) -> str:
-    if column == "rid" and isinstance(value, int):
-        return f"{value:x}"
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    return "" if value is None else str(value)
+    out = console()
+    out.print(shown(wanted.name, document, out.width))

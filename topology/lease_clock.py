@@ -47,6 +47,10 @@ class LeaseClock:
         """The keep-alive sent at `sent_at` was answered: the lease lived on from then, however late the answer is."""
         self.deadline = max(self.deadline, sent_at + FENCE_FRACTION * self._ttl_s)
 
+    def age(self, now: float) -> float:
+        """Seconds since the last keep-alive that was answered (or the grant) was sent."""
+        return now - (self.deadline - FENCE_FRACTION * self._ttl_s)
+
     def lose(self) -> None:
         """The lease is known to be gone: no later instant passes `vet`."""
         self._lost = True

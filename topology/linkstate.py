@@ -229,11 +229,15 @@ class LinkState:
 
     def links(self) -> Mapping[int, Mapping[int, int]]:
         """All links both ends of which announce them: router -> neighbour -> cost."""
-        said = {origin: dict(known.update.links) for origin, known in self._known.items()}
+        said = self.announced()
         return {
             origin: {peer: cost for peer, cost in links.items() if origin in said.get(peer, ())}
             for origin, links in said.items()
         }
+
+    def announced(self) -> Mapping[int, Mapping[int, int]]:
+        """What each router says of its own links; one end alone makes no link."""
+        return {origin: dict(known.update.links) for origin, known in self._known.items()}
 
     def node_ids(self) -> Mapping[int, str]:
         """Names of the routers whose links are known, for people."""

@@ -217,6 +217,10 @@ class Membership:
         """Seconds until this router fences itself, 0 if it has to now."""
         return max(0.0, self._clock.deadline - lease_time())
 
+    def lease_age(self) -> float:
+        """Seconds since the last keep-alive that etcd answered was sent."""
+        return self._clock.age(lease_time())
+
     async def follow(self, on_inputs: Callable[[list[MembershipInput]], None]) -> FenceReason:
         """Put this router's key, then hand over a snapshot and all changes after it, until the incarnation must end.
 

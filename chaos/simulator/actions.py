@@ -80,6 +80,8 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "r.reply": lambda world, r: world.reply(r),
     "r.restart": lambda world, r: world.start_router(r),
     "r.fence": lambda world, r: world.members.fence(r),
+    "o.end": lambda world, order, r: world.operators.end(order, r, only_if_away=False),
+    "o.expire": lambda world, order, r: world.operators.end(order, r, only_if_away=True),
     "r.drained": lambda world, r: world.drains.end(r),
     "r.rejoin": lambda world, r: world.members.rejoin(r),
     # etcd
@@ -121,6 +123,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!thief-p": lambda world, p, r: world.strangers.attach("p", p, r),
     "!thief-s": lambda world, s, r: world.strangers.attach("s", s, r),
     "!expire-s": lambda world, s: world.delete_key(Kind.SUBSCRIPTION, world.subscription_key(s)),
+    "!end-s": lambda world, s, r: world.operators.look(s, r),
     "!expire-p": lambda world, p: world.delete_key(Kind.PUBLISHER, world.publisher_key(p)),
     "!crash-p": lambda world, p: _publisher(world, p).crash(),
     "!crash-s": lambda world, s: _subscriber(world, s).crash(),

@@ -20,6 +20,7 @@ def check_rest(world: World) -> None:
     """
     _check_publishers(world)
     _check_subscribers(world)
+    world.operators.check_rest()
     for router in world.routers:
         if router.records is None:
             raise Violation(f"BLOCKED: router {router.index} does not come back")

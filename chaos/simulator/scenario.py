@@ -72,6 +72,8 @@ def _is_possible(world: World, step: Choice) -> bool:
         return True
     if verb.startswith("!thief"):
         return any(router.index == arguments[1] for router in world.members.usable())
+    if verb == "!end-s":
+        return world.routers[arguments[1]].records is not None
     if verb[-2:] in ("-p", "-s"):
         clients = world.publishers if verb.endswith("-p") else world.subscribers
         return clients[arguments[0]].connection is not None

@@ -17,6 +17,7 @@ from chaos.simulator.swarm import (
     draw_budget,
     draw_drains,
     draw_fault,
+    draw_orders,
     draw_setting,
     draw_traits,
     draw_weaker,
@@ -78,6 +79,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         budget = aimed_budget(rng, aim)
     else:
         budget |= draw_drains(random.Random(f"drains {seed}"))
+        budget |= draw_orders(random.Random(f"orders {seed}"))
     result = Result(seed, setting)
     world = setting.build(cores)
     try:
@@ -145,7 +147,8 @@ _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect",
           "c.lost")  # fmt: skip
 _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1}
 """Most deliveries are accepted at last."""
-_SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2}
+_SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2,
+           "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
 """What ends a fault does not come at once, until the world heals."""
 PAUSES: tuple[tuple[float, tuple[int, ...]], ...] = (
     (0.0, ()), (0.1, (2_000,)), (0.05, (2_000, 20_000)), (0.02, (20_000, 60_000)),

@@ -26,7 +26,9 @@ FAULTS = (
 """Verbs of `chaos.simulator.actions` without their `!`."""
 DRAIN = "drain"
 """A fault drawn apart from the others, so that a world without a drain goes the same way with it or without."""
-ALL_FAULTS = (*FAULTS, DRAIN)
+ORDER = "end-s"
+"""Drawn apart, too."""
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,15 @@ def draw_drains(rng: random.Random) -> dict[str, int]:
     return {DRAIN: rng.choice([1, 2, 4])} if rng.random() < 0.15 else {}
 
 
+def draw_orders(rng: random.Random) -> dict[str, int]:
+    """Some worlds have operators who end subscriptions (K-5a).
+
+    Args:
+        rng: of its own.
+    """
+    return {ORDER: rng.choice([1, 2, 4])} if rng.random() < 0.15 else {}
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 
@@ -160,6 +171,13 @@ def _at_router(world: World, rng: random.Random, verb: str) -> Choice | None:
 def _drained(world: World, rng: random.Random, verb: str) -> Choice | None:
     serving = [index for index in _live(world) if world.routers[index].drains_until is None]
     return (verb, rng.choice(serving), rng.choice([1_000, 3_000, 10_000])) if serving else None
+
+
+def _ordered(world: World, rng: random.Random, verb: str) -> Choice | None:
+    live = _live(world)
+    if not live:
+        return None
+    return (verb, rng.choice(world.subscribers).index, rng.choice(live))
 
 
 def _for_a_while(world: World, rng: random.Random, verb: str) -> Choice | None:
@@ -230,6 +248,7 @@ _Place = Callable[[World, random.Random, str], "Choice | None"]
 _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_at_router, ("crash", "leave", "isolate", "relist")),
     (_drained, (DRAIN,)),
+    (_ordered, (ORDER,)),
     (_for_a_while, ("stall", "freeze")),
     (_everywhere, ("blackout", "outage", "compact")),
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),

@@ -19,6 +19,7 @@ from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
+from chaos.simulator.operators import Operators
 from chaos.simulator.peer_paths import PeerPaths
 from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher
@@ -67,6 +68,7 @@ class World:
         self.members = Members(self, self.etcd)
         self.paths = PeerPaths(self)
         self.drains = Drains(self)
+        self.operators = Operators(self)
         self.strangers = Strangers(self)
         self.judge = Judge(self)
         self.etcd.on_deleted = self._on_deleted
@@ -268,6 +270,8 @@ class World:
                 self._send(router, effect.rid, inputs.PeerDatagram(router.rid, effect.message))
             elif isinstance(effect, (effects.Read, effects.Propose)):
                 self.store.ask(router, effect)
+            elif isinstance(effect, effects.OrderAnswered):
+                self.operators.on_answer(router, effect)
             elif not isinstance(effect, effects.Note):
                 connection = self.connections.get(effect.link)
                 if connection is not None and connection.is_open:
@@ -318,7 +322,7 @@ class World:
         found += self._peer_choices()
         found += self.strangers.choices()
         found += self.store.choices()
-        return found + self.members.choices() + self.drains.choices()
+        return found + self.members.choices() + self.drains.choices() + self.operators.choices()
 
     def _may_try(self, client: AnyPublisher | AnySubscriber) -> bool:
         """Not right after it was refused."""

@@ -114,6 +114,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "sub-without-topic": ("sub",),
     "inspect-no-router": ("inspect", "--url", NOWHERE),
     "inspect-url": ("inspect", "--url", "amqp://127.0.0.1:5672"),
+    "inspect-url-keeps-the-password": ("inspect", "--url", "http://ann:secret@127.0.0.1:1"),
+    "inspect-unknown-table": ("inspect", "windows"),
+    "inspect-no-tag": ("inspect", "delivery"),
+    "inspect-filter-of-nothing": ("inspect", "events", "--topic", "orders"),
     "drain-no-router": ("drain", "--url", NOWHERE),
     "demo-keep": ("demo", "--keep", "a-file"),
 }
@@ -182,6 +186,8 @@ async def test_what_a_router_refuses_is_said_with_its_reason_and_what_to_do(
         "sub-no-password": ("sub", "orders", "--url", router.url),
         "drain-of-no-router": ("drain", "beta", "--url", router.http),
         "inspect-of-the-amqp-port": ("inspect", "--url", f"http://127.0.0.1:{router.port}"),
+        "inspect-bad-tag": ("inspect", "delivery", "xyz", "--url", router.http),
+        "inspect-wrong-password": ("inspect", "--url", router.http.replace("//", "//ann:no@")),
     }.items():
         await assert_refused(name, arguments, hide)
     used = ("pub", "orders", "--file", os.devnull, "--journal", str(tmp_path / "j.db"))
@@ -209,10 +215,10 @@ async def test_inspect_in_a_pipe_folds_no_name(router: RouterProcess) -> None:
     try:
         assert sub.stderr is not None
         assert await asyncio.wait_for(sub.stderr.readline(), END_S) == b"subscribed to orders\n"
-        code, out, err = await run_oncewire("inspect", "--url", router.http)
+        code, out, err = await run_oncewire("inspect", "subscriptions", "--url", router.http)
         assert (code, err) == (0, "")
-        assert re.search(rf"{name}/till +│ orders +│ alpha", out), out
-        code, out, _ = await run_oncewire("inspect", "--json", "--url", router.http)
+        assert re.search(rf"{name}/till +orders +alpha", out), out
+        code, out, _ = await run_oncewire("inspect", "subscriptions", "--json", "--url", router.http)
         assert [found["name"] for found in json.loads(out)["subscriptions"]] == [f"{name}/till"]
     finally:
         sub.terminate()

@@ -22,7 +22,7 @@ from tests.router.processes import running_router
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 CODE = re.findall(r"`([^`\n]+)`", PAGE)
-DOTTED = re.compile(r"(?:etcd|http|inter_router|limits|listen|log)\.[a-z_]+")
+DOTTED = re.compile(r"(?:etcd|http|inter_router|limits|listen|log|telemetry)\.[a-z_]+")
 SNAKE = re.compile(r"[a-z]+(?:_[a-z]+)+")
 EVENTS = {event.value for event in (*RouterEvent, *Decision)}
 SETTING_NAMES = {setting.key for setting in settings_of(RouterConfig).values()}
@@ -35,23 +35,29 @@ def test_every_setting_on_the_page_exists() -> None:
 
 
 def test_every_log_event_on_the_page_exists() -> None:
-    named = {word for word in CODE if SNAKE.fullmatch(word) and not word.startswith("oncewire_")}
+    named = {word for word in CODE if SNAKE.fullmatch(word) and not word.startswith("oncewire_")} - {"router_rid"}
     assert len(named) > 10
     assert named <= EVENTS
 
 
-async def test_every_metric_on_the_page_is_served() -> None:
+async def test_the_page_names_every_metric_that_is_served_and_no_other() -> None:
     async with running_router("--standalone") as router, aiohttp.ClientSession() as session:
         async with session.get(f"{router.http}/metrics") as answer:
             families = text_string_to_metric_families(await answer.text())
         served = {family.name + ("_total" if family.type == "counter" else "") for family in families}
     named = {word for word in CODE if re.fullmatch(r"oncewire_[a-z_]+", word)}
-    assert len(named) > 10
-    assert named <= served
+    assert named == {name for name in served if name.startswith("oncewire_")}
+
+
+def test_the_page_names_every_alert_with_its_severity_and_no_other() -> None:
+    rules = (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text()
+    there = re.findall(r"- alert: (\w+)\n(?:.*\n)*?\s+labels: \{severity: (\w+)\}", rules)
+    assert len(there) == rules.count("- alert: ") > 10
+    assert sorted(re.findall(r"^\| `(Oncewire\w+)` \| (\w+) \|", PAGE, re.MULTILINE)) == sorted(there)
 
 
 def test_every_error_on_the_page_is_one_of_the_client() -> None:
-    named = {word for word in CODE if re.fullmatch(r"(?:[A-Z][a-z]+){2,}", word)}
+    named = {word for word in CODE if re.fullmatch(r"(?!Oncewire)(?:[A-Z][a-z]+){2,}", word)}
     assert len(named) > 5
     assert named <= set(dir(oncewire.client))
 
@@ -78,3 +84,10 @@ def test_every_test_on_the_page_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)`", PAGE)
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_the_page_names_every_view_of_the_inspector_and_no_other() -> None:
+    main = (ROOT / "topology" / "inspector" / "page" / "files" / "main.js").read_text()
+    views = re.findall(r'^  \["\w*", "(\w+)", ', main.split("const VIEWS = [")[1].split("\n];")[0], re.MULTILINE)
+    rows = PAGE.split("| view | question it answers | command line |")[1].split("\n\n")[0]
+    assert sorted(re.findall(r"^\| (\w+) \|", rows, re.MULTILINE)) == sorted(name.lower() for name in views)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections import Counter
@@ -70,13 +71,13 @@ async def closed_with(client: RawClient) -> tuple[str, dict[str, Any]]:
     return closed.error.condition, {str(name): value for name, value in (closed.error.info or {}).items()}
 
 
-async def run_drain(*arguments: str) -> tuple[int, str, str]:
+async def run_drain(*arguments: str, **environment: str) -> tuple[int, str, str]:
     """`oncewire drain` to its end."""
     program = "import sys; from router.drain_cli import drain; from oncewire.cli.run import run; import click; "
     program += "sys.exit(run(['drain', *sys.argv[1:]], click.Group('oncewire', commands={'drain': drain})))"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-c", program, *arguments, stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={**os.environ, **environment},
     )  # fmt: skip
     out, err = await asyncio.wait_for(process.communicate(), DEADLINE_S)
     assert process.returncode is not None
@@ -242,17 +243,30 @@ async def test_drain_says_no_when_the_limit_was_over_first() -> None:
     await router.stop()
 
 
-async def test_drain_over_http_is_for_those_who_may_and_for_no_web_page() -> None:
-    async with running_router("--standalone", "--http-drain=never", "--id=alpha") as router:
+async def test_drain_over_http_is_for_operators() -> None:
+    flags = ("--users=olga:o,vera:v", "--roles=olga=operator,vera=viewer", "--http-loopback-role=viewer")
+    async with running_router("--standalone", "--id=alpha", *flags) as router:
         code, out, err = await run_drain("--url", router.http)
         assert (code, out) == (2, "")
-        assert "it refuses" in err
+        assert "this needs the role operator" in err
+        assert "--user NAME" in err
+        code, out, err = await run_drain("--url", router.http, "--user=vera", ONCEWIRE_PASSWORD="v")
+        assert (code, out) == (2, "")
+        assert "vera is viewer" in err
         assert "SIGTERM" in err
         assert not await is_draining(router)
+        code, out, err = await run_drain("--url", router.http, "--user=olga", ONCEWIRE_PASSWORD="o")
+        assert (code, err) == (0, "")
+        await router.process.wait()
+
+
+async def test_drain_over_http_is_for_no_web_page() -> None:
     async with (
-        running_router("--standalone") as router,
+        running_router("--standalone", "--id=alpha") as router,
         aiohttp.ClientSession() as session,
-        session.post(router.http + "/drain", data="{}", headers={"Content-Type": "text/plain"}) as answer,
+        session.post(
+            router.http + "/api/v1/management/router/alpha/drain", data="{}", headers={"Content-Type": "text/plain"}
+        ) as answer,
     ):
         assert answer.status == 415
         assert not await is_draining(router)

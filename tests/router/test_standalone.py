@@ -364,7 +364,7 @@ REFUSED_TARGETS = {
     "wildcard": (Target(address="orders.*"), "amqp:invalid-field"),
     "empty": (Target(address=""), "amqp:invalid-field"),
     "queue": (Target(address="orders", capabilities=(Symbol("queue"),)), "amqp:not-implemented"),
-    "reserved": (Target(address="$management"), "amqp:not-found"),
+    "reserved": (Target(address="$cbs"), "amqp:not-found"),
 }
 
 
@@ -385,7 +385,6 @@ async def test_a_target_that_is_not_offered_is_refused_and_says_why(router: Rout
 
 
 REFUSED_SOURCES = {
-    "dynamic": (Source(dynamic=True), "amqp:not-implemented"),
     "no address": (Source(address=None), "amqp:invalid-field"),
     "mixed separators": (Source(address="a.*/b"), "amqp:invalid-field"),
     "shared": (Source(address="orders", capabilities=(Symbol("shared"),)), "amqp:not-implemented"),

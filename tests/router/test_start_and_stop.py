@@ -15,7 +15,9 @@ from oncewire.wire import ConnectionClosed, ConnectionLost, SaslClient, SaslOutc
 from tests.router.processes import run_to_end, running_router, start_router
 from tests.router.raw_client import RawClient
 from tests.support.golden import assert_golden
-from topology.cli import read_state, tables_of
+from topology.inspector.ask_cli import Api
+from topology.inspector.follow_cli import Wanted, document_of
+from topology.inspector.show_cli import shown
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -98,13 +100,13 @@ async def test_inspect_shows_the_state_of_a_running_router() -> None:
     async with running_router("--standalone", "--id=alpha") as router:
         client = await RawClient.connect(router.port, "box")
         await client.subscriber("orders", "all")
-        state = await read_state(router.http)
         console = Console(width=200)
-        with console.capture() as shown:
-            for table in tables_of(state):
-                console.print(table)
-        assert "box/all" in shown.get()
-        assert "alpha" in shown.get()
+        with console.capture() as told:
+            async with Api.at(router.http) as api:
+                for what in ("overview", "subscriptions"):
+                    console.print(shown(what, await document_of(api, Wanted(what)), 200))
+        assert "box/all" in told.get()
+        assert "alpha" in told.get()
 
 
 async def test_a_password_is_asked_where_anonymous_is_not_allowed() -> None:

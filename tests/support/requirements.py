@@ -82,11 +82,34 @@ def previous_release() -> bool:
     return is_in_history()
 
 
+def prometheus() -> bool:
+    """Tells whether there are a Prometheus to start and its promtool."""
+    from tests.support.prometheus import find_program
+
+    return find_program("prometheus") is not None and find_program("promtool") is not None
+
+
+def map_library() -> bool:
+    """Tells whether the packages under test hold the library that draws the inspector's map."""
+    from topology.inspector.page.serving import FOLDER, LIBRARY
+
+    return (FOLDER / LIBRARY).is_file()
+
+
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
     "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
+    "chromium": Part("the browser chromium", program("chromium"), "sudo apt-get install -y chromium"),
+    "playwright": Part("the package playwright", python_module("playwright"), "make tools"),
+    "axe": Part("the accessibility checker axe-core", tool_file("node_modules/axe-core/axe.min.js"), "make tools"),
+    "map-library": Part("the library of the inspector's map", map_library, "make inspector-map"),
+    "prometheus": Part("Prometheus with its promtool", prometheus, "make tools"),
+    "docker-compose": Part(
+        "docker-compose", program("docker-compose"), "sudo apt-get install -y --no-install-recommends docker-compose"
+    ),
+    "systemd-analyze": Part("systemd-analyze", program("systemd-analyze"), "sudo apt-get install -y systemd"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "previous-release": Part(

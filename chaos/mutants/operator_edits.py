@@ -1,0 +1,24 @@
+"""Edits of what an operator's order does (rule K-5a)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+OPERATOR_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "ended-as-it-stands", "K-5a", "ending",
+        "        epoch = order.epoch  # K-5a: what he was shown, and not what stands now\n",
+        "        epoch = order.epoch if subscription is None else subscription.epoch\n",
+        "an operator who has seen a subscription alone ends it although its subscriber is back",
+        aim=("end-s", "drop-s", "routers=2"),
+    ),
+    Edit(
+        "ended-before-the-watch", "K-5a", "ending",
+        "            core.out.append(effects.Propose(nonce",
+        "            for ingress in core.ingresses.values():\n"
+        "                ingress.on_subscription_deleted(order.key)\n"
+        "            core.out.append(effects.Propose(nonce",
+        "a router that forgets at once what a subscription is owed accepts it although the deletion fails",
+        aim=("end-s", "drop-s", "routers=2", "slow_store=1"),
+    ),
+)  # fmt: skip

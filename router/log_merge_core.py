@@ -1,0 +1,203 @@
+"""Joins the logs of several routers to one timeline: lines of both forms in, entries in the order of their times out.
+
+Nothing is read ahead but one entry of each log. A line that no router wrote (a traceback, another program's) stays with
+the entry before it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
+from statistics import median
+from typing import Any
+
+ATTACHED_LINES = 1000
+"""Foreign lines kept with one entry; what follows stays at its place as an entry of its own."""
+PAIRS = 1000
+"""Links remembered for the comparison of clocks."""
+SKEW_TOLD_S = 0.5
+"""Smaller differences are those of two ends that log the same event one after the other."""
+_TEXT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*) (debug|info|warning|error|critical) (\S+)((?: \w+=.*)?)")
+_FIELD = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|[^ ]*)')
+_KNOWN = ("time", "level", "event", "router")
+
+
+@dataclass(slots=True)
+class Entry:
+    """One event of one log, and the foreign lines behind it."""
+
+    at: datetime
+    level: str
+    event: str
+    """Empty for lines that belong to no event."""
+    router: str
+    source: str
+    """The log it is from."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def as_text(self) -> str:
+        """One line, and the foreign lines below it, indented."""
+        words = [_stamp(self.at), self.router or self.source]
+        if self.event:
+            words += [self.level, self.event]
+            words += [f"{key}={_word(value)}" for key, value in self.fields.items() if key != "traceback"]
+        traceback = str(self.fields.get("traceback", ""))
+        below = [*traceback.splitlines(), *self.lines]
+        return "\n".join([" ".join(words), *("    " + line for line in below)])
+
+    def as_data(self) -> dict[str, Any]:
+        """One JSON-able object."""
+        data: dict[str, Any] = {"time": _stamp(self.at), "router": self.router, "source": self.source}
+        if self.event:
+            data |= {"level": self.level, "event": self.event, "fields": self.fields}
+        if self.lines:
+            data["lines"] = self.lines
+        return data
+
+
+def parse(line: str, source: str) -> Entry | None:
+    """The event a line tells, in one of the router's two forms; None for a foreign line."""
+    if line.startswith("{"):
+        try:
+            data = json.loads(line)
+        except ValueError:
+            return None
+        if not isinstance(data, dict):
+            return None
+        time, level, event = str(data.get("time", "")), str(data.get("level", "")), data.get("event")
+        fields = {str(key): value for key, value in data.items() if key not in _KNOWN}
+        router = str(data.get("router", ""))
+    else:
+        found = _TEXT.fullmatch(line)
+        if found is None:
+            return None
+        time, level, event, rest = found.groups()
+        fields = {key: _value(text) for key, text in _FIELD.findall(rest)}
+        router = str(fields.pop("router", ""))
+    at = parse_time(time)
+    if at is None or not isinstance(event, str) or not event:
+        return None
+    return Entry(at, level, event, router, source, fields)
+
+
+def parse_time(text: str) -> datetime | None:
+    """A time as logs have it (RFC 3339), None for anything else. Without a zone it is UTC."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def entries(lines: Iterable[str], source: str) -> Iterator[Entry]:
+    """The entries of one log, in its order."""
+    current: Entry | None = None
+    before: list[str] = []
+    for raw in lines:
+        line = raw.rstrip("\r\n")
+        found = parse(line, source)
+        if found is None:
+            if current is None:
+                if len(before) < ATTACHED_LINES:
+                    before.append(line)
+            elif len(current.lines) < ATTACHED_LINES:
+                current.lines.append(line)
+            else:
+                yield current
+                current = Entry(current.at, "", "", current.router, source, lines=[line])
+            continue
+        if current is not None:
+            yield current
+        elif before:
+            yield Entry(found.at, "", "", found.router, source, lines=before)
+        current = found
+    if current is not None:
+        yield current
+    elif before:
+        yield Entry(datetime.min.replace(tzinfo=UTC), "", "", "", source, lines=before)
+
+
+def merged(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[Entry]:
+    """All entries of several logs, by time; entries of one log keep their order.
+
+    Args:
+        logs: the name of each log, and its lines.
+    """
+    numbered = (_ordered(number, entries(lines, source)) for number, (source, lines) in enumerate(logs))
+    for _, _, _, entry in heapq.merge(*numbered, key=lambda item: item[:3]):
+        yield entry
+
+
+def _ordered(number: int, found: Iterator[Entry]) -> Iterator[tuple[datetime, int, int, Entry]]:
+    """A clock that was set back, or threads, must not spoil the merge: time never goes back within a log."""
+    latest = datetime.min.replace(tzinfo=UTC)
+    for place, entry in enumerate(found):
+        latest = max(latest, entry.at)
+        yield latest, number, place, entry
+
+
+class ClockHints:
+    """Compares clocks by events that both ends of a link log at nearly the same time: `neighbour_up`."""
+
+    def __init__(self) -> None:
+        """Nothing was seen."""
+        self._ups: dict[tuple[str, str], list[datetime]] = {}
+        self._is_full = False
+
+    def see(self, entry: Entry) -> None:
+        """Take an entry, in the order of the timeline."""
+        if entry.event != "neighbour_up" or not entry.router:
+            return
+        pair = (entry.router, str(entry.fields.get("neighbour", "")))
+        if pair not in self._ups and len(self._ups) >= PAIRS:
+            return
+        times = self._ups.setdefault(pair, [])
+        if len(times) < PAIRS:
+            times.append(entry.at)
+
+    def sentences(self) -> list[str]:
+        """What can be said: of pairs of routers whose links came up equally often at both ends."""
+        found = []
+        for (router, other), times in sorted(self._ups.items()):
+            theirs = self._ups.get((other, router), [])
+            if router > other or len(times) != len(theirs):
+                continue
+            ahead = [(his - mine).total_seconds() for mine, his in zip(times, theirs, strict=True)]
+            usual = median(ahead)
+            if abs(usual) < SKEW_TOLD_S or max(ahead) - min(ahead) > SKEW_TOLD_S:
+                continue
+            fast, slow = (other, router) if usual > 0 else (router, other)
+            found.append(
+                f"the clock of {fast} seems to be {abs(usual):.1f} s ahead of that of {slow} "
+                f"(links between them, logged at both ends: {len(ahead)})"
+            )
+        return found
+
+
+def read_lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Lines of a log, from its bytes; what is not UTF-8 is shown as such."""
+    return (line.decode("utf-8", "backslashreplace") for line in chain(chunks))
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds") if at.year > 1 else "-"
+
+
+def _value(text: str) -> object:
+    if not text.startswith('"'):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _word(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return json.dumps(text) if not text or any(c in text for c in ' "=\n') else text

@@ -1,0 +1,80 @@
+"""Loading the settings again: what changes at once, and what waits for a restart. All of a file counts, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from router.config import RouterConfig
+from router.config_loading import SETTINGS
+from router.settings import Applies, Connector, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload came to."""
+
+    config: RouterConfig
+    """What is in force from now on."""
+    changed: tuple[str, ...]
+    """Sentences: settings that hold from now on, or for connections made from now on."""
+    needs_restart: tuple[str, ...]
+    """Sentences: settings whose new value waits for a restart."""
+
+    def as_data(self) -> dict[str, object]:
+        """JSON-able."""
+        return {"changed": list(self.changed), "needs_restart": list(self.needs_restart)}
+
+
+def compare(running: RouterConfig, loaded: RouterConfig) -> Reloaded:
+    """What loading `loaded` means for a router that runs with `running`."""
+    changed: list[str] = []
+    needs_restart: list[str] = []
+    taken: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        old, new = getattr(running, name), getattr(loaded, name)
+        if old == new:
+            continue
+        if setting.applies is Applies.RESTART:
+            needs_restart.append(_sentence(setting, old, new))
+        else:
+            taken[name] = new
+            scope = ", for new connections" if setting.applies is Applies.NEW else ""
+            changed.append(_sentence(setting, old, new) + scope)
+    return Reloaded(replace(running, **taken), tuple(changed), tuple(needs_restart))
+
+
+def values_of(config: RouterConfig) -> dict[str, object]:
+    """The settings by their keys, JSON-able; of secret ones only whether they are set."""
+    return {
+        setting.key: bool(getattr(config, name)) if setting.secret else _plain(getattr(config, name), setting)
+        for name, setting in SETTINGS.items()
+    }
+
+
+def _plain(value: object, setting: Setting) -> object:
+    if setting.key == "roles":
+        assert isinstance(value, tuple)
+        return dict(value)
+    if isinstance(value, tuple):
+        return [{"to": each.to, "cost": each.cost} if isinstance(each, Connector) else each for each in value]
+    return value
+
+
+def _sentence(setting: Setting, old: object, new: object) -> str:
+    if setting.secret:
+        return f"{setting.key} (not shown)"
+    return f"{setting.key}: {_shown(_plain(old, setting))} -> {_shown(_plain(new, setting))}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {each}" for name, each in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(_shown(each) for each in value) or "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if value != "" else "empty"

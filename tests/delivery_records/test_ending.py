@@ -1,0 +1,165 @@
+"""An operator ends a subscription by the compare-and-delete of expiry, and all hear of it in the watch (K-5a)."""
+
+from __future__ import annotations
+
+import pytest
+
+from delivery_records import effects, inputs
+from delivery_records.effects import Ending, OrderAnswered
+from delivery_records.ending import ORDERS
+from delivery_records.inputs import EndSubscription, Failure, StoreHealth
+from delivery_records.limits import UNKNOWN_PUT_S
+from delivery_records.outcomes import Decision
+from tests.delivery_records.harness import Net, Node, StoreFault
+
+
+def order(net: Net, node: Node, *, only_if_away: bool = False, epoch: int | None = None, number: int = 1) -> None:
+    """An operator who has just looked at `node` orders the end of the subscription there."""
+    key = net.subscription_path().partition("/")[2]
+    if epoch is None:
+        epoch = node.core.view.subscriptions[key].epoch
+    net.feed(node, EndSubscription(number, key, epoch, only_if_away))
+
+
+def told(node: Node) -> list[Ending]:
+    return [answer.ending for answer in node.all(OrderAnswered)]
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["at its router", "at another router"])
+def test_an_attached_subscriber_is_told_that_its_subscription_is_gone(asked: int) -> None:
+    net = Net(2)
+    subscriber = net.subscriber(net.nodes[0])
+    order(net, net.nodes[asked])
+    assert not net.has_subscription()
+    assert told(net.nodes[asked]) == [Ending.DELETED]
+    detached = subscriber.end()
+    assert (detached.closed, detached.condition) == (True, "amqp:resource-deleted")
+    assert detached.info == {"x-opt-topic-resume": "expired"}
+    assert net.nodes[asked].count(Decision.DELETION_ORDERED) == 1
+
+
+def test_its_publishers_are_told_what_the_others_have_said() -> None:
+    net = Net(2)
+    net.subscriber(net.nodes[1])
+    other = net.subscriber(net.nodes[1], "other")
+    publisher = net.publisher(net.nodes[0])
+    delivery = publisher.send(b"1")
+    order(net, net.nodes[0])
+    assert publisher.accepted == []
+    other.accept(b"1")
+    assert publisher.accepted == [delivery]
+
+
+def test_nothing_is_accepted_before_the_watch_shows_the_deletion() -> None:
+    net = Net(2)
+    net.subscriber(net.nodes[1]).drop()
+    publisher = net.publisher(net.nodes[0])
+    delivery = publisher.send(b"1")
+    net.nodes[0].is_store_held = True
+    order(net, net.nodes[0])
+    assert publisher.accepted == []
+    assert told(net.nodes[0]) == []
+    net.nodes[0].is_store_held = False
+    net.run()
+    assert publisher.accepted == [delivery]
+    assert told(net.nodes[0]) == [Ending.DELETED]
+
+
+def test_a_subscriber_that_came_back_meanwhile_keeps_its_subscription() -> None:
+    net = Net(2)
+    net.subscriber(net.nodes[1]).drop()
+    net.nodes[0].is_store_held = True
+    order(net, net.nodes[0])
+    back = net.subscriber(net.nodes[1])
+    net.nodes[0].is_store_held = False
+    net.run()
+    assert told(net.nodes[0]) == [Ending.CHANGED]
+    assert net.has_subscription()
+    assert back.detached() is None
+
+
+def test_what_is_not_as_it_was_shown_is_not_ended() -> None:
+    net = Net()
+    net.subscriber(net.nodes[0])
+    key = net.subscription_path().partition("/")[2]
+    shown = net.nodes[0].core.view.subscriptions[key].epoch
+    net.subscriber(net.nodes[0])
+    order(net, net.nodes[0], epoch=shown)
+    assert told(net.nodes[0]) == [Ending.CHANGED]
+    assert net.nodes[0].all(OrderAnswered)[0].epoch == net.nodes[0].core.view.subscriptions[key].epoch
+    assert net.has_subscription()
+
+
+def test_a_subscription_that_is_gone_is_not_found() -> None:
+    net = Net()
+    net.subscriber(net.nodes[0])
+    order(net, net.nodes[0])
+    order(net, net.nodes[0], epoch=1, number=2)
+    assert told(net.nodes[0]) == [Ending.DELETED, Ending.NOT_FOUND]
+
+
+def test_one_that_is_to_be_ended_only_if_away_is_left_alone_while_it_is_attached() -> None:
+    net = Net(2)
+    subscriber = net.subscriber(net.nodes[0])
+    order(net, net.nodes[0], only_if_away=True)
+    order(net, net.nodes[1], only_if_away=True)
+    assert told(net.nodes[0]) == told(net.nodes[1]) == [Ending.ATTACHED]
+    subscriber.drop()
+    order(net, net.nodes[1], only_if_away=True, number=2)  # whether the link is there only its own router knows
+    assert told(net.nodes[1])[1:] == [Ending.ATTACHED]
+    order(net, net.nodes[0], only_if_away=True, number=2)
+    assert told(net.nodes[0])[1:] == [Ending.DELETED]
+
+
+def test_one_whose_router_is_gone_is_away_for_every_router() -> None:
+    net = Net(2)
+    net.subscriber(net.nodes[1])
+    net.kill(net.nodes[1])
+    order(net, net.nodes[0], only_if_away=True)
+    assert told(net.nodes[0]) == [Ending.DELETED]
+
+
+def test_without_etcd_the_operator_is_told_that_nothing_was_done() -> None:
+    net = Net()
+    net.subscriber(net.nodes[0])
+    net.nodes[0].faults.append(StoreFault(Failure.UNAVAILABLE))
+    order(net, net.nodes[0])
+    net.feed(net.nodes[0], StoreHealth(False))
+    order(net, net.nodes[0], number=2)
+    assert told(net.nodes[0]) == [Ending.FAILED, Ending.FAILED]
+    assert net.has_subscription()
+
+
+def test_an_order_of_unknown_fate_is_answered_by_the_watch_or_as_unknown() -> None:
+    net = Net()
+    net.subscriber(net.nodes[0])
+    net.nodes[0].faults.append(StoreFault(Failure.UNKNOWN))
+    order(net, net.nodes[0])
+    assert told(net.nodes[0]) == []
+    net.advance(UNKNOWN_PUT_S + 0.1)
+    assert told(net.nodes[0]) == [Ending.UNKNOWN]
+
+
+def test_a_client_that_closes_at_the_same_time_gets_one_answer_to_its_close() -> None:
+    net = Net()
+    subscriber = net.subscriber(net.nodes[0])
+    net.nodes[0].is_store_held = True
+    order(net, net.nodes[0])
+    subscriber.detach(closed=True)
+    net.nodes[0].is_store_held = False
+    net.run()
+    assert told(net.nodes[0]) == [Ending.DELETED]
+    assert not net.has_subscription()
+    (answer,) = subscriber.all(effects.Detach)
+    assert (answer.closed, answer.condition) == (True, "amqp:link:stolen")  # E-8: its own deletion was not the one
+
+
+def test_more_orders_than_are_remembered_are_refused() -> None:
+    net = Net()
+    net.subscriber(net.nodes[0])
+    net.nodes[0].is_store_held = True
+    key = net.subscription_path().partition("/")[2]
+    epoch = net.nodes[0].core.view.subscriptions[key].epoch
+    orders: list[inputs.Input] = [EndSubscription(number, key, epoch) for number in range(ORDERS + 1)]
+    net.feed(net.nodes[0], *orders)
+    assert told(net.nodes[0]) == [Ending.FAILED]

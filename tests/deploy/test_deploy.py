@@ -1,0 +1,185 @@
+"""What `deploy/` holds works with this router: settings, metrics, alerts, the unit, the image's health check."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from router.config_loading import load
+from tests.router.processes import running_router
+from tests.support.prometheus import find_program
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+ALERTS = (DEPLOY / "prometheus" / "alerts.yml").read_text()
+COMPOSE = (DEPLOY / "compose.yaml").read_text()
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "oncewire.json").read_text())
+UNIT = DEPLOY / "systemd" / "oncewire-router.service"
+METRIC = re.compile(r"\b(?:oncewire|process)_[a-z_]+\b")
+SUFFIXES = ("_bucket", "_count", "_sum")
+
+
+def alert_names() -> list[str]:
+    return re.findall(r"- alert: (\w+)", ALERTS)
+
+
+def dashboard_expressions() -> list[str]:
+    found = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    found += [annotation["expr"] for annotation in DASHBOARD["annotations"]["list"]]
+    return [text.replace("$__rate_interval", "1m").replace("$instance", ".*") for text in found]
+
+
+async def served_metrics() -> set[str]:
+    async with (
+        running_router("--standalone") as router,
+        aiohttp.ClientSession() as session,
+        session.get(f"{router.http}/metrics") as answer,
+    ):
+        text = await answer.text()
+    found: set[str] = set()
+    for family in text_string_to_metric_families(text):
+        found.add(family.name + ("_total" if family.type == "counter" else ""))
+        if family.type == "histogram":
+            found |= {family.name + suffix for suffix in SUFFIXES}
+    return found
+
+
+def run(*command: str, cwd: Path = ROOT) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def promtool(*arguments: str, cwd: Path = DEPLOY / "prometheus") -> str:
+    program = find_program("promtool")
+    assert program is not None
+    return run(program, *arguments, cwd=cwd)
+
+
+# --- Prometheus and Grafana ---------------------------------------------------------------------------------------
+
+
+async def test_every_metric_of_the_alerts_and_the_dashboard_is_served() -> None:
+    named = set(METRIC.findall(ALERTS)) | set(METRIC.findall("\n".join(dashboard_expressions())))
+    assert len(named) > 30
+    assert named - await served_metrics() == set()
+
+
+@pytest.mark.needs("prometheus")
+def test_the_alerts_are_rules_and_each_fires_and_is_quiet_as_it_should() -> None:
+    assert f"{len(alert_names())} rules found" in promtool("check", "rules", "alerts.yml")
+    assert "SUCCESS" in promtool("test", "rules", "alerts.test.yml")
+    promtool("check", "config", "prometheus.yml")
+
+
+def test_every_alert_has_a_test_a_severity_and_a_sentence_that_says_what_to_do() -> None:
+    tests = (DEPLOY / "prometheus" / "alerts.test.yml").read_text()
+    assert re.findall(r"- alertname: (\w+)", tests) == alert_names()
+    blocks = ALERTS.split("- alert: ")[1:]
+    assert all(re.search(r"labels: \{severity: (?:info|warning|critical)\}", block) for block in blocks)
+    assert all("summary:" in block and "description:" in block for block in blocks)
+
+
+@pytest.mark.needs("prometheus")
+def test_every_expression_of_the_dashboard_is_one(tmp_path: Path) -> None:
+    lines = ["groups:", "  - name: dashboard", "    rules:"]
+    for number, expression in enumerate(dashboard_expressions()):
+        lines += [f"      - record: panel:{number}", f"        expr: {json.dumps(expression)}"]
+    (tmp_path / "panels.yml").write_text("\n".join(lines) + "\n")
+    assert "SUCCESS" in promtool("check", "rules", "panels.yml", cwd=tmp_path)
+
+
+def test_the_dashboards_panels_have_a_place_each_and_say_what_they_show() -> None:
+    panels: list[dict[str, Any]] = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not taken & cells, panel["title"]
+        taken |= cells
+        assert panel["title"]
+
+
+# --- containers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("docker-compose")
+def test_the_compose_file_is_one_and_its_mounts_exist() -> None:
+    shown = run("docker-compose", "-f", "deploy/compose.yaml", "config")
+    mounts = re.findall(rf"{re.escape(str(ROOT))}\S*?(?=:/)", shown)
+    assert len(mounts) >= 4
+    assert [mount for mount in mounts if not Path(mount).exists()] == []
+
+
+@pytest.mark.parametrize("router", ["r1", "r2", "r3"])
+def test_the_settings_of_the_compose_file_are_settings_of_the_router(router: str) -> None:
+    shared = COMPOSE.split("x-settings: &settings")[1].split("\nservices:")[0]
+    own = COMPOSE.split(f"\n  {router}:\n")[1].split("\n\n")[0]
+    environment = dict(re.findall(r'^\s+(ONCEWIRE_\w+): "?([^"\n]+)"?$', shared + own, re.MULTILINE))
+    config = load(None, {}, environment).config
+    assert (config.id, config.listen_host, config.inter_router_port) == (router, "0.0.0.0", 5673)
+    assert f"127.0.0.1:{config.listen_advertise.rpartition(':')[2]}:5672" in own
+    assert set(re.findall(r'"127\.0\.0\.1:|"(?=\d)', own)) == {'"127.0.0.1:'}, "a port open to other machines"
+
+
+def test_the_image_is_made_of_every_package_and_of_nothing_that_was_built() -> None:
+    kept = {line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line[:1] == "!"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert packages <= kept
+    assert [name for name in kept if not (ROOT / name).exists()] == []
+
+
+def test_the_container_runs_as_nobody_special_and_stops_in_order() -> None:
+    last_stage = DOCKERFILE.split("FROM ")[-1]
+    assert "USER 10001" in last_stage
+    assert "STOPSIGNAL SIGTERM" in last_stage
+    assert 'ENTRYPOINT ["oncewire", "router"]' in last_stage
+
+
+async def test_the_health_check_of_the_image_knows_a_router_that_is_ready_from_one_that_is_not() -> None:
+    found = re.search(r"^    CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    assert found is not None
+    _, flag, program = json.loads(found.group(1))
+
+    def check(port: str) -> int:
+        return subprocess.run(
+            [sys.executable, flag, program], env={"ONCEWIRE_HTTP_PORT": port}, capture_output=True, check=False
+        ).returncode
+
+    async with running_router("--standalone") as router:
+        port = router.http.rpartition(":")[2]
+        assert check(port) == 0
+    assert check(port) != 0
+
+
+# --- systemd ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("systemd-analyze")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    # systemd looks for the program, and here it is somewhere else.
+    unit = UNIT.read_text().replace("/opt/oncewire/bin/oncewire", "/bin/true")
+    (tmp_path / UNIT.name).write_text(unit)
+    assert "oncewire-router.service" not in run("systemd-analyze", "verify", str(tmp_path / UNIT.name))
+
+
+def test_the_unit_starts_the_router_with_a_file_and_waits_for_a_drain() -> None:
+    settings = dict(re.findall(r"^(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
+    words = shlex.split(settings["ExecStart"])
+    assert words == ["/opt/oncewire/bin/oncewire", "router", "--config", "/etc/oncewire/router.toml"]
+    assert settings["KillSignal"] == "SIGTERM"
+    assert float(settings["TimeoutStopSec"]) > load(None, {}, {}).config.drain_limit_s

@@ -1,0 +1,61 @@
+"""The management reference and the schema say the same, and what stands between its tables is true."""
+
+from __future__ import annotations
+
+import pytest
+
+from router.config_loading import SETTINGS
+from router.logs import RouterEvent
+from router.management.access import FAILURE_WINDOW_S, MAX_FAILURES, Role
+from router.management.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
+from router.management.amqp_requests import NODE_TYPE
+from router.management.cli import manage
+from router.management.http_routes import PREFIX
+from router.management.reference import PAGE, written
+from router.management.schema import TYPES
+from router.management.service import MAX_ROWS
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_tables_of_the_page_are_those_of_the_schema() -> None:
+    assert written(TEXT) == TEXT, "run `python -m router.management.reference` in the project's folder"
+
+
+def test_a_row_that_is_changed_left_out_or_put_in_by_hand_is_noticed() -> None:
+    row = next(line for line in TEXT.splitlines(keepends=True) if line.startswith("| `log.level` "))
+    for changed in (TEXT.replace(row, ""), TEXT.replace(row, row + row), TEXT.replace("debug, info", "debug, notice")):
+        assert changed != TEXT
+        assert written(changed) == TEXT
+
+
+@pytest.mark.parametrize("name", list(TYPES))
+def test_every_type_has_its_section(name: str) -> None:
+    assert f"\n### {name}\n" in TEXT
+
+
+def test_every_setting_has_a_row() -> None:
+    assert [s.key for s in SETTINGS.values() if f"\n| `{s.key}` |" not in TEXT] == []
+
+
+def test_the_numbers_between_the_tables_are_those_of_the_code() -> None:
+    words = " ".join(TEXT.split())
+    for said in (
+        f"at most {MAX_ROWS} of them",
+        f"After {MAX_FAILURES} wrong passwords from one address within {FAILURE_WINDOW_S:g} s",
+        f"at most {MAX_LINKS} such links, {CREDIT} requests of {MAX_REQUEST_BYTES // 1024} KiB",
+        f"when more than {MAX_WAITING} requests", f"`{NODE_TYPE}`", f"GET {PREFIX}/schema",
+    ):  # fmt: skip
+        assert said in words, said
+
+
+def test_every_role_stands_on_the_page_and_every_event_exists() -> None:
+    assert all(f"| {role.word} |" in TEXT for role in Role if role is not Role.NONE)
+    events = {event.value for event in RouterEvent}
+    for name in ("login_failed", "management_done", "management_refused"):
+        assert f"`{name}`" in TEXT
+        assert name in events
+
+
+def test_every_command_of_the_page_exists() -> None:
+    assert {"list", "show", "set", "delete", "call", "reload"} == set(manage.commands)

@@ -1,0 +1,205 @@
+"""The page of a network at work: who is where, who holds what, one delivery's life, and changes made from the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.inspector.page.browser import (
+    TEST_TIMEOUT_S,
+    accessibility_faults,
+    go,
+    is_too_wide,
+    looking_at,
+    needs_axe,
+    needs_browser,
+    picture,
+    pictures_are_wanted,
+    table_of,
+    take_pictures,
+    until_live,
+    until_text,
+)
+from tests.inspector.page.scenes import HOSTILE, Scene, assert_no_internal_error, busy_network
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
+
+WHOLE = ("network", "delivery")
+"""Pictures of these show the whole page, not only what fits on the screen."""
+PLACES = ("", "topics", "topics/orders", "waiting", "clients/connections", "clients/subscriptions", "events", "router")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    folder: Path = tmp_path_factory.mktemp("routers")
+    async with busy_network(folder) as found:
+        _ = await found.until_waits(2, 1.0)
+        yield found
+    assert_no_internal_error(folder)
+
+
+async def test_the_map_and_its_tables_show_routers_links_and_best_paths(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, scene.http()) as page:
+        await until_live(page)
+        await page.wait_for_selector("[aria-label^='Map of 3 routers and 3 links']")
+        drawn = """() => [...document.querySelectorAll(".map-canvas canvas")].some(canvas => {
+            const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            return pixels.some((value, index) => index % 4 === 3 && value > 0);
+        })"""
+        await page.wait_for_function(drawn)
+        routers = {row[0]: row[1:4] for row in await table_of(page, "Routers")}
+        assert routers == {
+            "r1 this router": ["serving", "–", "0"], "r2": ["serving", "r2", "1"], "r3": ["serving", "r2", "3"],
+        }  # fmt: skip
+        best = {row[0] for row in await table_of(page, "Links") if row[3] == "yes"}
+        assert best == {"r1 → r2", "r2 → r3"}
+
+
+async def test_each_publisher_is_shown_with_the_subscription_it_waits_for(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
+        await until_text(page, "till-2/sales", "main")
+        holders = await table_of(page, "Subscriptions that publishers wait for")
+        assert [row[:4] for row in holders] == [["slow-printer/labels", "in doubt", "r1", "2"]]
+        cards = await page.locator("article").all_inner_texts()
+        assert len(cards) == 2
+        for card in cards:
+            assert "slow-printer/labels" in card
+            assert re.search(r"Window: \d+ unsettled, [\d.]+ k?B; credit for", card)
+        first = await page.locator("article .for .age").first.inner_text()
+        await page.wait_for_function(
+            "old => document.querySelector('article .for .age').innerText !== old", arg=first
+        )
+
+
+async def test_a_deliverys_record_has_the_six_fields_and_the_rules(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
+        await page.locator("article", has_text="till-2/sales").locator("a", has_text=re.compile("^00")).click()
+        await page.wait_for_selector("section[aria-label='Record at router r2']")
+        record = await page.inner_text("section[aria-label='Record at router r2']")
+        for part in ("SHA-256", "till-2/sales", "Its tag", "Network tag", "store/all", "accepted", "r1", "in doubt"):
+            assert part in record, record
+        assert '"an o' in record, "the first bytes are shown to an admin"
+        rules = await page.inner_text("section[aria-label='Rules applied']")
+        assert re.search(r"\+0 ms\s+r2\s+I-1\s+received", rules), rules
+        assert re.search(r"r1\s+E-3\s+sent to subscription slow-printer/labels", rules), rules
+
+
+async def test_a_tag_that_is_none_is_refused_with_what_to_do(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/delivery", expect_errors=True) as page:
+        await page.fill("input[name=tag]", "xyz")
+        await page.click("text=Look up")
+        await until_text(page, "hex", ".problem")
+
+
+async def test_a_hostile_name_is_shown_and_does_nothing(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/clients/subscriptions") as page:
+        await until_text(page, f"billing/{HOSTILE}", "main")
+        await go(page, "topics/prices.eur")
+        await until_text(page, f"billing/{HOSTILE}", "main")
+        await go(page, "events")
+        assert await page.locator("img").count() == 0
+        assert "owned" not in await page.title()
+
+
+async def test_a_topic_shows_place_epoch_mode_and_lag_of_its_subscriptions(scene: Scene, browser: Any) -> None:
+    rows = {row["name"]: row for row in (await scene.get("subscriptions?topic=orders"))["items"]}
+    async with looking_at(browser, f"{scene.http()}/#/topics/orders") as page:
+        await until_text(page, "slow-printer/labels", "main")
+        shown = {row[0]: row for row in await table_of(page, "Subscriptions of the topic orders")}
+        assert set(shown) == set(rows)
+        slow = shown["slow-printer/labels"]
+        assert slow[1:4] == ["attached", "r1", "exactly-once"]
+        assert int(slow[4]) > 0
+        assert slow[8] == str(rows["slow-printer/labels"]["epoch"])
+        assert shown["store/all"][4] == "–", "its lag is known at r2 only"
+
+
+@needs_axe
+@pytest.mark.parametrize(("phone", "dark"), [(False, False), (True, True)], ids=["desktop-light", "phone-dark"])
+async def test_every_view_with_rows_is_accessible(scene: Scene, browser: Any, *, phone: bool, dark: bool) -> None:
+    tag = (await scene.until_waits(1, 1.0))[0]["oldest_tag"]
+    async with looking_at(browser, scene.http(), phone=phone, dark=dark) as page:
+        await until_live(page)
+        for place in (*PLACES, f"delivery/{tag}"):
+            await go(page, place)
+            await page.wait_for_selector("main h1")
+            await page.wait_for_function("() => !document.querySelector('main').innerText.includes('Asking')")
+            assert await accessibility_faults(page, only_colours=dark) == [], place
+            assert not await is_too_wide(page), place
+
+
+async def test_news_change_rows_in_place_and_leave_the_focus_alone(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/topics/stock") as page:
+        await until_text(page, "store/shelf", "main")
+        await page.focus("[aria-label='End the subscription store/shelf']")
+        await page.evaluate("() => { document.activeElement.closest('tr').id = 'marked'; }")
+        client = scene.clients["audit"]
+        subscriber = await client.subscriber("stock", name="counting")
+        await until_text(page, "audit/counting", "main")
+        assert await page.evaluate("document.activeElement.closest('tr').id") == "marked"
+        await subscriber.unsubscribe()
+        await page.wait_for_function("() => !document.querySelector('main').innerText.includes('audit/counting')")
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "text"),
+    [
+        ("network", "", "Who holds what"),
+        ("topic", "topics/orders", "stuck"),
+        ("waiting", "waiting", "till-1/sales"),
+        ("delivery", "delivery/{tag}", "At router r1"),
+        ("subscriptions", "clients/subscriptions", "audit/log"),
+        ("events", "events", "subscriber attached"),
+        ("router", "router", "Drain and stop"),
+    ],
+)
+async def test_pictures_of_a_busy_network(scene: Scene, browser: Any, name: str, place: str, text: str) -> None:
+    waits = await scene.until_waits(2, 10.0 if pictures_are_wanted() else 1.0)
+    tag = next(row["oldest_tag"] for row in waits if row["router"] == "r2")
+    await take_pictures(browser, scene.http(), f"busy-{name}", place.format(tag=tag), text, whole=name in WHOLE)
+
+
+async def test_a_changed_cost_moves_the_best_path_on_the_page(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, scene.http()) as page:
+        await until_live(page)
+        await page.click("[aria-label='Change the cost of the link from r1 to r3']")
+        await until_text(page, "None is lost, doubled or reordered", "dialog")
+        await picture(page, "dialog-cost", phone=False, dark=False)
+        await page.fill("input[name=cost]", "1")
+        await page.keyboard.press("Enter")
+        await until_text(page, "From r1 to r3 it costs 1 now.", "dialog")
+        await page.click("dialog >> text=Close")
+        await page.wait_for_function(
+            """() => [...document.querySelectorAll("tr")].some(row => row.innerText.includes("r1 → r3")
+                && row.cells[3].innerText === "yes")"""
+        )
+
+
+async def test_a_subscription_that_is_ended_lets_its_publishers_go_on(scene: Scene, browser: Any) -> None:
+    await scene.clients["slow-printer"].abandon()
+    async with looking_at(browser, f"{scene.http()}/#/waiting", dark=True) as page:
+        await until_text(page, "detached", "main")
+        await page.click("[aria-label='End the subscription slow-printer/labels']")
+        await until_text(page, "Publishers that wait for it go on.", "dialog")
+        await picture(page, "dialog-end-subscription", phone=False, dark=True)
+        await page.click("dialog >> text=End it")
+        await until_text(page, "The subscription slow-printer/labels has ended.", "dialog")
+        await page.click("dialog >> text=Close")
+        await until_text(page, "No publisher has waited for over a second.", "main")
+
+
+async def test_what_the_router_refuses_is_shown_with_what_to_do(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/topics/stock", expect_errors=True) as page:
+        await page.click("[aria-label='End the subscription store/shelf']")
+        await until_text(page, "End the subscription store/shelf?", "dialog")
+        store = scene.clients["store"]
+        await store.abandon()
+        async with scene.client("store", "r3") as again:
+            _ = await again.subscriber("stock", name="shelf")
+            await page.click("dialog >> text=End it")
+            await until_text(page, "has changed since epoch", "dialog .problem")

@@ -1,0 +1,98 @@
+"""What the router sends to a browser: a fixed set of files, under a policy that lets nothing else run."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.router.processes import RouterProcess, running_router
+from topology.inspector.page.serving import FOLDER, PAGE, POLICY
+
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def router() -> AsyncIterator[RouterProcess]:
+    async with running_router("--standalone") as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def session(router: RouterProcess) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(router.http) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/inspector", "/inspector/main.js", "/inspector/tokens.css", "/inspector/none.js"]
+)
+@in_one_loop
+async def test_every_answer_has_the_policy(session: aiohttp.ClientSession, path: str) -> None:
+    async with session.get(path) as answer:
+        assert answer.headers["Content-Security-Policy"] == POLICY
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.status == (404 if "none" in path else 200)
+
+
+def test_the_policy_lets_no_inline_code_and_no_other_site_in() -> None:
+    assert "unsafe" not in POLICY
+    assert "http" not in POLICY
+    assert "require-trusted-types-for 'script'" in POLICY
+
+
+def test_the_page_holds_no_inline_code_or_style() -> None:
+    page = (FOLDER / PAGE).read_text(encoding="utf-8")
+    assert not re.search(r"<script(?![^>]*\bsrc=)", page)
+    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", page)
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.js")), ids=lambda file: file.name)
+def test_no_module_parses_text_as_html_or_names_another_site(file: Path) -> None:
+    source = file.read_text(encoding="utf-8")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", source)
+    assert set(re.findall(r"https?://[^\"\s]*", source)) <= {"http://www.w3.org/2000/svg"}
+    assert all(path.startswith("./") for path in re.findall(r"^import .* from \"([^\"]+)\"", source, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    "path", ["../serving.py", "..%2fserving.py", "%2e%2e/serving.py", "vendor/cytoscape.LICENSE.txt"]
+)
+@in_one_loop
+async def test_nothing_but_files_of_the_page_is_served(session: aiohttp.ClientSession, path: str) -> None:
+    async with session.get(f"/inspector/{path}", allow_redirects=False) as answer:
+        assert answer.status == 404
+        assert "import" not in await answer.text()
+
+
+@in_one_loop
+async def test_a_file_that_has_not_changed_is_not_sent_again(session: aiohttp.ClientSession) -> None:
+    async with session.get("/inspector/main.js") as first:
+        assert first.headers["Content-Encoding"] == "gzip"
+        assert first.content_type == "text/javascript"
+        tag = first.headers["ETag"]
+    async with session.get("/inspector/main.js", headers={"If-None-Match": tag}) as second:
+        assert (second.status, await second.read()) == (304, b"")
+
+
+@in_one_loop
+async def test_logging_in_leads_back_to_the_page_and_is_asked_of_those_who_only_look(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with session.get("/inspector/login", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+    users = ("--users=ada:secret", "--roles=ada=operator", "--http-loopback-role=viewer")
+    async with running_router("--standalone", *users) as router, aiohttp.ClientSession(router.http) as looking:
+        async with looking.get("/") as page:
+            assert page.status == 200
+        async with looking.get("/inspector/login", allow_redirects=False) as refused:
+            assert refused.status == 401
+            assert refused.headers["WWW-Authenticate"].startswith("Basic")
+        login = {"Authorization": "Basic " + b64encode(b"ada:secret").decode()}
+        async with looking.get("/inspector/login", headers=login, allow_redirects=False) as answer:
+            assert answer.status == 303

@@ -1,0 +1,268 @@
+"""The API of a real network, three routers and an etcd: what one router shows of all of them, and who is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from rich.console import Console
+
+from oncewire.cli.errors import CliError
+from oncewire.wire import decode_message
+from router.local_network import LocalNetwork
+from tests.router.raw_client import RawClient
+from topology.inspector.ask_cli import Api
+from topology.inspector.follow_cli import Wanted, document_of, documents_of
+from topology.inspector.rows_core import COLLECTIONS
+from topology.inspector.show_cli import shown
+
+DEADLINE_S = 40.0
+TAG = b"t1"
+BODY = b"what was ordered"
+
+
+@pytest.fixture(autouse=True)
+async def raw_clients_closed() -> AsyncIterator[None]:
+    yield
+    await RawClient.close_all()
+
+
+@pytest.fixture
+async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
+    async with LocalNetwork(3, log_folder=tmp_path, log_level="warning") as found:
+        yield found
+    assert_no_internal_error(tmp_path)
+
+
+def assert_no_internal_error(folder: Path) -> None:
+    for log in folder.glob("*.log"):
+        assert "internal_error" not in log.read_text(), log.read_text()
+
+
+async def get(network: LocalNetwork, router: str, path: str, status: int = 200) -> Any:
+    async with aiohttp.ClientSession() as session, session.get(network.routers[router].http + path) as answer:
+        assert answer.status == status, await answer.text()
+        return await answer.json()
+
+
+async def until(read: Callable[[], Awaitable[Any]], wanted: Callable[[Any], bool]) -> Any:
+    ends_at = time.monotonic() + DEADLINE_S
+    while not wanted(found := await read()):
+        assert time.monotonic() < ends_at, found
+        await asyncio.sleep(0.05)
+    return found
+
+
+async def client(network: LocalNetwork, router: str, name: str) -> RawClient:
+    return await RawClient.connect(network.routers[router].amqp_port, name)
+
+
+def text_of(what: str, document: dict[str, Any], width: int = 100) -> str:
+    console = Console(width=width)
+    with console.capture() as told:
+        console.print(shown(what, document, width))
+    return told.get()
+
+
+async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network: LocalNetwork) -> None:
+    here = await (await client(network, "r1", "store")).subscriber("orders", "all")
+    there = await (await client(network, "r2", "far")).subscriber("orders", "poor", credit=0)
+    publisher = await (await client(network, "r3", "till")).publisher("orders")
+    publisher.send(TAG, BODY)
+    delivery = await here.delivery()
+
+    async def waits() -> Any:
+        return await get(network, "r1", "/api/v1/waits?network=true")
+
+    # What a subscription's own router says: one client has it, the other gives no credit.
+    def states(told: Any) -> list[set[str]]:
+        return [{each["state"] for each in row["waiting_for"]} for row in told["items"]]
+
+    found = await until(waits, lambda told: states(told) == [{"in-doubt", "held"}])
+    (row,) = found["items"]
+    assert (row["publisher"], row["router"], row["reason"], row["unsettled"]) == ("till/pub", "r3", "subscriptions", 1)
+    assert {(e["subscription"], e["router"], e["state"]) for e in row["waiting_for"]} == {
+        ("store/all", "r1", "in-doubt"), ("far/poor", "r2", "held"),
+    }  # fmt: skip
+    assert row["oldest_tag"] == delivery.tag.hex()
+    assert found["missing"] == []
+    assert (await get(network, "r1", "/api/v1/waits"))["items"] == []
+    assert (await get(network, "r1", "/api/v1/waits?network=true&min_s=3600"))["items"] == []
+    assert "waits for far/poor at r2 (no credit, " in text_of("waits", {"waits": [row]})
+    there.client.cut()
+    found = await until(waits, lambda told: "detached" in json.dumps(told))
+    here.accept(delivery)
+    found = await until(waits, lambda told: len(told["items"][0]["waiting_for"]) == 1)
+    assert found["items"][0]["waiting_for"][0]["state"] == "detached"
+    subscriptions = await get(network, "r2", "/api/v1/subscriptions?router=r2")
+    assert [(row["state"], row["expires_in_s"] > 0) for row in subscriptions["items"]] == [("detached", True)]
+
+
+async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network: LocalNetwork) -> None:
+    here = await (await client(network, "r1", "store")).subscriber("orders", "all")
+    there = await (await client(network, "r2", "far")).subscriber("orders", "slow")
+    publisher = await (await client(network, "r3", "till")).publisher("orders")
+    publisher.send(TAG, BODY)
+    delivery = await here.delivery()
+    await there.delivery()
+    here.accept(delivery)
+
+    async def found_by(tag: bytes, router: str, query: str = "") -> dict[str, Any]:
+        told = await get(network, router, f"/api/v1/deliveries/{tag.hex()}?network=true{query}")
+        assert told["missing"] == []
+        return {f"{record['role']} {record['router']}": record for record in told["found"]}
+
+    async def followed() -> Any:
+        return await found_by(delivery.tag, "r1")
+
+    def others(record: dict[str, Any]) -> dict[str, tuple[str, int]]:
+        return {each["router"]: (each["state"], each["owing"]) for each in record["other_routers"]}
+
+    accepted = await until(followed, lambda told: others(told["ingress r3"])["r1"] == ("accepted", 0))
+    assert accepted.keys() == {"ingress r3", "egress r1", "egress r2"}
+    ingress = accepted["ingress r3"]
+    assert (ingress["publisher"], ingress["publisher_tag"], ingress["network_tag"]) == (
+        "till/pub", TAG.hex(), delivery.tag.hex(),
+    )  # fmt: skip
+    bare = b64decode(ingress["first_bytes"])
+    assert decode_message(bare).body == BODY
+    assert (ingress["size"], ingress["digest"]) == (len(bare), hashlib.sha256(bare).hexdigest())
+    assert others(ingress) == {"r1": ("accepted", 0), "r2": ("in-doubt", 1)}
+    assert ingress["arrived_s"] >= 0
+    assert ingress["rules"] == []
+    assert ingress["rules_off"]
+    assert [(e["name"], e["state"], e["detail"]) for e in accepted["egress r2"]["local_subscriptions"]] == [
+        ("far/slow", "in-doubt", "sent")
+    ]
+    # The publisher's own tag is known at its ingress; from there the network tag leads on.
+    assert (await found_by(TAG, "r2")).keys() == accepted.keys()
+    assert (await found_by(TAG, "r2", "&publisher=till/pub")).keys() == accepted.keys()
+    assert await found_by(TAG, "r2", "&publisher=somebody/else") == {}
+    async with Api.at(network.routers["r1"].http) as api:
+        told = await document_of(api, Wanted("delivery", delivery.tag.hex(), network=True))
+    text = text_of("delivery", told, 80)
+    assert all(word in text for word in ("ingress at router r3", "till/pub", "far/slow", "1 of 1 subscriptions"))
+
+
+async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(network: LocalNetwork) -> None:
+    for name, router in network.routers.items():
+        async with aiohttp.ClientSession() as session:
+            path = f"{router.http}/api/v1/management/router/{name}/trace"
+            async with session.post(path, json={"on": True}) as answer:
+                assert answer.status == 200, await answer.text()
+    there = await (await client(network, "r2", "far")).subscriber("orders", "slow")
+    publisher = await (await client(network, "r3", "till")).publisher("orders")
+    number = publisher.send(TAG, BODY)
+    delivery = await there.delivery()
+    there.accept(delivery)
+    await publisher.outcome(TAG)
+    publisher.settle(number)
+    await there.settled(delivery.tag)
+    told = await get(network, "r1", f"/api/v1/deliveries/{delivery.tag.hex()}?network=true")
+    rules = {record["router"]: [step["rule"] for step in record["rules"]] for record in told["found"]}
+    assert {record["role"] for record in told["found"]} == {"past"}
+    assert rules["r3"] == ["I-1", "T-2", "I-2", "I-3", "I-4"]
+    assert rules["r2"][-3:] == ["E-3", "E-4", "E-5"]
+    step = next(record for record in told["found"] if record["router"] == "r3")["rules"][0]
+    assert step["text"].startswith("received whole")
+    assert step["at_s"] >= 0
+    text = text_of("delivery", told, 100)
+    assert "settled by its publisher, and forgotten" in text
+
+
+async def test_a_router_that_does_not_answer_is_named_and_holds_up_nobody(network: LocalNetwork) -> None:
+    await (await client(network, "r1", "store")).subscriber("orders", "all")
+    publisher = await (await client(network, "r1", "till")).publisher("orders")
+    publisher.send(TAG, BODY)
+    network.sigstop("r3")
+    try:
+        told = await get(network, "r1", "/api/v1/waits?network=true")
+        assert [row["publisher"] for row in told["items"]] == ["till/pub"]
+        assert [(each["router"], each["why"]) for each in told["missing"]] == [("r3", "no answer within 2 s")]
+        assert "not told by router r3" in text_of("waits", {"waits": [], "missing": told["missing"]})
+        async with aiohttp.ClientSession() as session:
+
+            async def ask() -> int:
+                async with session.get(network.routers["r1"].http + "/api/v1/waits?network=true") as answer:
+                    assert answer.status == 200 or "fix" in await answer.json()
+                    return answer.status
+
+            assert sorted(set(await asyncio.gather(*(ask() for _ in range(12))))) == [200, 503]
+    finally:
+        network.sigcont("r3")
+
+
+async def test_a_moved_subscription_changes_rows_of_a_watch_at_any_router(network: LocalNetwork) -> None:
+    moving = await client(network, "r1", "store")
+    await moving.subscriber("orders", "all")
+    async with Api.at(network.routers["r3"].http) as api:
+        documents = documents_of(api, Wanted("subscriptions"), with_ages=False)
+        assert [row["router"] for row in (await anext(documents))["subscriptions"]] == ["r1"]
+        await (await client(network, "r2", "store")).subscriber("orders", "all")
+        async with asyncio.timeout(DEADLINE_S):
+            while [row["router"] for row in (await anext(documents))["subscriptions"]] != ["r2"]:
+                pass
+        await documents.aclose()
+
+
+async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetwork) -> None:
+    for path in (
+        "subscriptions?limit=0", "subscriptions?limit=501", "subscriptions?cursor=zz", "subscriptions?topik=a",
+        "subscriptions?topic=a.*/b", "links?network=true", "waits?network=true&cursor=WyJhIiwiYiJd", "waits?min_s=x",
+        "deliveries/xyz", "deliveries/00?network=maybe", "events?after=x", "watch", "holders?of=00", "holders",
+    ):  # fmt: skip
+        told = await get(network, "r1", f"/api/v1/{path}", 400)
+        assert told["error"], path
+        assert told["fix"], path
+    async with aiohttp.ClientSession() as session:
+        async with session.get(network.routers["r1"].http + "/api/v1/windows") as answer:
+            assert answer.status == 404
+        async with session.ws_connect(network.routers["r1"].http + "/api/v1/watch") as socket:
+            for wish in ("no json", '{"id": "7", "tables": ["windows"]}', "[" * 5000):
+                await socket.send_str(wish)
+                told = await socket.receive_json()
+                assert (told["type"], told.get("id")) == ("error", "7" if "7" in wish else None)
+            await socket.send_json({"id": "8", "tables": ["overview"]})
+            assert (await socket.receive_json())["items"][0]["router"] == "r1"
+    async with Api.at(network.routers["r1"].http) as api:
+        with pytest.raises(CliError) as refused:
+            await document_of(api, Wanted("delivery", "xyz"))
+    assert "not hex" in refused.value.why
+
+
+async def test_the_reference_names_every_field_of_every_table(network: LocalNetwork) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "inspector.md").read_text()
+    paragraphs = {part[2:].partition("**")[0]: part for part in text.split("\n\n") if part.startswith("**")}
+    store = await client(network, "r1", "store")
+    await store.subscriber("orders", "all")
+    publisher = await store.publisher("orders")
+    publisher.send(TAG, BODY)
+    await (await client(network, "r2", "far")).subscriber("orders", "slow")
+    for table in COLLECTIONS:
+
+        async def read(table: str = table) -> Any:
+            return await get(network, "r1", f"/api/v1/{table}")
+
+        told = await until(read, lambda told: bool(told["items"]))
+        unnamed = {field for row in told["items"] for field in row if not re.search(rf"\b{field}\b", paragraphs[table])}
+        assert unnamed == set(), table
+    overview = await get(network, "r1", "/api/v1/overview")
+    record = (await get(network, "r1", f"/api/v1/deliveries/{TAG.hex()}"))["found"][0]
+    for field in (*overview, *overview["counts"], *record):
+        assert f'"{field}"' in text, field
+
+
+async def test_the_page_and_its_files_are_served(network: LocalNetwork) -> None:
+    async with aiohttp.ClientSession() as session:
+        for path in ("/", "/inspector"):
+            async with session.get(network.routers["r1"].http + path) as answer:
+                assert (answer.status, answer.content_type) == (200, "text/html")

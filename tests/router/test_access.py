@@ -1,0 +1,126 @@
+"""Who may do what over HTTP: users, this machine, everybody; and pages of other sites nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from router.config import RouterConfig
+from router.logs import EventLog
+from router.management.access import MAX_ADDRESSES, MAX_FAILURES, Access, AccessDenied, Caller, Role
+from tests.router.management_calls import PREFIX, call, entity, login
+from tests.router.processes import RouterProcess, running_router
+
+USERS = ("--users=ann:a,olga:o,vera:v,nick:n", "--roles=ann=admin,olga=operator,vera=viewer")
+PROXIED = {"X-Forwarded-For": "192.0.2.7"}
+"""A proxy on this machine has passed the request on: whom it is from, nobody knows."""
+LOG = entity("log", "router")
+
+
+async def set_level(router: RouterProcess, headers: dict[str, str] | None = None) -> tuple[int, dict[str, str]]:
+    return await call(router.http, "PUT", LOG, {"level": "info"}, headers)
+
+
+async def test_each_role_may_do_what_it_is_for() -> None:
+    async with running_router("--standalone", *USERS) as router:
+        reload = entity("router", "x", "reload")
+        for user, password, may_read, may_set in (
+            ("ann", "a", 200, 200), ("olga", "o", 200, 200), ("vera", "v", 200, 403), ("nick", "n", 200, 403),
+        ):  # fmt: skip
+            who = login(user, password) | PROXIED
+            assert (await call(router.http, "GET", LOG, headers=who))[0] == may_read
+            assert (await set_level(router, who))[0] == may_set, user
+        status, told = await call(router.http, "POST", reload, {}, login("olga", "o"))
+        assert (status, told) == (403, {"error": "this needs the role admin; olga is operator",
+                                        "fix": "log in as another user, or set roles.olga"})  # fmt: skip
+
+
+async def test_without_login_the_role_is_that_of_the_place() -> None:
+    async with running_router("--standalone", *USERS) as router:
+        assert (await set_level(router))[0] == 200  # this machine
+        status, told = await set_level(router, PROXIED)
+        assert (status, told["error"]) == (401, "this needs the role operator")
+        assert (await call(router.http, "GET", LOG, headers=PROXIED))[0] == 200
+    async with running_router("--standalone", "--http-loopback-role=none", "--http-anonymous-role=none") as router:
+        for path in ("/metrics", "/api/v1/state", "/api/v1/overview", "/api/v1/management/schema", LOG):
+            status, told = await call(router.http, "GET", path)
+            assert (status, told["error"]) == (403, "this needs the role viewer; without login you are none"), path
+        for path in ("/healthz", "/readyz"):
+            assert (await call(router.http, "GET", path))[0] == 200
+
+
+async def test_a_wrong_login_is_refused_even_where_none_is_needed_and_too_many_lock_the_address_out() -> None:
+    async with running_router("--standalone", *USERS) as router:
+        for _ in range(MAX_FAILURES):
+            status, told = await call(router.http, "GET", LOG, headers=login("ann", "wrong"))
+            assert (status, told["error"]) == (401, "login failed")
+        status, told = await call(router.http, "GET", LOG, headers=login("ann", "a"))
+        assert (status, told["error"]) == (429, "too many failed logins from your address")
+        assert (await call(router.http, "GET", LOG))[0] == 200
+        log = await router.stop()
+    failures = [line for line in map(json.loads, log.splitlines()) if line["event"] == "login_failed"]
+    assert [line["failures"] for line in failures] == [1, 2, 3, 4, 5]
+    assert {(line["user"], line["peer"]) for line in failures} == {("ann", "127.0.0.1")}
+    assert "wrong" not in log
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic !!", "Basic bm9jb2xvbg==", "Bearer abc", "Basic /w=="])
+async def test_a_login_that_cannot_be_read_says_how_to_log_in(header: str) -> None:
+    async with running_router("--standalone", *USERS) as router:
+        status, told = await call(router.http, "GET", LOG, headers={"Authorization": header})
+    assert (status, told["fix"]) == (401, "log in with HTTP Basic: user:password in Base64")
+
+
+async def test_no_page_of_another_site_is_answered() -> None:
+    async with running_router("--standalone") as router:
+        evil = {"Origin": "http://evil.example"}
+        assert (await set_level(router, evil))[0] == 403
+        assert (await call(router.http, "GET", LOG, headers=evil))[0] == 403
+        assert (await call(router.http, "GET", "/api/v1/watch", headers={**evil, "Upgrade": "websocket"}))[0] == 403
+        assert (await set_level(router, {"Origin": "null"}))[0] == 403
+        assert (await set_level(router, {"Sec-Fetch-Site": "cross-site"}))[0] == 403
+        assert (await set_level(router, {"Sec-Fetch-Site": "same-site"}))[0] == 403
+        assert (await set_level(router, {"Origin": router.http, "Sec-Fetch-Site": "same-origin"}))[0] == 200
+        for form in ("text/plain", "application/x-www-form-urlencoded"):
+            status, told = await call(router.http, "PUT", LOG, '{"level": "info"}', {"Content-Type": form})
+            assert (status, told["fix"]) == (415, "send Content-Type: application/json")
+
+
+async def test_a_name_that_somebody_made_to_point_here_gives_nobody_a_role() -> None:
+    flags = ("--standalone", "--id=alpha", "--http-names=router.example", *USERS)
+    async with running_router(*flags) as router:
+        port = router.http.rpartition(":")[2]
+        for name in (f"evil.example:{port}", "evil.example", "127.0.0.1.evil.example"):
+            status, told = await call(router.http, "GET", "/metrics", headers={"Host": name})
+            assert status == 403
+            assert told["error"] == f"this needs the role viewer, and '{name}' is no name of this router"
+            assert (await call(router.http, "GET", "/healthz", headers={"Host": name}))[0] == 200
+            assert (await call(router.http, "GET", "/metrics", headers=login("vera", "v") | {"Host": name}))[0] == 200
+        for name in (f"localhost:{port}", f"[::1]:{port}", "alpha", "ALPHA:80", "router.example"):
+            assert (await call(router.http, "GET", "/metrics", headers={"Host": name}))[0] == 200, name
+
+
+async def test_every_route_says_which_role_it_needs() -> None:
+    """What is open is open on purpose: nothing else answers anybody."""
+    async with running_router("--standalone", "--http-loopback-role=none", "--http-anonymous-role=none") as router:
+        for path in ("/", "/inspector", "/inspector/main.js", "/api/v1/events", "/api/v1/routers", PREFIX + "/router"):
+            assert (await call(router.http, "GET", path))[0] == 403, path
+
+
+def test_failures_of_more_addresses_than_are_remembered_forget_the_oldest() -> None:
+    access = Access(RouterConfig(users=(("ann", "a"),)), EventLog("r"))
+    header = login("ann", "wrong")["Authorization"]
+    for number in range(MAX_ADDRESSES + 1):
+        with pytest.raises(AccessDenied):
+            access._logged_in(header, f"10.0.{number >> 8}.{number & 255}")
+    assert len(access._failures) == MAX_ADDRESSES
+    assert "10.0.0.0" not in access._failures
+
+
+def test_a_client_of_amqp_has_the_role_of_its_user_or_of_its_place() -> None:
+    access = Access(RouterConfig(users=(("ann", "a"), ("bob", "b")), roles=(("ann", "operator"),)), EventLog("r"))
+    assert access.caller_at("192.0.2.7", "ann") == Caller(Role.OPERATOR, "ann", "192.0.2.7")
+    assert access.caller_at("127.0.0.1", "bob").role is Role.VIEWER
+    assert access.caller_at("::1", None).role is Role.ADMIN
+    assert access.caller_at("192.0.2.7", None).role is Role.VIEWER

@@ -1,0 +1,252 @@
+"""Logs of several routers as one timeline: both forms, packed, from stdin, with lines of others in between."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from delivery_records.effects import Note
+from delivery_records.outcomes import Decision
+from router import log_merge_core
+from router.log_merge_core import ATTACHED_LINES, ClockHints, Entry, entries, merged, parse
+from router.logs import EventLog, RouterEvent, _JsonFormatter, _TextFormatter
+from tests.delivery_records.harness import Net
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def stamp(seconds: float) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+
+
+def text(seconds: float, router: str, event: str, **fields: object) -> str:
+    return " ".join([stamp(seconds), "info", event, f"router={router}", *(f"{k}={v}" for k, v in fields.items())])
+
+
+def as_json(seconds: float, router: str, event: str, **fields: object) -> str:
+    return json.dumps({"time": stamp(seconds), "level": "info", "event": event, "router": router, **fields})
+
+
+def merge(*arguments: str | Path, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    program = "import sys; from oncewire.cli.run import run; sys.exit(run(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", program, "logs", "merge", *map(str, arguments)],
+        input=stdin, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [_JsonFormatter(), _TextFormatter()])
+def test_what_the_router_logs_is_read_back_in_both_forms(
+    form: logging.Formatter, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="oncewire.router")
+    log = EventLog("r1")
+    log.incarnation = "7f"
+    log.event(RouterEvent.NEIGHBOUR_DOWN, neighbour="r2", why='he said "no" = no\nand left', empty="")
+    found = parse(form.format(caplog.records[0]), "r1.log")
+    assert found is not None
+    assert (found.router, found.level, found.event) == ("r1", "info", "neighbour_down")
+    fields = {key: value for key, value in found.fields.items() if key != "router_rid"}
+    assert fields == {"neighbour": "r2", "why": 'he said "no" = no\nand left', "empty": ""}
+    assert found.fields.get("router_rid", "7f") == "7f"
+
+
+def test_a_json_log_names_the_routers_life(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="oncewire.router")
+    log = EventLog("r1")
+    log.event(RouterEvent.STORE_BACK)
+    log.incarnation = "7f"
+    log.event(RouterEvent.STORE_BACK)
+    lines = [json.loads(_JsonFormatter().format(record)) for record in caplog.records]
+    assert [line.get("router_rid") for line in lines] == [None, "7f"]
+
+
+def test_no_event_of_the_record_core_hides_the_name_of_its_router() -> None:
+    net = Net(2)
+    subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
+    publisher.send(b"1")
+    subscriber.drop()
+    net.kill(net.nodes[1])
+    told = [note for node in net.nodes for note in node.all(Note)]
+    assert Decision.CHANNEL_UP in {note.decision for note in told}
+    assert [note for note in told if {"time", "level", "event", "router", "router_rid"} & set(note.fields)] == []
+
+
+def test_entries_of_several_logs_come_in_the_order_of_their_times() -> None:
+    logs = [
+        ("a", [text(0, "r1", "x"), text(3, "r1", "x"), text(4, "r1", "x")]),
+        ("b", [as_json(1, "r2", "x"), as_json(3, "r2", "x"), as_json(9, "r2", "x")]),
+        ("c", []),
+    ]
+    assert [(entry.router, entry.at.second) for entry in merged(logs)] == [
+        ("r1", 0), ("r2", 1), ("r1", 3), ("r2", 3), ("r1", 4), ("r2", 9)
+    ]  # fmt: skip
+
+
+def test_a_foreign_line_stays_with_the_line_before_it() -> None:
+    lines = ["a banner", text(0, "r1", "x"), "Traceback (most recent call last):", "  File ...", "", text(2, "r1", "y")]
+    other = [text(1, "r2", "z")]
+    found = list(merged([("a", lines), ("b", other)]))
+    assert [(entry.event, entry.lines) for entry in found] == [
+        ("", ["a banner"]),
+        ("x", ["Traceback (most recent call last):", "  File ...", ""]),
+        ("z", []),
+        ("y", []),
+    ]
+
+
+def test_lines_that_only_look_like_ours_are_foreign() -> None:
+    time = stamp(0)
+    for line in ("{not json", "[1]", '{"time": 3}', '{"event": "x"}', time, f"{time} shout x", f"{time} info", ""):
+        assert parse(line, "a") is None, line
+
+
+def test_a_flood_of_foreign_lines_is_kept_in_pieces() -> None:
+    flood = [f"line {number}" for number in range(3 * ATTACHED_LINES)]
+    found = list(entries([text(0, "r1", "x"), *flood], "a"))
+    assert [line for entry in found for line in entry.lines] == flood
+    assert max(len(entry.lines) for entry in found) == ATTACHED_LINES
+
+
+def test_a_clock_that_was_set_back_keeps_the_order_of_its_own_log() -> None:
+    lines = [text(5, "r1", "a"), text(1, "r1", "b"), text(6, "r1", "c")]
+    found = list(merged([("a", lines), ("b", [text(3, "r2", "z"), text(5.5, "r2", "z")])]))
+    assert [entry.event for entry in found] == ["z", "a", "b", "z", "c"]
+
+
+def test_a_log_is_read_no_further_than_the_timeline_has_come() -> None:
+    read = {"a": 0, "b": 0}
+
+    def endless(name: str) -> Iterator[str]:
+        for second in itertools.count():
+            read[name] += 1
+            yield text(second, name, "x")
+
+    for entry in itertools.islice(merged([("a", endless("a")), ("b", endless("b"))]), 1000):
+        assert entry.event == "x"
+    assert max(read.values()) <= 510
+
+
+def test_any_split_of_a_timeline_is_put_together_again() -> None:
+    rng = random.Random(1)
+    whole = [(number / 10, f"r{rng.randrange(4)}") for number in range(2000)]
+    logs: dict[str, list[str]] = {f"r{number}": [] for number in range(4)}
+    for number, (second, router) in enumerate(whole):
+        logs[router].append((text if number % 2 else as_json)(second, router, f"e{number}"))
+    assert [entry.event for entry in merged(logs.items())] == [f"e{number}" for number in range(2000)]
+
+
+def up(seconds: float, router: str, neighbour: str) -> Entry:
+    found = parse(text(seconds, router, "neighbour_up", neighbour=neighbour), router)
+    assert found is not None
+    return found
+
+
+def test_a_clock_that_is_ahead_is_hinted_at_from_links_both_ends_logged() -> None:
+    hints = ClockHints()
+    for second in (0, 10, 20):
+        hints.see(up(second, "r1", "r2"))
+        hints.see(up(second + 3.2, "r2", "r1"))
+        hints.see(up(second, "r3", "r1"))
+    (sentence,) = hints.sentences()
+    assert sentence.startswith("the clock of r2 seems to be 3.2 s ahead of that of r1")
+
+
+def test_nothing_is_hinted_at_where_the_two_ends_do_not_agree() -> None:
+    for theirs in ([0.2], [3.0, 9.0], [3.0]):
+        hints = ClockHints()
+        for _ in range(2 if theirs == [3.0, 9.0] or theirs == [3.0] else 1):
+            hints.see(up(0, "r1", "r2"))
+        for second in theirs:
+            hints.see(up(second, "r2", "r1"))
+        assert hints.sentences() == []
+
+
+def test_what_is_remembered_for_hints_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_merge_core, "PAIRS", 2)
+    hints = ClockHints()
+    for number in range(5):
+        for _ in range(5):
+            hints.see(up(0, f"r{number}", "x"))
+    assert sum(len(times) for times in hints._ups.values()) == 4
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def logs_of(folder: Path) -> tuple[Path, Path]:
+    one, other = folder / "r1.log", folder / "r2.log.gz"
+    failed = text(2, "r1", "store_failed", why='"no quorum"')
+    one.write_text("\n".join([text(0, "r1", "router_started"), failed, "boom"]))
+    other.write_bytes(gzip.compress((as_json(1, "r2", "neighbour_up", neighbour="r1") + "\n").encode()))
+    return one, other
+
+
+def test_the_command_prints_one_timeline_of_plain_packed_and_piped_logs(tmp_path: Path) -> None:
+    one, other = logs_of(tmp_path)
+    done = merge(one, other, "-", stdin=gzip.compress(text(1.5, "r3", "paths_changed").encode()))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines() == [
+        f"{stamp(0)} r1 info router_started",
+        f"{stamp(1)} r2 info neighbour_up neighbour=r1",
+        f"{stamp(1.5)} r3 info paths_changed",
+        f'{stamp(2)} r1 info store_failed why="no quorum"',
+        "    boom",
+    ]
+
+
+def test_the_command_prints_json_and_chooses_by_router_event_and_time(tmp_path: Path) -> None:
+    one, other = logs_of(tmp_path)
+    lines = [json.loads(line) for line in merge(one, other, "--json").stdout.splitlines()]
+    assert [line["event"] for line in lines] == ["router_started", "neighbour_up", "store_failed"]
+    assert lines[2] == {
+        "time": stamp(2), "router": "r1", "source": "r1.log", "level": "info", "event": "store_failed",
+        "fields": {"why": "no quorum"}, "lines": ["boom"],
+    }  # fmt: skip
+    assert merge(one, other, "--router", "r2").stdout.count(b"\n") == 1
+    assert merge(one, other, "--event", "store_failed", "--event", "neighbour_up").stdout.count(b"info") == 2
+    assert merge(one, other, "--since", stamp(1)).stdout.count(b"info") == 2
+    assert merge(one, other, "--since", "1h").stdout == b""
+
+
+def test_a_hint_about_clocks_goes_to_stderr(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text(0, "r1", "neighbour_up", neighbour="r2"))
+    (tmp_path / "b").write_text(text(7, "r2", "neighbour_up", neighbour="r1"))
+    done = merge(tmp_path / "a", tmp_path / "b")
+    assert done.stderr.startswith(b"hint: the clock of r2 seems to be 7.0 s ahead of that of r1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/no/such.log"], "cannot be read"),
+        (["/"], "cannot be read"),
+        (["-", "-"], "can be read once"),
+        (["-", "--since", "yesterday"], "--since yesterday cannot be used"),
+        ([], "Missing argument"),
+    ],
+)
+def test_misuse_is_told_in_three_lines(arguments: list[str], said: str) -> None:
+    done = merge(*arguments, stdin=b"")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert said in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 3
+
+
+def test_a_log_whose_end_is_missing_is_told_and_what_there_is_is_printed(tmp_path: Path) -> None:
+    whole = gzip.compress("\n".join(text(second, "r1", "x", n=os.urandom(20).hex()) for second in range(50)).encode())
+    (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    done = merge(tmp_path / "cut.gz")
+    assert done.returncode == 2
+    assert b"cannot be read to its end" in done.stderr

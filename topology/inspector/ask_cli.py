@@ -1,0 +1,189 @@
+"""Asks a router's inspector for the command line; whatever goes wrong is said in three lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from oncewire.cli.errors import CliError
+from topology.inspector.rows_core import MAX_ROWS, Row
+
+DEFAULT_URL = "http://127.0.0.1:8672"
+"""Where a router serves HTTP unless its settings say otherwise."""
+TIMEOUT_S = 10.0
+PREFIX = "/api/v1"
+STATE_PATH = f"{PREFIX}/state"
+_FIX = "give --url the HTTP address of a running router; its log and `oncewire local` name it"
+
+
+class Api:
+    """The API of the router at one address."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self._base = url.rstrip("/")
+        self._session = session
+        self.shown = shown_url(url)
+        """The address without a password."""
+
+    @classmethod
+    @asynccontextmanager
+    async def at(cls, url: str, authorization: str | None = None) -> AsyncIterator[Self]:
+        """The router at `url`, which may name a user: `http://ann:secret@host:8672`.
+
+        Args:
+            url: its HTTP address.
+            authorization: a header that logs somebody in (see login_cli.py); None = none.
+
+        Raises:
+            CliError: that is no HTTP address.
+        """
+        if not url.startswith(("http://", "https://")):
+            raise CliError(f"{url!r} is no HTTP address", "it does not begin with http:// or https://", _FIX)
+        headers = {} if authorization is None else {"Authorization": authorization}
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+            yield cls(url, session)
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """One answer, for example to `/api/v1/overview`.
+
+        Raises:
+            CliError: no router answers there, or it refuses.
+        """
+        return await self._ask("GET", path, query, None)
+
+    async def change(self, method: str, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+        """Change something: PUT, POST or DELETE; its answer.
+
+        Raises:
+            CliError: see `get`.
+        """
+        return await self._ask(method, path, None, body)
+
+    async def peek(self, path: str) -> dict[str, Any]:
+        """As `get`, with the errors of aiohttp: for somebody who waits for the end of a router."""
+        async with self._session.get(self._base + path) as answer:
+            found = await answer.json()
+        return found if isinstance(found, dict) else {}
+
+    async def _ask(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Mapping[str, object] | None
+    ) -> dict[str, Any]:
+        try:
+            # What is escaped in a path is a part of a name: it goes as it is.
+            address = URL(self._base + path, encoded="%" in path)
+            async with self._session.request(method, address, params=query, json=body) as answer:
+                if answer.status != 200:
+                    raise await self._refusal(path, answer)
+                found = await answer.json()
+        except (aiohttp.ClientError, ValueError, TimeoutError) as error:
+            raise self._absent(reason_of(error)) from None
+        if not isinstance(found, dict):
+            raise self._absent(f"{self.shown}{path} is no JSON object")
+        return found
+
+    async def table(self, table: str, query: Mapping[str, str], most: int | None) -> dict[str, Any]:
+        """Rows of a table, page by page: the answer to the first page with all rows in `items`.
+
+        Args:
+            table: its name.
+            query: filters.
+            most: rows wanted; None = all.
+
+        Raises:
+            CliError: see `get`.
+        """
+        rows: list[Row] = []
+        first: dict[str, Any] | None = None
+        cursor: str | None = None
+        while True:
+            limit = MAX_ROWS if most is None else min(MAX_ROWS, most - len(rows))
+            asked = {**query, "limit": str(limit)} | ({} if cursor is None else {"cursor": cursor})
+            answer = await self.get(f"{PREFIX}/{table}", asked)
+            rows += answer["items"]
+            first = first or answer
+            cursor = answer.get("next")
+            if cursor is None or (most is not None and len(rows) >= most):
+                return {**first, "items": rows, "next": cursor}
+
+    async def watch(self, wish: Mapping[str, object]) -> AsyncIterator[dict[str, Any]]:
+        """Snapshots and changes, until the router ends.
+
+        Raises:
+            CliError: see `get`; also when the router has gone.
+        """
+        try:
+            # No limit of the whole: watching lasts as long as somebody looks.
+            timeout = aiohttp.ClientWSTimeout(ws_close=TIMEOUT_S)
+            async with self._session.ws_connect(
+                f"{self._base}{PREFIX}/watch", timeout=timeout, max_msg_size=0
+            ) as socket:
+                await socket.send_json(wish)
+                async for message in socket:
+                    if message.type is aiohttp.WSMsgType.TEXT:
+                        found = json.loads(message.data)
+                        if found.get("type") == "error":
+                            raise CliError(f"the router at {self.shown} refuses", found["error"], found["fix"])
+                        yield found
+        except (aiohttp.ClientError, ValueError, TimeoutError) as error:
+            raise self._absent(reason_of(error)) from None
+        raise CliError(
+            f"the router at {self.shown} has ended the connection",
+            "it stops, or nothing was read from it for too long",
+            "call it again, or another router of the network",
+        )
+
+    async def _refusal(self, path: str, answer: aiohttp.ClientResponse) -> CliError:
+        try:
+            told = await answer.json()
+            fix = str(told["fix"])
+            if answer.status == 401 and "Authorization" not in self._session.headers:
+                fix += "; give --user NAME, and the password in ONCEWIRE_PASSWORD or when asked"
+            return CliError(f"the router at {self.shown} refuses", str(told["error"]), fix)
+        except (aiohttp.ClientError, ValueError, KeyError, TypeError):
+            return self._absent(f"{self.shown}{path} answered HTTP {answer.status}")
+
+    def _absent(self, why: str) -> CliError:
+        return CliError(f"no router answers at {self.shown}", why, _FIX)
+
+
+async def read_state(url: str, authorization: str | None = None) -> dict[str, Any]:
+    """The whole state of the router at `url`, in one piece.
+
+    Raises:
+        CliError: no router answers there.
+    """
+    async with Api.at(url, authorization) as api:
+        return await api.get(STATE_PATH)
+
+
+def shown_url(url: str) -> str:
+    """An address as it may be shown: without user and password."""
+    try:
+        return str(URL(url).with_user(None)).rstrip("/")
+    except ValueError:
+        return url.rpartition("@")[2]
+
+
+def reason_of(error: Exception) -> str:
+    """Why there is no answer, in words for people: aiohttp's quote its own settings."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {TIMEOUT_S:g} s"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "the address cannot be read"
+    if isinstance(error, aiohttp.WSServerHandshakeError):
+        return f"it takes no WebSocket: HTTP {error.status}"
+    if isinstance(error, aiohttp.ContentTypeError | aiohttp.ClientPayloadError | json.JSONDecodeError):
+        return "what answers there is no router's HTTP listener"
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ServerDisconnectedError):
+        return "what answers there does not speak HTTP"
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(cause, ConnectionError) and cause.errno:
+        return os.strerror(cause.errno)
+    return str(error) or type(error).__name__

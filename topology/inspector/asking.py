@@ -1,0 +1,100 @@
+"""Asks the other routers of the network over HTTP, and says who did not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+
+from topology.inspector.rows_core import Row
+from topology.inspector.source import OtherRouter
+
+ANSWER_S = 2.0
+"""A router that is dead or stands still must not hold up the others' answers."""
+ALL_ANSWERS_S = 6.0
+"""For all of them: a reader waits no longer."""
+AT_ONCE = 16
+"""Routers asked at a time."""
+MAX_ANSWER_BYTES = 4 << 20
+"""500 rows have under 1 MB."""
+
+
+async def ask_others(
+    others: Sequence[OtherRouter], path: str, query: Mapping[str, str], authorization: str | None
+) -> tuple[list[dict[str, Any]], list[Row]]:
+    """Ask each of these routers the same: see `ask_each`."""
+    return await ask_each([(other, query) for other in others], path, authorization)
+
+
+async def ask_each(
+    questions: Sequence[tuple[OtherRouter, Mapping[str, str]]], path: str, authorization: str | None
+) -> tuple[list[dict[str, Any]], list[Row]]:
+    """Ask routers, several at a time.
+
+    Args:
+        questions: who is asked, with which parameters.
+        path: below a router's HTTP address.
+        authorization: the header of who asks; all routers of a network take the same logins.
+
+    Returns:
+        The answers, and who is missing: `{"router", "rid", "why"}`.
+    """
+    answers: list[dict[str, Any]] = []
+    missing: dict[str, Row] = {other.rid: _missing(other, "not asked in time") for other, _ in questions}
+    turns = asyncio.Semaphore(AT_ONCE)
+    headers = {} if authorization is None else {"Authorization": authorization}
+
+    async def ask(session: aiohttp.ClientSession, other: OtherRouter, query: Mapping[str, str]) -> None:
+        if not other.http:
+            missing[other.rid] = _missing(other, "it serves no HTTP (http.host is empty)")
+            return
+        async with turns:
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    answers.append(await _get(session, other.http.rstrip("/") + path, query))
+                del missing[other.rid]
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                missing[other.rid] = _missing(other, _reason(error))
+
+    async with aiohttp.ClientSession(headers=headers) as session:
+        tasks = [asyncio.ensure_future(ask(session, other, query)) for other, query in questions]
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=ALL_ANSWERS_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    return answers, list(missing.values())
+
+
+async def _get(session: aiohttp.ClientSession, url: str, query: Mapping[str, str]) -> dict[str, Any]:
+    async with session.get(url, params=query, allow_redirects=False) as answer:
+        body = bytearray()
+        async for piece in answer.content.iter_any():
+            body += piece
+            if len(body) > MAX_ANSWER_BYTES:
+                raise ValueError("its answer is too long")
+        if answer.status != 200:
+            raise ValueError(f"it answered HTTP {answer.status}")
+    found = json.loads(body)
+    if not isinstance(found, dict):
+        raise ValueError("its answer is no JSON object")
+    return found
+
+
+def _missing(other: OtherRouter, why: str) -> Row:
+    return {"router": other.id, "rid": other.rid, "why": why}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {ANSWER_S:g} s"
+    if isinstance(error, json.JSONDecodeError):
+        return "its answer is no JSON"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect to {error.host}:{error.port}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,149 @@
+// Columns of the tables, each said once: what it shows, how it sorts, how it reads.
+
+import { age } from "./ages.js";
+import { badge, button, h } from "./dom.js";
+import { bytes, duration, number } from "./format.js";
+import { since } from "./store.js";
+
+/** A column that shows a field as it is. */
+export function plain(name, label, options = {}) {
+  return { name, label, value: (item) => item[name], ...options };
+}
+
+export function count(name, label) {
+  return plain(name, label, { numeric: true, cell: (item) => known(item[name]) });
+}
+
+function known(value) {
+  return value === null || value === undefined
+    ? h("span", { class: "quiet", title: "known only at the router it is attached to" }, "–")
+    : number(value);
+}
+
+export function code(name, label, options = {}) {
+  return plain(name, label, { cell: (item) => (item[name] ? h("code", {}, item[name]) : "–"), ...options });
+}
+
+/** A name of a client's: long ones break anywhere. */
+export function nameCell(text, href) {
+  return href ? h("a", { href, class: "name" }, text) : h("span", { class: "name" }, text);
+}
+
+export function topicLink(topic) {
+  return nameCell(topic, `#/topics/${encodeURIComponent(topic)}`);
+}
+
+export function routerLink(id) {
+  return id ? h("a", { href: `#/?router=${encodeURIComponent(id)}` }, id) : "–";
+}
+
+export function deliveryLink(tag, publisher) {
+  const query = publisher ? `?publisher=${encodeURIComponent(publisher)}` : "";
+  return h("a", { href: `#/delivery/${encodeURIComponent(tag)}${query}` }, h("code", { class: "tag" }, tag));
+}
+
+const STATES = {
+  // routers
+  serving: ["good", "serving"],
+  draining: ["warn", "draining"],
+  leaving: ["warn", "leaving"],
+  unreachable: ["bad", "unreachable"],
+  gone: ["bad", "gone"],
+  // links
+  up: ["good", "up"],
+  "one-way": ["warn", "one-way"],
+  // subscriptions and publishers
+  attached: ["good", "attached"],
+  active: ["good", "active"],
+  elsewhere: ["plain", "at its router"],
+  provisional: ["warn", "provisional"],
+  detached: ["warn", "detached"],
+  orphaned: ["bad", "orphaned"],
+  suspended: ["warn", "suspended"],
+  // deliveries
+  "in-doubt": ["warn", "in doubt"],
+  held: ["warn", "held: no credit"],
+  accepted: ["good", "accepted"],
+  settled: ["good", "settled"],
+  rejected: ["bad", "rejected"],
+};
+
+const MEANINGS = {
+  unreachable: "no path leads there from this router",
+  gone: "it disappeared while this page was open",
+  "one-way": "only one end announces it, so it is not used",
+  elsewhere: "attached at the router named, which alone knows whether its link is up",
+  provisional: "attached, but its client has not shown life yet",
+  detached: "its link is gone; it is kept until it expires",
+  orphaned: "its router is gone; it is kept until it expires",
+  suspended: "its link is gone; its session is kept until it expires",
+  "in-doubt": "sent to its client, which has not told the outcome",
+  held: "waits for its client's credit",
+};
+
+export function stateBadge(state) {
+  const [kind, text] = STATES[state] ?? ["plain", String(state ?? "–")];
+  return badge(kind, text, MEANINGS[state]);
+}
+
+export function stateColumn() {
+  return plain("state", "State", {
+    mark: (item) => `${item.state} ${item.expires_in_s == null ? "" : Math.round(since(item, -item.expires_in_s))}`,
+    cell: (item) => [
+      stateBadge(item.state),
+      item.expires_in_s == null
+        ? null
+        : h("span", { class: "small quiet" }, " ends in ", age(since(item, -item.expires_in_s), { counts: "down" })),
+    ],
+  });
+}
+
+export function bytesColumn(name, label) {
+  return plain(name, label, { numeric: true, cell: (item) => bytes(item[name]) });
+}
+
+export function seconds(name, label) {
+  return plain(name, label, { numeric: true, cell: (item) => duration(item[name]) });
+}
+
+export function ageColumn(name, label) {
+  return plain(name, label, {
+    numeric: true,
+    mark: (item) => String(Math.round(since(item, item[name]) * 2)),
+    cell: (item) => age(since(item, item[name])),
+  });
+}
+
+const mode = plain("mode", "Mode");
+const topic = plain("topic", "Topic", { cell: (item) => topicLink(item.topic) });
+const router = plain("router", "Router", { cell: (item) => routerLink(item.router) });
+const name = (label) => plain("name", label, { cell: (item) => nameCell(item.name), className: "wide" });
+
+/** Subscriptions; `extra` columns (actions) come last. */
+export function subscriptionColumns({ withTopic, extra = [] }) {
+  return [
+    name("Subscription"), stateColumn(), withTopic ? topic : null, router, mode,
+    count("lag", "Lag"), count("held", "Held"), count("credit", "Credit"), seconds("timeout_s", "Kept for"),
+    count("epoch", "Epoch"), code("incarnation", "Incarnation"), code("peer", "Client"), ...extra,
+  ].filter(Boolean);
+}
+
+export function publisherColumns({ withTopic }) {
+  return [
+    name("Publisher"), stateColumn(), withTopic ? topic : null, router,
+    count("unsettled", "Unsettled"), bytesColumn("bytes", "Bytes"), count("credit", "Credit"),
+    count("session", "Session"), count("epoch", "Epoch"), code("peer", "Client"),
+  ].filter(Boolean);
+}
+
+/** The button that ends a subscription, for those who may. */
+export function endColumn(page) {
+  const needs = (item) => page.actions.endingNeeds(item);
+  return {
+    name: "acts", label: "Actions", hideLabel: true,
+    mark: (item) => `${page.may(needs(item))} ${item.state} ${item.epoch}`,
+    cell: (item) => (page.may(needs(item))
+      ? button("End…", () => page.actions.endSubscription(item), { class: "button slim danger", "aria-label": `End the subscription ${item.name}` })
+      : ""),
+  };
+}

@@ -1,0 +1,127 @@
+// Who is attached: connections of this router, subscriptions and publishers of the network, a page at a time.
+
+import { get, PAGE_SIZE } from "./api.js";
+import { button, fill, h, setText } from "./dom.js";
+import { counted, number } from "./format.js";
+import { code, count, endColumn, nameCell, plain, publisherColumns, subscriptionColumns } from "./columns.js";
+import { problem } from "./actions.js";
+import { Store } from "./store.js";
+import { Table, filterBox } from "./table.js";
+
+const REFRESH_MS = 4000;
+
+const KINDS = [
+  ["connections", "Connections"],
+  ["subscriptions", "Subscriptions"],
+  ["publishers", "Publishers"],
+];
+
+export class ClientsView {
+  static title = "Clients";
+
+  constructor(page, place) {
+    this._page = page;
+    this._kind = KINDS.some(([name]) => name === place.rest[0]) ? place.rest[0] : "connections";
+    this._router = place.query.get("router");
+    this._filter = place.query.get("q") ?? "";
+    this._rows = new Store();
+    this._rows.subscribe(() => this._table.update(this._rows.items(this._kind)));
+    this._table = new Table(this._tableOf(this._kind));
+    this._note = h("p", { class: "quiet", role: "status" });
+    this._problem = h("div", { class: "slot" });
+    this._more = button("Show more", () => this._load("more"));
+    this._moreLine = h("p", { class: "more", hidden: true }, this._more);
+    const tabs = KINDS.map(([name, label]) => h("a", { class: "button", href: `#/clients/${name}`, "aria-current": name === this._kind ? "page" : null }, label));
+    this.element = h("div", { class: "stack" },
+      h("div", { class: "head" }, h("h1", {}, "Clients"), h("nav", { class: "tabs", "aria-label": "Kinds of clients" }, tabs), this._note,
+        h("span", { class: "push" }), this._narrowing(),
+        filterBox(`Filter ${this._kind}`, this._filter, (text) => {
+          this._filter = text;
+          this._load("again");
+        })),
+      this._problem,
+      h("section", { class: "panel", "aria-label": KINDS.find(([name]) => name === this._kind)[1] }, this._table.element, this._moreLine));
+    this._timer = setInterval(() => this._refresh(), REFRESH_MS);
+    this._load("again");
+  }
+
+  watches() {
+    return { tables: [] };
+  }
+
+  destroy() {
+    clearInterval(this._timer);
+    this._timer = null;
+  }
+
+  render(dirty) {
+    if (dirty?.has("overview")) {
+      this._table.refresh();
+    }
+  }
+
+  _narrowing() {
+    return this._router
+      ? h("span", { class: "badge plain" }, `at router ${this._router} `, h("a", { href: `#/clients/${this._kind}` }, "show all"))
+      : null;
+  }
+
+  _tableOf(kind) {
+    const { actions } = this._page;
+    const tables = {
+      connections: {
+        caption: "Connections of clients to this router", empty: "No client is connected to this router.", sort: "container_id",
+        columns: [
+          plain("container_id", "Client", { cell: (item) => nameCell(item.container_id), className: "wide" }),
+          code("peer", "Address"), count("links", "Links"), count("publishers", "Publishers"), count("subscriptions", "Subscriptions"),
+          {
+            name: "acts", label: "Actions", hideLabel: true, mark: () => String(this._page.may("operator")),
+            cell: (item) => (this._page.may("operator")
+              ? button("Close…", () => actions.closeConnection(item), { class: "button slim danger", "aria-label": `Close the connection of ${item.container_id}` })
+              : ""),
+          },
+        ],
+      },
+      subscriptions: {
+        caption: "Subscriptions of the network", empty: "No such subscription.", sort: "name",
+        columns: subscriptionColumns({ withTopic: true, extra: [endColumn(this._page)] }),
+      },
+      publishers: { caption: "Publishers of the network", empty: "No such publisher.", sort: "name", columns: publisherColumns({ withTopic: true }) },
+    };
+    return tables[kind];
+  }
+
+  /** Asks for as many rows again as are shown; not while nobody looks. */
+  _refresh() {
+    if (!document.hidden && !this._loading && this._rows.table(this._kind).size <= PAGE_SIZE) {
+      this._load("again");
+    }
+  }
+
+  async _load(how) {
+    const asked = (this._asked = (this._asked ?? 0) + 1);
+    const cursor = how === "more" ? this._rows.next.get(this._kind) : null;
+    this._loading = true;
+    this._more.disabled = true;
+    try {
+      const answer = await get([this._kind], { limit: PAGE_SIZE, cursor, q: this._filter, router: this._kind === "connections" ? null : this._router });
+      if (this._timer === null || asked !== this._asked) {
+        return;
+      }
+      if (how === "more") {
+        this._rows.append(this._kind, answer.items, answer.next);
+      } else {
+        this._rows.snapshot(this._kind, answer.items, answer.next);
+      }
+      const shown = this._rows.table(this._kind).size;
+      setText(this._note, shown < answer.total ? `${number(shown)} of ${number(answer.total)}` : counted(answer.total, this._kind.slice(0, -1)));
+      this._moreLine.hidden = !answer.next;
+      fill(this._problem);
+    } catch (error) {
+      fill(this._problem, problem(error));
+    } finally {
+      this._loading = false;
+      this._more.disabled = false;
+    }
+  }
+}

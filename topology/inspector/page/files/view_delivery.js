@@ -1,0 +1,164 @@
+// One delivery by its tag: the six fields of its record at each router that knows it, and the rules applied.
+
+import { get } from "./api.js";
+import { age, now } from "./ages.js";
+import { fill, h } from "./dom.js";
+import { bytes, counted, number } from "./format.js";
+import { nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
+import { problem } from "./actions.js";
+import { RECEIVED, since } from "./store.js";
+
+export class DeliveryView {
+  static title = "Delivery";
+
+  constructor(page, place) {
+    this._page = page;
+    this._tag = this._input({ name: "tag", placeholder: "for example 0a1b2c3d…", required: true });
+    this._publisher = this._input({ name: "publisher", placeholder: "container-id/link-name" });
+    this._network = h("input", { type: "checkbox", checked: true });
+    this._result = h("div", { class: "stack" });
+    const form = h("form", {
+      class: "panel ask", role: "search",
+      on: {
+        submit: (event) => {
+          event.preventDefault();
+          const query = this._publisher.value.trim() ? `?publisher=${encodeURIComponent(this._publisher.value.trim())}` : "";
+          history.replaceState(null, "", `#/delivery/${encodeURIComponent(this._tag.value.trim())}${query}`);
+          this._find();
+        },
+      },
+    },
+      h("label", { class: "field grow" }, h("span", {}, "Tag in hex: a network tag, or a publisher's own tag"), this._tag),
+      h("label", { class: "field grow" }, h("span", {}, "Publisher (needed for its own tags only)"), this._publisher),
+      h("label", { class: "tick" }, this._network, "ask all routers"),
+      h("button", { type: "submit", class: "button main" }, "Look up"));
+    this.element = h("div", { class: "stack" },
+      h("div", { class: "head" }, h("h1", {}, "A delivery's record")), form, this._result);
+    this._fillFrom(place);
+  }
+
+  watches() {
+    return { tables: [] };
+  }
+
+  go(place) {
+    this._fillFrom(place);
+  }
+
+  render() {
+    // A record is shown as it was when it was asked for.
+  }
+
+  focusFilter() {
+    this._tag.focus();
+  }
+
+  _input(attributes) {
+    return h("input", { type: "text", spellcheck: "false", autocomplete: "off", ...attributes });
+  }
+
+  _fillFrom(place) {
+    this._tag.value = place.rest.join("/");
+    this._publisher.value = place.query.get("publisher") ?? "";
+    if (this._tag.value) {
+      this._find();
+    } else {
+      fill(this._result, h("p", { class: "quiet" },
+        "Subscribers see the network tag as delivery tag; logs and the view ", h("a", { href: "#/waiting" }, "Waiting"), " name it, too."));
+    }
+  }
+
+  async _find() {
+    fill(this._result, h("p", { class: "quiet", role: "status" }, "Asking …"));
+    try {
+      const answer = await get(["deliveries", this._tag.value.trim()], {
+        publisher: this._publisher.value.trim(), network: this._network.checked ? "true" : null,
+      });
+      answer.found.forEach((record) => { record[RECEIVED] = now(); });
+      this._show(answer);
+    } catch (error) {
+      fill(this._result, problem(error));
+    }
+  }
+
+  _show({ tag, found, missing = [] }) {
+    // The publisher's router first: it owes the delivery, and its record has the message.
+    const records = [...found].sort((a, b) => (b.role === "ingress") - (a.role === "ingress"));
+    fill(this._result,
+      missing.length ? h("p", { class: "problem" }, h("b", {}, "Not asked with success"), missing.map((each) => `${each.router}: ${each.why}`).join("; ")) : null,
+      found.length
+        ? [lifePanel(records), records.map((record) => recordPanel(record))]
+        : h("div", { class: "panel notes" },
+            h("p", {}, h("b", {}, "No router knows this delivery. "), "What is settled everywhere is forgotten, unless its rules were traced."),
+            h("p", { class: "quiet" }, "Tag asked for: ", h("code", {}, tag))));
+  }
+}
+
+function recordPanel(record) {
+  const field = (title, ...content) => h("div", {}, h("h3", {}, title), content);
+  const role = record.role === "ingress" ? "ingress: the publisher's router" : "egress: a router of its subscriptions";
+  return h("section", { class: "panel stack", "aria-label": `Record at router ${record.router}` },
+    h("header", {}, h("h2", {}, "At router ", routerLink(record.router)), h("span", { class: "quiet" }, role),
+      h("span", { class: "push" }, record.state ? stateBadge(record.state) : null)),
+    h("div", { class: "six" },
+      field("Message", h("p", {}, record.size == null ? "body not held here" : bytes(record.size), record.topic ? [", to ", topicLink(record.topic)] : null),
+        record.digest ? h("p", { class: "long small" }, "SHA-256 ", h("code", {}, record.digest.match(/.{1,32}/g).join(" "))) : null),
+      field("Publisher", h("p", {}, nameCell(record.publisher)),
+        h("p", { class: "small quiet" }, [record.session == null ? null : `session ${number(record.session)}`, record.number == null ? null : `number ${number(record.number)}`].filter(Boolean).join(", "))),
+      field("Its tag", h("p", { class: "long" }, h("code", {}, record.publisher_tag ?? "–"))),
+      field("Network tag", h("p", { class: "long" }, h("code", {}, record.network_tag ?? "–")),
+        record.arrived_s == null ? null : h("p", { class: "small quiet" }, "arrived ", age(since(record, record.arrived_s)), " ago")),
+      field("Subscriptions at this router", states(record, record.local_subscriptions, (each) => [nameCell(each.name), each.detail ? h("span", { class: "quiet small" }, each.detail) : null], "none")),
+      field("Other routers", states(record, record.other_routers, (each) =>
+        [routerLink(each.router), each.subscriptions == null ? null : h("span", { class: "quiet small" }, `${number(each.owing)} of ${counted(each.subscriptions, "subscription")} not done`)], "none"))),
+    firstBytes(record.first_bytes));
+}
+
+function states(record, items, what, none) {
+  return items?.length
+    ? h("ul", { class: "states" }, items.map((each) => h("li", {}, what(each), stateBadge(each.state),
+        each.since_s == null ? null : h("span", { class: "small quiet" }, "for ", age(since(record, each.since_s))))))
+    : h("p", { class: "quiet" }, none);
+}
+
+/** The rules that the delivery met at all routers, in the order of time. */
+function lifePanel(records) {
+  const steps = records.flatMap((record) => alignedSteps(record, oldest(records[0])));
+  steps.sort((a, b) => b.at_s - a.at_s);
+  const first = steps[0]?.at_s ?? 0;
+  const untraced = new Map(records.filter((each) => each.rules_off).map((each) => [each.router, each.rules_off]));
+  return h("section", { class: "panel", "aria-label": "Rules applied" },
+    h("header", {}, h("h2", {}, "Rules applied"),
+      steps.length ? h("span", { class: "quiet" }, "since ", age(now() - first), "; times of different routers agree to some milliseconds") : null),
+    h("ol", { class: "rules" }, steps.map((each) => h("li", {},
+      h("span", { class: "mono" }, `+${((first - each.at_s) * 1000).toFixed(0)} ms`), h("span", {}, each.router), h("b", {}, each.rule), h("span", { class: "name" }, each.text)))),
+    [...untraced].map(([router, why]) => h("p", { class: "quiet" }, h("b", {}, router), `: ${why}`)),
+    steps.length || untraced.size ? null : h("p", { class: "quiet" }, "None was traced."));
+}
+
+function oldest(record) {
+  return record.rules?.length ? Math.max(...record.rules.map((each) => each.at_s)) : Infinity;
+}
+
+/** Each router counts back from its own answer. Nothing can happen to a delivery before its publisher's router has it. */
+function alignedSteps(record, arrival) {
+  const early = Math.max(0, oldest(record) - arrival);
+  return (record.rules ?? []).map((each) => ({ ...each, at_s: each.at_s - early, router: record.router }));
+}
+
+function firstBytes(encoded) {
+  if (encoded === null || encoded === undefined) {
+    return null;
+  }
+  const raw = Uint8Array.from(atob(encoded), (char) => char.charCodeAt(0));
+  const width = matchMedia("(max-width: 700px)").matches ? 8 : 16;
+  const lines = [];
+  for (let at = 0; at < raw.length; at += width) {
+    const part = [...raw.slice(at, at + width)];
+    const hex = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const text = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : "·")).join("");
+    lines.push(`${hex.padEnd(3 * width)} ${text}`);
+  }
+  return h("div", {}, h("h3", {}, "First bytes"),
+    h("pre", { class: "dump", tabindex: "0", role: "group", "aria-label": "First bytes of the message" }, lines.join("\n")));
+}

@@ -1,0 +1,332 @@
+// The first view: the network at a glance, and what needs attention.
+
+import { age } from "./ages.js";
+import { button, fill, h, icon, setText } from "./dom.js";
+import { counted, number, webAddress } from "./format.js";
+import { count, plain, routerLink, stateBadge } from "./columns.js";
+import { eventLine } from "./view_events.js";
+import { NetworkMap } from "./map.js";
+import { RECEIVED } from "./store.js";
+import { Table, filterBox, panel } from "./table.js";
+
+const EVENTS_SHOWN = 8;
+const LEASE_WARNING_S = 5;
+
+const TILES = [
+  ["routers", "Routers", "#/"],
+  ["links", "Links", "#/"],
+  ["topics", "Topics", "#/topics"],
+  ["subscriptions", "Subscriptions", "#/clients/subscriptions"],
+  ["publishers", "Publishers", "#/clients/publishers"],
+  ["connections", "Connections here", "#/clients"],
+  ["waiting_publishers", "Publishing here", "#/waiting"],
+  ["delayed_1s", "Wait over 1 s", "#/waiting", "warn"],
+  ["stuck_10s", "Wait over 10 s", "#/waiting", "bad"],
+];
+
+export class NetworkView {
+  static title = "Network";
+
+  constructor(page, place) {
+    this._page = page;
+    this._picked = place.query.get("router");
+    this._filter = "";
+    this._tiles = new Map();
+    const store = page.store;
+    this._map = new NetworkMap((rid) => this._pick(store.table("routers").get(rid)?.id ?? null));
+    const map = panel("Map", this._map.element, legend());
+    map.head.append(h("span", { class: "quiet" }, "numbers on links: their cost"));
+    const notes = panel("Needs attention", (this._notes = h("ul", { class: "notes" })));
+    notes.element.classList.add("foremost");
+    this._detail = panel("Router");
+    this._detailBody = h("div");
+    this._detail.element.append(this._detailBody);
+    const routers = panel("Routers", (this._routers = this._routerTable()).element);
+    routers.head.append(h("span", { class: "push" }), filterBox("Filter routers and links", "", (text) => {
+      this._filter = text.toLowerCase();
+      this.render();
+    }));
+    const links = panel("Links between routers", (this._links = this._linkTable()).element);
+    const events = panel("Latest events", (this._events = h("ol", { class: "event-list short" })));
+    events.head.append(h("a", { class: "push", href: "#/events" }, "All events"));
+    this.element = h("div", { class: "stack" },
+      h("h1", { class: "sr" }, "Network"),
+      this._tileList(),
+      h("div", { class: "columns" },
+        h("div", { class: "two-thirds stack" }, map.element, routers.element, links.element),
+        h("div", { class: "third stack" }, notes.element, this._detail.element, events.element)));
+  }
+
+  watches() {
+    return { tables: [] };
+  }
+
+  destroy() {
+    this._map.destroy();
+  }
+
+  go(place) {
+    this._picked = place.query.get("router") ?? this._picked;
+    this.render();
+  }
+
+  render(dirty = null) {
+    const isNew = (...names) => dirty === null || names.some((name) => dirty.has(name));
+    const { store } = this._page;
+    if (isNew("overview")) {
+      this._showTiles(store.overview);
+    }
+    if (isNew("overview", "routers", "links")) {
+      this._showNetwork(store);
+    }
+    if (isNew("events")) {
+      const newest = store.items("events").slice(-EVENTS_SHOWN).reverse();
+      fill(this._events, newest.map((event) => eventLine(event, { short: true })));
+    }
+  }
+
+  _showNetwork(store) {
+    const routers = routersOf(store);
+    const links = linksOf(store, routers);
+    this._showMap(routers, links);
+    this._showNotes(store.overview, routers, links);
+    this._showDetail(routers);
+    const matches = (...texts) => texts.some((text) => (text ?? "").toLowerCase().includes(this._filter));
+    this._routers.update(routers.filter((each) => matches(each.id, each.amqp, each.key)));
+    this._links.update(links.filter((each) => matches(each.from, each.to)));
+  }
+
+  _tileList() {
+    const items = TILES.map(([name, label, href, alarm]) => {
+      const value = h("span", { class: "value" }, "–");
+      const tile = h("a", { class: "tile", href }, value, h("span", { class: "label" }, label));
+      this._tiles.set(name, { tile, value, alarm });
+      return tile;
+    });
+    return h("nav", { class: "tiles", "aria-label": "Numbers of the network" }, items);
+  }
+
+  _showTiles(overview) {
+    for (const [name, { tile, value, alarm }] of this._tiles) {
+      const found = overview?.counts[name];
+      setText(value, number(found));
+      tile.className = alarm && found ? `tile ${alarm}` : "tile";
+    }
+  }
+
+  _showMap(routers, links) {
+    const isCompact = NetworkMap.isCompact(routers.length);
+    const nodes = routers.map((each) => ({
+      key: each.key, name: each.id, label: nodeLabel(each, isCompact), distance: each.distance, kinds: nodeKinds(each, this._picked),
+    }));
+    const known = new Set(nodes.map((each) => each.key));
+    const edges = pairs(links).filter((each) => known.has(each.a) && known.has(each.b));
+    this._map.update(nodes, edges,
+      `Map of ${counted(routers.length, "router")} and ${counted(edges.length, "link")}; the tables below hold the same.`);
+  }
+
+  _showNotes(overview, routers, links) {
+    const notes = attention(overview, routers, links);
+    const shown = notes.length ? notes : [{ kind: "good", text: overview ? "Nothing needs attention." : "Waiting for the router." }];
+    const mark = JSON.stringify(shown.map(({ kind, text }) => [kind, text]));
+    if (mark !== this._notesMark) {
+      this._notesMark = mark;
+      fill(this._notes, shown.map((note) => h("li", { class: `note ${note.kind}` }, icon(note.kind), h("span", {}, note.text, note.more))));
+    }
+  }
+
+  _routerTable() {
+    return new Table({
+      isTall: true,
+      caption: "Routers",
+      empty: "No router is known.",
+      sort: "id",
+      rowClass: (each) => [each.state === "gone" ? "gone" : "", each.id === this._picked ? "picked" : ""].join(" ").trim(),
+      columns: [
+        plain("id", "Router", {
+          mark: (each) => `${each.id} ${each.is_self}`,
+          cell: (each) => [
+            h("button", { type: "button", class: "link", on: { click: () => this._pick(each.id) } }, each.id),
+            each.is_self ? h("span", { class: "quiet small" }, " this router") : null,
+          ],
+        }),
+        plain("state", "State", { mark: (each) => `${each.state} ${each.goneAt ?? ""}`, cell: routerState }),
+        plain("next_hop", "Next hop", { cell: (each) => (each.is_self ? "–" : routerLink(each.next_hop)) }),
+        count("distance", "Cost"),
+        count("subscriptions", "Subs"),
+        count("publishers", "Pubs"),
+        plain("version", "Version"),
+      ],
+    });
+  }
+
+  _linkTable() {
+    const { actions } = this._page;
+    return new Table({
+      isTall: true,
+      caption: "Links between routers, one row for each direction",
+      empty: "No links. A router that is alone has none.",
+      sort: "name",
+      rowClass: (each) => (each.state === "gone" ? "gone" : ""),
+      columns: [
+        { name: "name", label: "From → to", value: (each) => `${each.from} → ${each.to}` },
+        plain("state", "State", {
+          mark: (each) => `${each.state} ${each.goneAt ?? ""}`,
+          cell: (each) => [stateBadge(each.state), each.goneAt ? [" ", age(each.goneAt)] : null],
+        }),
+        plain("cost", "Cost", { numeric: true }),
+        plain("on_best_path", "Best path", { value: (each) => (each.on_best_path ? "yes" : "") }),
+        {
+          name: "acts", label: "Actions", hideLabel: true,
+          mark: (each) => `${this._page.may("operator")} ${each.state}`,
+          cell: (each) =>
+            this._page.may("operator") && each.state !== "gone" && each.from === this._page.store.overview?.router
+              ? button("Cost…", () => actions.linkCost(each), { class: "button slim", "aria-label": `Change the cost of the link from ${each.from} to ${each.to}` })
+              : "",
+        },
+      ],
+    });
+  }
+
+  _pick(id) {
+    this._picked = id;
+    history.replaceState(null, "", id ? `#/?router=${encodeURIComponent(id)}` : "#/");
+    this.render();
+  }
+
+  _showDetail(routers) {
+    const here = this._page.store.overview?.router;
+    const router = routers.find((each) => each.id === this._picked) ?? routers.find((each) => each.id === here);
+    const mark = router ? JSON.stringify([router.key, router.state, router.amqp, router.http, router.next_hop, router.distance, router.subscriptions, router.publishers]) : "";
+    if (mark === this._detailMark) {
+      return;
+    }
+    this._detailMark = mark;
+    setText(this._detail.head.querySelector("h2"), router ? `Router ${router.id}` : "Router");
+    fill(this._detailBody, router ? routerFacts(router) : h("p", { class: "empty" }, "Choose a router on the map or in the table."));
+  }
+}
+
+/** Routers with what follows from the rest: unreachable ones, and those that disappeared while the page was open. */
+export function routersOf(store) {
+  const here = store.items("routers").map((each) =>
+    each.state === "serving" && !each.is_self && each.next_hop === null ? { ...each, state: "unreachable", [RECEIVED]: each[RECEIVED] } : each);
+  // A router that started again is another incarnation: the old one is no news any more.
+  const names = new Set(here.map((each) => each.id));
+  const gone = store.goneFrom("routers").filter(({ item }) => !names.has(item.id));
+  return [...here, ...gone.map(({ item, at }) => ({ ...item, state: "gone", next_hop: null, distance: null, goneAt: at }))];
+}
+
+/** Links; those that disappeared are kept while both ends are shown and no new link joins them. */
+export function linksOf(store, routers) {
+  // Of a router that is gone the network keeps the rid only; its name is still known here.
+  const names = new Map(routers.map((each) => [each.key, each.id]));
+  const named = (link) => ({ ...link, from: names.get(link.from_rid) ?? link.from, to: names.get(link.to_rid) ?? link.to });
+  const here = store.items("links").map(named);
+  const joined = new Set(here.map((each) => `${each.from} ${each.to}`));
+  const gone = store.goneFrom("links").filter(({ item }) =>
+    names.has(item.from_rid) && names.has(item.to_rid) && !joined.has(`${item.from} ${item.to}`));
+  return [...here, ...gone.map(({ item, at }) => ({ ...named(item), state: "gone", on_best_path: false, goneAt: at }))];
+}
+
+/** Both directions of a link as one line on the map. */
+function pairs(links) {
+  const found = new Map();
+  for (const link of links) {
+    const [a, b] = [link.from_rid, link.to_rid].sort();
+    const key = `${a} ${b}`;
+    const pair = found.get(key) ?? { key, a, b, costs: new Map(), states: new Set(), best: false };
+    pair.costs.set(link.from, link.cost);
+    pair.states.add(link.state);
+    pair.best ||= link.on_best_path;
+    found.set(key, pair);
+  }
+  return [...found.values()].map((pair) => {
+    const costs = new Set(pair.costs.values());
+    const cost = costs.size === 1 ? String([...costs][0]) : [...pair.costs].map(([from, each]) => `${from}: ${each}`).join("  ");
+    const kind = pair.states.has("one-way") ? "one-way" : pair.states.has("up") ? "" : "gone";
+    const word = { "one-way": "one-way\n", gone: "gone\n" }[kind] ?? "";
+    return { key: pair.key, a: pair.a, b: pair.b, label: word + cost, kinds: [pair.best ? "best" : "", kind].filter(Boolean) };
+  });
+}
+
+function nodeKinds(router, picked) {
+  const kind = { draining: "draining", leaving: "draining", unreachable: "unreachable", gone: "gone" }[router.state];
+  return [router.is_self ? "self" : "", kind ?? "", router.id === picked ? "picked" : ""].filter(Boolean);
+}
+
+function nodeLabel(router, isCompact) {
+  const state = router.state === "serving" ? null : `⚠ ${router.state}`;
+  const clients = isCompact || router.state === "gone" ? null : `${counted(router.subscriptions, "sub")} · ${counted(router.publishers, "pub")}`;
+  return [router.is_self ? `${router.id} (here)` : router.id, state, clients].filter(Boolean).join("\n");
+}
+
+function routerState(router) {
+  return [stateBadge(router.state), router.goneAt ? [" ", age(router.goneAt)] : null];
+}
+
+function attention(overview, routers, links) {
+  const notes = [];
+  const say = (kind, text, more) => notes.push({ kind, text, more });
+  if (overview?.counts.stuck_10s) {
+    say("bad", `${counted(overview.counts.stuck_10s, "publisher")} of this router waited over 10 s. `, h("a", { href: "#/waiting" }, "Who holds what"));
+  } else if (overview?.counts.delayed_1s) {
+    say("warn", `${counted(overview.counts.delayed_1s, "publisher")} of this router waited over 1 s. `, h("a", { href: "#/waiting" }, "Who holds what"));
+  }
+  if (overview?.waiting_for.length) {
+    say("bad", `This router takes no clients: it waits for ${overview.waiting_for.join(", ")}.`);
+  }
+  if (overview && !overview.standalone && overview.lease_left_s < LEASE_WARNING_S) {
+    say("bad", "This router's lease runs out: etcd is slow or away.");
+  }
+  for (const each of routers) {
+    if (each.state === "gone") {
+      say("bad", `Router ${each.id} is gone; its key in etcd ended. `, h("span", { class: "quiet" }, age(each.goneAt), " ago"));
+    } else if (each.state === "unreachable") {
+      say("bad", `Router ${each.id} cannot be reached from here: no path leads there.`);
+    } else if (each.state !== "serving") {
+      say("warn", `Router ${each.id} is ${each.state}: its clients move to others.`);
+    }
+  }
+  // Of the two directions one is enough, and of a router that is gone its links are no news.
+  const said = new Set(routers.filter((each) => each.state === "gone").map((each) => each.key));
+  for (const each of [...links].sort((a, b) => (a.state === "gone") - (b.state === "gone"))) {
+    const pair = [each.from, each.to].sort().join(" ");
+    if (each.state === "up" || said.has(pair) || said.has(each.from_rid) || said.has(each.to_rid)) {
+      continue;
+    }
+    said.add(pair);
+    if (each.state === "one-way") {
+      say("warn", `The link between ${each.from} and ${each.to} is announced by one end only, so it is not used.`);
+    } else if (each.state === "gone") {
+      say("warn", `The link between ${each.from} and ${each.to} is gone. `, h("span", { class: "quiet" }, age(each.goneAt), " ago"));
+    }
+  }
+  return notes;
+}
+
+export function routerFacts(router) {
+  const address = webAddress(router.http);
+  const facts = [
+    ["State", routerState(router)],
+    ["Incarnation", h("code", {}, router.key)],
+    ["Clients connect to", h("code", {}, router.amqp || "–")],
+    ["Version", router.version],
+    ["Path from here", router.is_self ? "this router" : router.next_hop === null ? "none" : `over ${router.next_hop}, cost ${number(router.distance)}`],
+    ["Attached there", `${counted(router.subscriptions, "subscription")}, ${counted(router.publishers, "publisher")}`],
+    ["Inspector", router.is_self ? "this page" : address ? h("a", { href: address }, address) : "–"],
+  ];
+  return [
+    h("dl", { class: "facts" }, facts.map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)])),
+    h("p", { class: "more" },
+      h("a", { href: `#/clients/subscriptions?router=${encodeURIComponent(router.id)}` }, "Its subscriptions"),
+      h("a", { href: `#/clients/publishers?router=${encodeURIComponent(router.id)}` }, "Its publishers")),
+  ];
+}
+
+function legend() {
+  const entry = (kind, text) => h("span", {}, h("i", { class: kind, "aria-hidden": "true" }), text);
+  return h("p", { class: "legend" },
+    entry("box", "this router"), entry("box draining", "draining"), entry("box down", "unreachable or gone"),
+    entry("best", "best path from here"), entry("", "other link"), entry("one-way", "one-way"), entry("cut", "gone"));
+}

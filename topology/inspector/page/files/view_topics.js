@@ -1,0 +1,133 @@
+// Topics, and one topic with its publishers, subscriptions and who waits.
+
+import { get, PAGE_SIZE } from "./api.js";
+import { button, fill, h, setText } from "./dom.js";
+import { counted, number } from "./format.js";
+import { count, endColumn, plain, publisherColumns, subscriptionColumns, topicLink } from "./columns.js";
+import { Table, filterBox, panel } from "./table.js";
+import { waitCard } from "./view_waiting.js";
+
+export class TopicsView {
+  static title = "Topics";
+
+  constructor(page, place) {
+    this._page = page;
+    this._filter = place.query.get("q") ?? "";
+    this._table = new Table({
+      caption: "Topics",
+      empty: "Nobody publishes or subscribes.",
+      sort: "name",
+      columns: [
+        plain("name", "Topic", {
+          mark: (topic) => `${topic.name} ${topic.is_pattern}`,
+          cell: (topic) => [topicLink(topic.name), topic.is_pattern ? h("span", { class: "quiet small" }, " pattern") : null],
+          className: "wide",
+        }),
+        count("publishers", "Publishers"),
+        count("subscriptions", "Subscriptions"),
+        plain("waiting", "Publishers here that wait over 1 s", { numeric: true }),
+      ],
+    });
+    this._note = h("p", { class: "quiet" });
+    this._more = new MoreRows(page, "topics", () => ({}));
+    this.element = h("div", { class: "stack" },
+      h("div", { class: "head" }, h("h1", {}, "Topics"), this._note, h("span", { class: "push" }),
+        filterBox("Filter topics", this._filter, (text) => {
+          this._filter = text.toLowerCase();
+          this.render();
+        })),
+      h("section", { class: "panel", "aria-label": "Topics" }, this._table.element, this._more.element));
+  }
+
+  watches() {
+    return { tables: ["topics"] };
+  }
+
+  render() {
+    const topics = this._page.store.items("topics");
+    const found = topics.filter((topic) => topic.name.toLowerCase().includes(this._filter));
+    setText(this._note, this._filter ? `${number(found.length)} of ${number(topics.length)}` : counted(topics.length, "topic"));
+    this._table.update(found);
+    this._more.render();
+  }
+}
+
+export class TopicView {
+  static title = "Topic";
+
+  constructor(page, place) {
+    this._page = page;
+    this._topic = place.rest.join("/");
+    this._subscriptions = new Table({
+      caption: `Subscriptions of the topic ${this._topic}`,
+      empty: "No subscription: what is published here goes nowhere.",
+      sort: "name",
+      columns: subscriptionColumns({ withTopic: false, extra: [endColumn(page)] }),
+    });
+    this._publishers = new Table({
+      caption: `Publishers of the topic ${this._topic}`,
+      empty: "No publisher.",
+      sort: "name",
+      columns: publisherColumns({ withTopic: false }),
+    });
+    const narrowed = () => ({ topic: this._topic });
+    this._more = ["subscriptions", "publishers"].map((name) => new MoreRows(page, name, narrowed));
+    this._facts = h("p", { class: "quiet" });
+    this._waits = panel("Publishers that wait at this router", (this._waitList = h("div", { class: "waits" })));
+    this.element = h("div", { class: "stack" },
+      h("div", { class: "head" },
+        h("h1", {}, h("a", { href: "#/topics" }, "Topics"), " / ", h("span", { class: "name" }, this._topic)), this._facts),
+      panel("Subscriptions", this._subscriptions.element, this._more[0].element).element,
+      panel("Publishers", this._publishers.element, this._more[1].element).element,
+      this._waits.element);
+  }
+
+  watches() {
+    return { tables: ["topics"], topic: this._topic };
+  }
+
+  render() {
+    const { store } = this._page;
+    const topic = store.table("topics").get(this._topic);
+    setText(this._facts, topic
+      ? `${counted(topic.subscriptions, "subscription")}, ${counted(topic.publishers, "publisher")}${topic.waiting ? `, ${number(topic.waiting)} waiting over 1 s` : ""}`
+      : "Nobody publishes to this topic or subscribes to it now.");
+    this._subscriptions.update(store.items("subscriptions"));
+    this._publishers.update(store.items("publishers"));
+    this._more.forEach((each) => each.render());
+    const waits = store.items("waits");
+    this._waits.element.hidden = !waits.length;
+    fill(this._waitList, waits.map((wait) => waitCard(this._page, wait)));
+  }
+}
+
+/** "Show more", for tables with more rows than one page. */
+export class MoreRows {
+  constructor(page, table, query) {
+    this._page = page;
+    this._name = table;
+    this._query = query;
+    this._note = h("span", {});
+    this._button = button("Show more", () => this._load());
+    this.element = h("p", { class: "more" }, this._button, this._note);
+  }
+
+  render() {
+    this.element.hidden = !this._page.store.next.get(this._name);
+  }
+
+  async _load() {
+    const { store } = this._page;
+    this._button.disabled = true;
+    try {
+      const page = await get([this._name], { ...this._query(), limit: PAGE_SIZE, cursor: store.next.get(this._name) });
+      store.append(this._name, page.items, page.next);
+      setText(this._note, `${number(store.table(this._name).size)} of ${number(page.total)}`);
+    } catch (error) {
+      setText(this._note, `${error.message} ${error.fix ?? ""}`);
+    } finally {
+      this._button.disabled = false;
+    }
+  }
+}
+

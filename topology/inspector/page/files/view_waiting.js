@@ -1,0 +1,179 @@
+// Who holds what: each publisher that waits, the subscriptions it waits for, and since when.
+
+import { get } from "./api.js";
+import { age, now } from "./ages.js";
+import { badge, fill, h, setText } from "./dom.js";
+import { bytes, counted, number } from "./format.js";
+import { deliveryLink, endColumn, nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
+import { RECEIVED, since } from "./store.js";
+import { Table, choice, panel } from "./table.js";
+import { problem } from "./actions.js";
+
+const REFRESH_MS = 2000;
+const LATE_S = 1;
+const STUCK_S = 10;
+
+const REASONS = {
+  subscriptions: "These subscriptions owe the oldest delivery:",
+  "publisher-repeats": "The publisher came back, announced this delivery, and has not sent it again yet.",
+  "publisher-settles": "All outcomes were told; the publisher has not settled yet.",
+  "publisher-proves": "The publisher's link is up again, but its client has not shown life yet.",
+};
+
+export class WaitingView {
+  static title = "Waiting";
+
+  constructor(page, place) {
+    this._page = page;
+    this._network = place.query.get("scope") !== "router";
+    this._late = place.query.get("all") === null;
+    this._waits = null;
+    this._holders = new Table({
+      caption: "Subscriptions that publishers wait for",
+      empty: "No subscription holds anybody up.",
+      sort: "longest",
+      descending: true,
+      columns: [
+        { name: "name", label: "Subscription", value: (each) => each.name, cell: (each) => nameCell(each.name), className: "wide" },
+        { name: "state", label: "State", value: (each) => each.state, cell: (each) => stateBadge(each.state) },
+        { name: "router", label: "Router", value: (each) => each.router, cell: (each) => routerLink(each.router) },
+        { name: "publishers", label: "Publishers it holds", value: (each) => each.publishers, numeric: true },
+        {
+          name: "longest", label: "Longest", numeric: true, value: (each) => now() - each.began,
+          mark: (each) => String(Math.round(each.began * 2)), cell: (each) => age(each.began),
+        },
+        endColumn(page),
+      ],
+    });
+    this._note = h("p", { class: "quiet" });
+    this._problem = h("div", { class: "slot" });
+    this._list = h("div", { class: "waits" });
+    this._empty = h("p", { class: "panel note good" });
+    this._holdersPanel = panel("Who is waited for", this._holders.element);
+    this.element = h("div", { class: "stack" },
+      h("div", { class: "head" }, h("h1", {}, "Who holds what"), this._note, h("span", { class: "push" }),
+        choice("Which waits", [["over 1 s", true], ["all", false]], this._late, (late) => this._set({ late })),
+        choice("Which routers", [["all routers", true], ["this router", false]], this._network, (network) => this._set({ network }))),
+      h("p", { class: "quiet" }, "A publisher is told ",
+        h("i", {}, "accepted"), " only when every subscription has processed the message. Here is who is not done."),
+      this._problem, this._empty, this._holdersPanel.element, this._list);
+    this._timer = setInterval(() => document.hidden || this._load(), REFRESH_MS);
+    this._load();
+  }
+
+  watches() {
+    return { tables: [] };
+  }
+
+  destroy() {
+    clearInterval(this._timer);
+    this._timer = null;
+  }
+
+  render(dirty) {
+    // What is shown here is asked for every two seconds, not told by the feed; but that tells what one may do.
+    if (dirty?.has("overview")) {
+      this._holders.refresh();
+    }
+  }
+
+  _set(change) {
+    this._late = change.late ?? this._late;
+    this._network = change.network ?? this._network;
+    this._load();
+  }
+
+  async _load() {
+    const asked = `${this._late} ${this._network}`;
+    this._asked = asked;
+    try {
+      const answer = await get(["waits"], { limit: 200, min_s: this._late ? LATE_S : null, network: this._network ? "true" : null });
+      if (this._timer !== null && this._asked === asked) {
+        answer.items.forEach((item) => { item[RECEIVED] = now(); });
+        this._show(answer);
+      }
+    } catch (error) {
+      if (this._timer !== null) {
+        fill(this._problem, problem(error));
+      }
+    }
+  }
+
+  _show({ items, missing = [] }) {
+    fill(this._problem, missing.length
+      ? h("p", { class: "problem" }, h("b", {}, `Not asked with success: ${missing.map((each) => each.router).join(", ")}`),
+          missing.map((each) => `${each.router}: ${each.why}`).join("; "))
+      : null);
+    const holders = holdersOf(items);
+    setText(this._note, items.length
+      ? `${counted(items.length, "publisher")} ${items.length === 1 ? "waits" : "wait"}, for ${counted(holders.length, "subscription")}`
+      : "");
+    this._empty.hidden = items.length > 0;
+    setText(this._empty, this._late ? "No publisher has waited for over a second." : "No publisher has anything unsettled.");
+    this._holdersPanel.element.hidden = !holders.length;
+    this._holders.update(holders);
+    // Cards are made anew only where what they say has changed, so that a button in use stays in use.
+    const old = new Map([...this._list.children].map((card) => [card.dataset.key, card]));
+    const cards = items.map((wait) => {
+      const card = old.get(wait.key);
+      return card?.dataset.mark === markOf(this._page, wait) ? card : waitCard(this._page, wait);
+    });
+    cards.forEach((card, index) => {
+      if (this._list.children[index] !== card) {
+        this._list.insertBefore(card, this._list.children[index] ?? null);
+      }
+    });
+    while (this._list.children.length > cards.length) {
+      this._list.lastChild.remove();
+    }
+  }
+}
+
+function markOf(page, wait) {
+  const parts = [wait.phase, wait.unsettled, wait.bytes, wait.credit, wait.oldest_tag, wait.reason, lateness(wait), page.may("operator"),
+    wait.waiting_for_count, wait.waiting_for.map((each) => [each.subscription, each.router, each.state])];
+  return JSON.stringify(parts);
+}
+
+function lateness(wait) {
+  return wait.oldest_s >= STUCK_S ? "stuck" : wait.oldest_s >= LATE_S ? "late" : "";
+}
+
+/** One publisher that waits, with the subscriptions it waits for. */
+export function waitCard(page, wait) {
+  const used = wait.unsettled + (wait.credit ?? 0);
+  const bar = h("span");
+  bar.style.width = `${used ? Math.min(100, (100 * wait.unsettled) / used) : 0}%`;
+  const left = wait.waiting_for_count - wait.waiting_for.length;
+  const words = { stuck: ["bad", "stuck"], late: ["warn", "waits"] }[lateness(wait)];
+  return h("article", { class: `panel wait ${lateness(wait)}`, data: { key: wait.key, mark: markOf(page, wait) }, "aria-label": `Publisher ${wait.publisher}` },
+    h("header", {}, h("h3", {}, wait.publisher), h("span", { class: "for" }, words ? [badge(...words), " "] : null, age(since(wait, wait.oldest_s)))),
+    h("p", { class: "quiet" }, "to ", topicLink(wait.topic), " at ", routerLink(wait.router), wait.phase === "active" ? null : [" ", stateBadge(wait.phase)]),
+    h("div", {},
+      h("div", { class: "meter", "aria-hidden": "true" }, bar),
+      h("p", { class: "small quiet" }, `Window: ${number(wait.unsettled)} unsettled, ${bytes(wait.bytes)}; credit for ${number(wait.credit)} more. `,
+        wait.oldest_tag ? ["Oldest: ", deliveryLink(wait.oldest_tag, wait.publisher)] : null)),
+    h("div", {},
+      h("p", { class: "small" }, REASONS[wait.reason] ?? wait.reason),
+      h("ul", { class: "holders" },
+        wait.waiting_for.map((each) => h("li", {}, nameCell(each.subscription), stateBadge(each.state),
+          h("span", { class: "small quiet" }, "at ", routerLink(each.router)),
+          each.since_s == null ? null : age(since(wait, each.since_s)))),
+        left > 0 ? h("li", { class: "quiet" }, `and ${counted(left, "more subscription")}`) : null)));
+}
+
+/** The other way round: each subscription with the number of publishers it holds, and since when. */
+function holdersOf(waits) {
+  const found = new Map();
+  for (const wait of waits) {
+    for (const each of wait.waiting_for) {
+      const began = since(wait, each.since_s ?? wait.oldest_s);
+      const holder = found.get(each.key)
+        ?? { key: each.key, name: each.subscription, topic: wait.topic, router: each.router, state: each.state, publishers: 0, began };
+      holder.publishers += 1;
+      holder.began = Math.min(holder.began, began);
+      found.set(each.key, holder);
+    }
+  }
+  return [...found.values()];
+}

@@ -1,0 +1,254 @@
+"""The WebSocket of the inspector: snapshots, then changes, at most four times a second.
+
+Nothing is noted, gathered or compared while nobody watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from topology.inspector.changes_core import MAX_PUTS, Changes, Shown, ShownAttachments
+from topology.inspector.events_core import EventRing
+from topology.inspector.paging_core import page_of
+from topology.inspector.parameters_core import WatchRequest, watch_request, wish_id
+from topology.inspector.rows_core import (
+    EVENTS,
+    MAX_ROWS,
+    OVERVIEW,
+    PUBLISHERS,
+    SUBSCRIPTIONS,
+    TOPICS,
+    Head,
+    InputError,
+    Row,
+)
+from topology.inspector.source import Rights, Source
+
+PERIOD_S = 0.25
+"""Between two messages of changes: as fast as people see."""
+MAX_WATCHERS = 64
+"""Each is gathered for on its own."""
+SEND_TIMEOUT_S = 30.0
+"""A watcher that reads nothing for so long is gone, or might as well be."""
+HEARTBEAT_S = 20.0
+MAX_WISH_BYTES = 8_192
+MARKED = frozenset({SUBSCRIPTIONS, PUBLISHERS, TOPICS})
+"""Tables of any size, whose changes are noted as they come."""
+WHOLE = frozenset({"routers", "links"})
+"""Tables the source keeps ready: compared when they were made anew, all of their rows."""
+
+
+class Watchers:
+    """Everybody who watches this router. As an observer of the source it only passes notes on."""
+
+    def __init__(self, source: Source, events: EventRing) -> None:
+        self._source = source
+        self._events = events
+        self._watchers: set[_Watcher] = set()
+
+    @property
+    def count(self) -> int:
+        """Watchers that are connected."""
+        return len(self._watchers)
+
+    @property
+    def is_full(self) -> bool:
+        """True when no further one is taken."""
+        return len(self._watchers) >= MAX_WATCHERS
+
+    async def serve(self, request: web.Request, rights: Rights) -> web.WebSocketResponse:
+        """Serve one watcher until it leaves."""
+        # No compression: it would cost the router's one thread more than the bytes cost the network.
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MAX_WISH_BYTES, compress=False)
+        await socket.prepare(request)
+        watcher = _Watcher(socket, self._source, self._events, rights)
+        if not self._watchers:
+            self._source.observe(self)
+        self._watchers.add(watcher)
+        sending = asyncio.ensure_future(watcher.run())
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.TEXT:
+                    watcher.wish(message.data)
+        finally:
+            self._watchers.discard(watcher)
+            if not self._watchers:
+                self._source.observe(None)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+        return socket
+
+    async def stop(self) -> None:
+        """Send everybody away: the router ends."""
+        closing = [
+            watcher.socket.close(code=WSCloseCode.GOING_AWAY, message=b"the router stops")
+            for watcher in self._watchers
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PERIOD_S):
+                await asyncio.gather(*closing, return_exceptions=True)
+
+    # --- what the source notes ----------------------------------------------------------------------------------------
+
+    def on_changed(self, table: str, key: str, before: Head | None) -> None:
+        """See `Observer`."""
+        for watcher in self._watchers:
+            watcher.on_changed(table, key, before)
+
+    def on_reset(self) -> None:
+        """See `Observer`."""
+        for watcher in self._watchers:
+            watcher.is_stale = True
+
+
+class _Watcher:
+    """One watcher: what it wants, what it has, and one message under way at a time."""
+
+    def __init__(
+        self, socket: web.WebSocketResponse, source: Source, events: EventRing, rights: Rights
+    ) -> None:
+        self.socket = socket
+        self.is_stale = False
+        """It must get new snapshots."""
+        self._source = source
+        self._events = events
+        self._rights = rights
+        self._request: WatchRequest | None = None
+        self._refused: tuple[str, InputError] | None = None
+        self._shown: dict[str, Shown] = {}
+        self._compared: dict[str, object] = {}
+        """The rows the source had ready when a table of WHOLE was last compared."""
+        self._seen_event = 0
+        self._wake = asyncio.Event()
+
+    def wish(self, text: str) -> None:
+        """The watcher says what it wants to see."""
+        wish: object = None
+        try:
+            wish = json.loads(text)
+            self._request = watch_request(wish)
+            self.is_stale = True
+        except InputError as error:
+            self._refused = wish_id(wish), error
+        except (ValueError, RecursionError):
+            self._refused = "", InputError("this is no JSON", 'send {"tables": ["overview"]}')
+        self._wake.set()
+
+    def on_changed(self, table: str, key: str, before: Head | None) -> None:
+        """Note a change."""
+        shown = self._shown.get(table)
+        if isinstance(shown, ShownAttachments) and not shown.mark(key, before):
+            self.is_stale = True
+
+    async def run(self) -> None:
+        """Send what there is to tell until the watcher is gone. A send waits while it reads slowly."""
+        try:
+            while not self.socket.closed:
+                await self._tell()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PERIOD_S):
+                        await self._wake.wait()
+                self._wake.clear()
+        except (ConnectionError, TimeoutError):
+            await self.socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"nothing was read for too long")
+
+    async def _tell(self) -> None:
+        if self._refused is not None:
+            (watch_id, refused), self._refused = self._refused, None
+            await self._send(watch_id, {"type": "error", "error": str(refused), "fix": refused.fix})
+        request = self._request
+        if request is None:
+            return
+        if self.is_stale:
+            self.is_stale = False
+            self._shown.clear()
+            self._compared.clear()
+            for table in request.tables:
+                await self._send(request.id, self._snapshot(request, table))
+            return
+        tables = self._changes(request)
+        if tables:
+            changed = {name: {"put": each.put, "delete": each.delete} for name, each in tables.items()}
+            message = {"type": "changes", "applied": self._source.applied(), "tables": changed}
+            await self._send(request.id, message)
+
+    async def _send(self, watch_id: str, message: dict[str, object]) -> None:
+        if watch_id:
+            message["id"] = watch_id
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await self.socket.send_str(json.dumps(message, separators=(",", ":")))
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def _snapshot(self, request: WatchRequest, table: str) -> dict[str, object]:
+        following: str | None = None
+        if table == EVENTS:
+            rows = self._new_events(None)
+            total = len(rows)
+        elif table == OVERVIEW:
+            rows, total = [self._overview()], 1
+            self._shown[table] = Shown(rows)
+        else:
+            wanted = request.filter_of(table)
+            heads = self._source.heads(table)
+            page = page_of(heads, wanted, None, MAX_ROWS)
+            rows, following, total = self._source.rows(table, page.heads), page.next, page.total
+            if table in MARKED:
+                self._shown[table] = ShownAttachments(table, wanted, rows)
+            elif table in WHOLE:
+                # Who wants to see those behind the snapshot asks for them by its cursor.
+                self._shown[table] = Shown(self._source.rows(table, heads))
+                self._compared[table] = heads
+            else:
+                self._shown[table] = Shown(rows)
+        return {
+            "type": "snapshot", "table": table, "items": rows, "next": following, "total": total,
+            "applied": self._source.applied(),
+        }  # fmt: skip
+
+    def _overview(self) -> Row:
+        can = {"manage": self._rights.manage, "bodies": self._rights.bodies}
+        return {**self._source.overview(), "key": OVERVIEW, "can": can}
+
+    def _new_events(self, after: int | None) -> list[Row]:
+        page = self._events.after(after, MAX_ROWS)
+        self._seen_event = page.next
+        return page.items
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def _changes(self, request: WatchRequest) -> Mapping[str, Changes]:
+        found: dict[str, Changes] = {}
+        left = MAX_PUTS
+        for table in request.tables:
+            changes = self._changes_of(request, table, left)
+            if changes:
+                found[table] = changes
+                left -= len(changes.put)
+                if left <= 0:
+                    break
+        return found
+
+    def _changes_of(self, request: WatchRequest, table: str, most: int) -> Changes:
+        if table == EVENTS:
+            return Changes(self._new_events(self._seen_event) if self._events.last > self._seen_event else [])
+        shown = self._shown[table]
+        if table == OVERVIEW:
+            return shown.compare([self._overview()], most)
+        if isinstance(shown, ShownAttachments):
+            return shown.changes(self._source, most)
+        heads = self._source.heads(table)
+        if table in WHOLE:
+            if self._compared.get(table) is heads:
+                return Changes()
+            changes = shown.compare(self._source.rows(table, heads), most)
+            if len(changes.put) < most:
+                self._compared[table] = heads
+            return changes
+        page = page_of(heads, request.filter_of(table), None, MAX_ROWS)
+        return shown.compare(self._source.rows(table, page.heads), most)
