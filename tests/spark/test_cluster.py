@@ -34,7 +34,7 @@ TASKS = CORES * len(HOSTS)
 ROWS = 240
 """Of each batch."""
 BATCHES = len(Role)
-WAIT_S = 180.0
+WAIT_S = 300.0
 """Seconds that nothing here needs, on a machine that is busy with others, too."""
 SPECULATION = {
     "spark.speculation": "true",
