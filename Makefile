@@ -97,6 +97,7 @@ campaign: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire demo --repeat 20 --seed 1
 	@$(RUN) $(VENV)/bin/oncewire demo-spark --messages 40000 --kills 8
 	@$(RUN) $(VENV)/bin/oncewire chaos record
+	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m campaign --long-runs docs/evidence/long-runs.json
 
 test: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest $(ARGS)

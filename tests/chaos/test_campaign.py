@@ -19,6 +19,7 @@ from rich.console import Console
 
 from chaos.campaign.campaign import Plan, Summary, run_campaign
 from chaos.campaign.corpus import read_corpus
+from chaos.campaign.goals import DELIVERIES, SEEDS, SIMULATED_HOURS
 from chaos.campaign.ledger import Block, blocks_ledger, missing, read_ledger, total_of
 from chaos.campaign.mutants_table import MutantsTable, read_table
 from chaos.campaign.page import write_page
@@ -287,6 +288,18 @@ def test_the_committed_page_says_what_its_ledger_says() -> None:
     )
     page = (EVIDENCE / "simulation.md").read_text(encoding="utf-8")
     assert page == written, "run `oncewire chaos campaign --page-only` in the project's folder"
+
+
+def test_the_committed_campaign_is_as_large_as_promised_found_nothing_and_killed_every_mutant() -> None:
+    # Of the code it was made with: what is added later asks for a campaign of its own, and the page says so till then.
+    table = read_table(EVIDENCE / "mutants.json")
+    tally = total_of(read_ledger(EVIDENCE / "simulation.jsonl"), table.code)
+    assert tally.seeds >= SEEDS
+    assert tally.simulated_hours >= SIMULATED_HOURS
+    assert tally.deliveries >= DELIVERIES
+    assert tally.is_clean
+    assert table.killed == len(table.names) > 0
+    assert not table.shipped_failures
 
 
 def test_a_page_without_any_run_says_so() -> None:

@@ -13,9 +13,9 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ from tests.spark.crash_processor_job import LIFE
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.campaign]
 HERE = Path(__file__).parent
 BATCHES = 7
 WHILE_RECEIVING = (Crash(0, "appended"), Crash(0, "durable"))
@@ -230,7 +230,9 @@ def plan(router: RouterChild, names: Names, tmp_path: Path) -> Iterator[Plan]:
 
 
 @pytest.mark.timeout(1200)
-def test_a_processor_is_exact_though_node_job_and_workers_die_at_every_point(plan: Plan) -> None:
+def test_a_processor_is_exact_though_node_job_and_workers_die_at_every_point(
+    plan: Plan, record_property: Callable[[str, object], None]
+) -> None:
     with Recorder(plan.router.url, f"{plan.name}-out") as recorder:
         plan.receive(WHILE_RECEIVING)
         lives = [*READS, NODE_DIES, LAST]
@@ -246,6 +248,9 @@ def test_a_processor_is_exact_though_node_job_and_workers_die_at_every_point(pla
     assert plan.crashes_hit() == list(map(str, plan.crashes)), "a point of the plan was not hit"
     deliveries = [(delivery.message.annotations[BATCH], delivery.text) for delivery in received]
     verdict = judge(plan.lines, deliveries, (plan.folder / "sent").read_text())
+    for name, count in asdict(verdict).items():
+        record_property(name, count)
+    record_property("crashes", list(map(str, plan.crashes)))
     assert verdict == Verdict(received=BATCHES * ROWS, lost=0, twice=0, torn=0, two_contents=0)
     first = sorted(text.partition("|")[0] for batch, text in deliveries if batch == 0)
     assert first == sorted(plan.lines[:ROWS]), "the choice among the inputs was made anew"
