@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import BenchmarkError, machine, standalone_router
+from harness import BenchmarkError, is_missing, machine, standalone_router
 
 from bridges.node.arrow_bodies import count_topics, encode_rows
 from bridges.node.client import Node, RemoteNode, read_secret
@@ -246,6 +246,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--load", metavar="URL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if is_missing("pyarrow"):
+        return 0
     if arguments.load:
         print(asyncio.run(load(arguments.load, arguments.publishers, arguments.seconds)))
         return 0

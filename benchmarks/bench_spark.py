@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_node import VALUE, fdatasync, node_process, publish_rate
-from harness import BenchmarkError, machine, standalone_router
+from harness import BenchmarkError, is_missing, machine, standalone_router
 
 from bridges.node.client import RemoteNode
 from bridges.spark import register
@@ -324,6 +324,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--load", metavar="URL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if is_missing("pyspark", "pyarrow"):
+        return 0
     if arguments.load:
         asyncio.run(load(arguments.load, arguments.rows))
         return 0

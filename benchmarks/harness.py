@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import platform
@@ -20,6 +21,14 @@ LOAD_TIMEOUT_S = 600.0
 
 class BenchmarkError(Exception):
     """A router or the load generator failed; the text says what it said."""
+
+
+def is_missing(*modules: str) -> bool:
+    """Says, on standard error, which optional packages are not there; a benchmark cannot do without."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.stderr.write(f"{Path(sys.argv[0]).name}: not measured, {', '.join(missing)} missing: make tools\n")
+    return bool(missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from chaos.spark_demo.report import SparkResult
 from chaos.trial import Trial, TrialFailed
 from router.local_network import LocalNetwork, LocalNetworkError
 
-SECONDS_PER_KILL = 6.0
+SECONDS_PER_KILL = 4.0
 """The publisher's rate spreads the rows over this time for each kill, so that something is under way at each."""
 BATCHES = 40
 MIN_BATCH = 100

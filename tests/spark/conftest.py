@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.needs("spark"))
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(900))
             # Spark leaves sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
@@ -83,8 +83,15 @@ def names(request: pytest.FixtureRequest) -> Names:
     return Names(request.node.name)
 
 
+@pytest.fixture(scope="session")
+def node(router: RouterChild, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """One real bridge node for the run, as with `router`; `spark_helpers.node_options` tells Spark about it."""
+    with running_node(tmp_path_factory.mktemp("shared") / "node", [router.url]) as process:
+        yield process
+
+
 @pytest.fixture
-def node(router: RouterChild, tmp_path: Path) -> Iterator[NodeProcess]:
-    """A real bridge node of this test alone; `spark_helpers.node_options` tells Spark about it."""
+def own_node(router: RouterChild, tmp_path: Path) -> Iterator[NodeProcess]:
+    """A node of this test alone, which may be killed and spoilt."""
     with running_node(tmp_path / "node", [router.url]) as process:
         yield process

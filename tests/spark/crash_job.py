@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from bridges.spark.java import session_builder
-from tests.spark.crash_job_points import FOLDER, CrashingAmqp
+from tests.spark.crash_job_points import FOLDER, CrashingAmqp, wait_for_go
 
 INFLIGHT = 20
 """A tenth of a batch: a crash at half a batch leaves many rows unsent, many accepted, and some under way."""
@@ -35,6 +35,7 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(CrashingAmqp)
+    wait_for_go(start)
     lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder / "in"))
     rows = lines.repartition(1 + start % 3, rand()).select(
         concat_ws("|", "value", lit(str(start)), rand().cast("string")).alias("value")

@@ -17,6 +17,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,18 @@ def crash_from(environment: Mapping[str, str]) -> Crash | None:
         return None
     batch, point, share = environment[CRASH].split(":")
     return Crash(int(batch), point, float(share))
+
+
+def go_file(folder: Path, start: int) -> Path:
+    """A job begins its work when this is there; its session is ready before, while another life is at work."""
+    return folder / f"go-{start}"
+
+
+def wait_for_go(start: int) -> None:
+    """Return when this life of the job may begin."""
+    go = go_file(Path(os.environ[FOLDER]), start)
+    while not go.exists():
+        time.sleep(0.02)
 
 
 def note(name: str, text: str) -> None:

@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
-from tests.spark.crash_job_points import CRASH, FOLDER, Crash, session_members
+from tests.spark.crash_job_points import CRASH, FOLDER, Crash, go_file, session_members
 
 logger = logging.getLogger("crash-plan")
 LIFE_S = 300.0
@@ -83,21 +84,74 @@ def environment_of(folder: Path, crash: Crash | None, more: Mapping[str, str] | 
     }
 
 
+class Job:
+    """One life of a job, in a session of its own.
+
+    Args:
+        folder: of the plan.
+        number: of the life, from 0.
+        command: the program and its arguments.
+        crash: where it dies; None = nowhere.
+        more: variables of its environment.
+    """
+
+    def __init__(
+        self, folder: Path, number: int, command: Sequence[str | Path], crash: Crash | None, more: Mapping[str, str]
+    ) -> None:
+        self.log = folder / f"log-{number}"
+        self._go_file = go_file(folder, number)
+        self._command = [sys.executable, "-P", *command]
+        self._environment = environment_of(folder, crash, more)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start its session, if that has not been done; it does not work yet."""
+        if self._process is None:
+            with self.log.open("w") as log:
+                self._process = subprocess.Popen(
+                    self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    start_new_session=True,
+                )  # fmt: skip
+
+    def go(self) -> None:
+        """Let it work."""
+        self._go_file.touch()
+
+    def is_over(self) -> bool:
+        """Whether its driver has ended."""
+        assert self._process is not None
+        return self._process.poll() is not None
+
+    def end(self) -> None:
+        """kill -9 of what there is of it; returns when nothing is left."""
+        if self._process is not None:
+            end_session(self._process.pid)
+            self._process.wait(LIFE_S)
+
+    def check_end(self, *, dies: bool) -> None:
+        """It ends as planned, by SIGKILL or in order; returns when nothing is left of it."""
+        assert self._process is not None
+        code = self._process.wait(LIFE_S)
+        self.end()
+        check_code(code, self.log, dies=dies)
+
+
 @contextmanager
-def running_job(program: Path, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Iterator[
-    subprocess.Popen[bytes]
-]:
-    """A program in a session of its own, of which nothing is left when the block ends."""
-    with log.open("w") as output:
-        job = subprocess.Popen(
-            [sys.executable, "-P", program, *arguments],
-            env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
-        try:
+def one_after_the_other(jobs: Sequence[Job]) -> Iterator[Iterator[Job]]:
+    """Jobs to be let go; while one works the session of the next one starts. None is left when the block ends."""
+
+    def ahead() -> Iterator[Job]:
+        for job, behind in zip_longest(jobs, jobs[1:]):
+            job.start()
+            if behind is not None:
+                behind.start()
             yield job
-        finally:
-            end_session(job.pid)
-            job.wait(LIFE_S)
+
+    try:
+        yield ahead()
+    finally:
+        for job in jobs:
+            job.end()
 
 
 def end_session(session: int) -> None:
@@ -122,7 +176,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def check_end(code: int, crash: Crash | None, log: Path) -> None:
-    """A life ends as planned."""
-    expected = 0 if crash is None else -signal.SIGKILL
+def check_code(code: int, log: Path, *, dies: bool) -> None:
+    """A process ends as planned."""
+    expected = -signal.SIGKILL if dies else 0
     assert code == expected, f"{log.name} ended with {code}: {log.read_text()[-3000:]}"

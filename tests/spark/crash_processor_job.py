@@ -25,7 +25,7 @@ from bridges.spark.processor_core import Delivery
 from bridges.spark.processor_sink import ProcessorStreamWriter
 from bridges.spark.processor_source import ProcessorFormat
 from bridges.spark.sink import StagedMessage
-from tests.spark.crash_job_points import FOLDER, ROWS, crash_from, maybe_kill, note
+from tests.spark.crash_job_points import FOLDER, ROWS, crash_from, maybe_kill, note, wait_for_go
 
 LIFE = "CRASH_JOB_LIFE"
 """Variable of the environment: the number of this start."""
@@ -87,6 +87,8 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(CrashingProcessor)  # the work of a first time
+    wait_for_go(int(life))
     setattr(bridges.spark.processor, "ProcessorFormat", CrashingProcessor)  # noqa: B010  # what `start` registers
     query = processor(
         spark,

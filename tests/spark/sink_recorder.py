@@ -15,7 +15,7 @@ from oncewire.client import connect
 from oncewire.client.sequence_header import SequenceHeader, read_header
 from oncewire.wire import Message, decode_message
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 """Seconds that no delivery needs."""
 _COUNTER = itertools.count()
 

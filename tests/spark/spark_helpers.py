@@ -18,7 +18,7 @@ from tests.client.shell_helpers import LONG
 from tests.node.node_process import NodeProcess
 from tests.router.processes import START_TIMEOUT_S, router_command
 
-QUERY_S = 120.0
+QUERY_S = 300.0
 """Seconds that no query of a test needs, on a machine that is busy with others, too."""
 _COUNTER = itertools.count()
 

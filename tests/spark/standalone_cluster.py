@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import IO, Any
 from urllib.request import urlopen
 
-from bridges.spark.java import prepare_java
+from bridges.spark.java import QUICK_START, prepare_java, quick_start_options
 from bridges.spark.worker_python import worker_python
 from chaos.spark_demo.sessions import kill_session
 from tests.support.waiting import wait_until
@@ -27,7 +27,7 @@ from tests.support.waiting import wait_until
 HOSTS = ("127.0.0.1", "127.0.0.2")
 CORES = 2
 """Task slots of each worker."""
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_JAVA_OPTIONS = f"{quick_start_options()} -XX:-UsePerfData"
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with (master)")
 ANSWER_S = 120.0
@@ -52,7 +52,7 @@ class Cluster:
             "SPARK_HOME": str(self._home),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
-            "SPARK_LAUNCHER_OPTS": _JAVA_OPTIONS,
+            "SPARK_LAUNCHER_OPTS": QUICK_START,  # no quotes here: a shell takes it apart
             "PYSPARK_PYTHON": worker_python(),  # for speed alone
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }

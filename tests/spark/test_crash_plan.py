@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.crash_job_points import NO_MANIFEST, ROWS, Crash
-from tests.spark.crash_plan import LIFE_S, Verdict, check_end, environment_of, judge, running_job
+from tests.spark.crash_plan import Job, Verdict, judge, one_after_the_other
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild
 
@@ -47,21 +47,18 @@ def write_input(folder: Path, batches: int) -> list[str]:
     return lines
 
 
-def live(folder: Path, router: RouterChild, topic: str, start: int, crash: Crash | None, *, control: bool) -> None:
-    """One life of the job, from its start to its end as planned."""
-    log = folder / f"log-{start}"
-    environment = environment_of(folder, crash, {NO_MANIFEST: "1" if control else ""})
-    with running_job(JOB, [router.url, topic, str(start)], log, environment) as job:
-        check_end(job.wait(LIFE_S), crash, log)
-
-
 def run_plan(folder: Path, router: RouterChild, topic: str, plan: Plan, *, control: bool = False) -> Verdict:
     """Run all lives of a plan; each batch is in its crashes."""
     crashes = [crash for crash in plan if crash is not None]
     lines = write_input(folder, 1 + crashes[-1].batch)
-    with Recorder(router.url, topic) as recorder:
-        for start, crash in enumerate(plan):
-            live(folder, router, topic, start, crash, control=control)
+    more = {NO_MANIFEST: "1" if control else ""}
+    lives = [
+        Job(folder, number, [JOB, router.url, topic, str(number)], crash, more) for number, crash in enumerate(plan)
+    ]
+    with Recorder(router.url, topic) as recorder, one_after_the_other(lives) as jobs:
+        for job, crash in zip(jobs, plan, strict=True):
+            job.go()
+            job.check_end(dies=crash is not None)
         # The control has as many rows, too: only their contents differ.
         received = recorder.wait(lambda found: len(found) >= len(lines))
     hit = (folder / "crashes").read_text().splitlines()

@@ -13,9 +13,9 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -26,19 +26,20 @@ from oncewire.client import connect
 from tests.spark.crash_job_points import ROWS, Crash
 from tests.spark.crash_plan import (
     LIFE_S,
+    Job,
     Verdict,
-    check_end,
+    check_code,
     end_session,
     environment_of,
     judge,
-    running_job,
+    one_after_the_other,
     until,
 )
 from tests.spark.crash_processor_job import LIFE
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.campaign]
 HERE = Path(__file__).parent
 BATCHES = 7
 WHILE_RECEIVING = (Crash(0, "appended"), Crash(0, "durable"))
@@ -140,7 +141,7 @@ class CrashNode:
         """It has died where it should; the next one."""
         assert self._process is not None
         log = self._folder / f"node-log-{self._starts}"
-        check_end(self._process.wait(LIFE_S), Crash(0, ""), log)
+        check_code(self._process.wait(LIFE_S), log, dies=True)
         self.end()
         self.start(crash)
 
@@ -158,7 +159,6 @@ class Plan:
         self.node = CrashNode(folder, router, name)
         self.lines: list[str] = []
         self.crashes: list[Crash] = []
-        self.lives = 0
 
     def publish(self, which: str, rows: int = ROWS) -> None:
         """So many more messages for an input; returns when they are accepted."""
@@ -189,28 +189,33 @@ class Plan:
             published.result(LIFE_S)
         self.crashes += crashes
 
-    def live(self, life: Life) -> None:
+    def job(self, number: int, life: Life) -> Job:
+        """What runs in a life; it is not started."""
+        node = [self.node.address, str(self.node.secret_file)]
+        arguments = [*node, self.name, str(number), str(life.max_steps)]
+        return Job(self.folder, number, [HERE / "crash_processor_job.py", *arguments], life.job, {LIFE: str(number)})
+
+    def live(self, life: Life, job: Job) -> None:
         """One life of the job; the node is as it was before when it ends."""
-        log = self.folder / f"log-{self.lives}"
-        arguments = [self.node.address, str(self.node.secret_file), self.name, str(self.lives), str(life.max_steps)]
-        environment = environment_of(self.folder, life.job, {LIFE: str(self.lives)})
         if life.node:
             self.node.end()
             self.node.start(life.node[0])
-        with running_job(HERE / "crash_processor_job.py", arguments, log, environment) as job:
-            for behind in life.node[1:]:
-                until(lambda: self.node.is_dead() or job.poll() is not None, "the node does not die")
-                assert job.poll() is None, log.read_text()[-3000:]
-                self.node.next_life(behind)
-            if life.together:
-                until(lambda: self.node.is_dead() or job.poll() is not None, "the node does not die")
-                end_session(job.pid)
-            code = job.wait(LIFE_S)
+        job.go()
+        for behind in life.node[1:]:
+            self.until_node_dies(job)
+            self.node.next_life(behind)
+        if life.together:
+            self.until_node_dies(job)
+            job.end()
+        job.check_end(dies=life.together or life in READS)
         if life.together:
             self.node.next_life(None)
-        check_end(code, Crash(0, "") if life.together or life in READS else None, log)
         self.crashes += [*life.node, *([life.job] if life.job else [])]
-        self.lives += 1
+
+    def until_node_dies(self, job: Job) -> None:
+        """The job lives on meanwhile."""
+        until(lambda: self.node.is_dead() or job.is_over(), "the node does not die")
+        assert not job.is_over(), job.log.read_text()[-3000:]
 
     def crashes_hit(self) -> list[str]:
         """The points that were really reached, in order."""
@@ -225,20 +230,27 @@ def plan(router: RouterChild, names: Names, tmp_path: Path) -> Iterator[Plan]:
 
 
 @pytest.mark.timeout(1200)
-def test_a_processor_is_exact_though_node_job_and_workers_die_at_every_point(plan: Plan) -> None:
+def test_a_processor_is_exact_though_node_job_and_workers_die_at_every_point(
+    plan: Plan, record_property: Callable[[str, object], None]
+) -> None:
     with Recorder(plan.router.url, f"{plan.name}-out") as recorder:
         plan.receive(WHILE_RECEIVING)
-        for life in READS:
-            plan.live(life)
-            plan.publish("b")  # the next attempt must read what this one has read
-        while len(plan.lines) < BATCHES * ROWS:
-            plan.publish("a" if len(plan.lines) % 400 else "b")
-        plan.live(NODE_DIES)
-        plan.live(LAST)
+        lives = [*READS, NODE_DIES, LAST]
+        with one_after_the_other([plan.job(number, life) for number, life in enumerate(lives)]) as jobs:
+            for life in READS:
+                plan.live(life, next(jobs))
+                plan.publish("b")  # the next attempt must read what this one has read
+            while len(plan.lines) < BATCHES * ROWS:
+                plan.publish("a" if len(plan.lines) % 400 else "b")
+            plan.live(NODE_DIES, next(jobs))
+            plan.live(LAST, next(jobs))
         received = recorder.wait(lambda found: len(found) >= len(plan.lines))
     assert plan.crashes_hit() == list(map(str, plan.crashes)), "a point of the plan was not hit"
     deliveries = [(delivery.message.annotations[BATCH], delivery.text) for delivery in received]
     verdict = judge(plan.lines, deliveries, (plan.folder / "sent").read_text())
+    for name, count in asdict(verdict).items():
+        record_property(name, count)
+    record_property("crashes", list(map(str, plan.crashes)))
     assert verdict == Verdict(received=BATCHES * ROWS, lost=0, twice=0, torn=0, two_contents=0)
     first = sorted(text.partition("|")[0] for batch, text in deliveries if batch == 0)
     assert first == sorted(plan.lines[:ROWS]), "the choice among the inputs was made anew"

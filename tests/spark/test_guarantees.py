@@ -24,10 +24,11 @@ pytestmark = pytest.mark.spark
 ROWS = 10
 
 
-@pytest.fixture
-def node(router: RouterChild, tmp_path: Path) -> Iterator[NodeProcess]:
+@pytest.fixture(scope="module")
+def keeping_node(router: RouterChild, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node that keeps messages after they were given up: at-most-once reads them then."""
-    with running_node(tmp_path / "node", [router.url], "defaults.retention_s = 3600\n") as process:
+    folder = tmp_path_factory.mktemp("keeping") / "node"
+    with running_node(folder, [router.url], "defaults.retention_s = 3600\n") as process:
         yield process
 
 
@@ -37,7 +38,7 @@ def node(router: RouterChild, tmp_path: Path) -> Iterator[NodeProcess]:
 )
 def test_each_guarantee_loses_and_doubles_what_it_says_at_the_same_crashes(
     guarantee: str, read_and_failed: int, decided_and_forgotten: int,
-    spark: Any, router: RouterChild, node: NodeProcess, names: Names, tmp_path: Path,
+    spark: Any, router: RouterChild, keeping_node: NodeProcess, names: Names, tmp_path: Path,
 ) -> None:  # fmt: skip
     """Batch 0: its task fails when it has read. Batch 1: published, and the driver dies before it has noted that."""
     failed = str(tmp_path / "failed")
@@ -49,8 +50,8 @@ def test_each_guarantee_loses_and_doubles_what_it_says_at_the_same_crashes(
                 raise RuntimeError("the first attempt of the first batch has read its rows, and fails")
             yield batch
 
-    given = {"deliveryGuarantee": guarantee, **node_options(node)}
-    with node.connect() as client:
+    given = {"deliveryGuarantee": guarantee, **node_options(keeping_node)}
+    with keeping_node.connect() as client:
         client.subscribe(names.subscription, [names.topic])
 
     def run() -> None:

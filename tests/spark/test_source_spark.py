@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -78,8 +78,18 @@ class Pipeline:
 
 
 @pytest.fixture
-def pipeline(spark: Any, router: RouterChild, node: NodeProcess, names: Names, tmp_path: Path) -> Any:
+def pipeline(spark: Any, router: RouterChild, node: NodeProcess, names: Names, tmp_path: Path) -> Iterator[Pipeline]:
     found = Pipeline(spark, router, node, names, tmp_path)
+    yield found
+    found.client.close()
+
+
+@pytest.fixture
+def own_pipeline(
+    spark: Any, router: RouterChild, own_node: NodeProcess, names: Names, tmp_path: Path
+) -> Iterator[Pipeline]:
+    """At a node of its own."""
+    found = Pipeline(spark, router, own_node, names, tmp_path)
     yield found
     found.client.close()
 
@@ -203,7 +213,10 @@ def test_messages_that_are_lost_fail_the_query_unless_it_may_go_on_without(pipel
     assert pipeline.batches() == [numbers(0, 10), numbers(15, 20)]
 
 
-def test_a_journal_that_was_replaced_is_refused_unless_the_query_may_go_on_without(pipeline: Pipeline) -> None:
+def test_a_journal_that_was_replaced_is_refused_unless_the_query_may_go_on_without(
+    own_pipeline: Pipeline,
+) -> None:
+    pipeline = own_pipeline
     pipeline.send(10)
     pipeline.run()
     pipeline.node.end()

@@ -1,0 +1,54 @@
+"""Tests marked `campaign` take longer than their share of `make test`; `make campaign` runs them.
+
+What came of them is committed as `docs/evidence/long-runs.json`; `tests/project/test_long_runs.py` holds that to the
+tests that are there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OPTION = "--long-runs"
+MARK = "campaign"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option that names the file of results."""
+    parser.addoption(OPTION, metavar="FILE", help="write what came of each test, with what it counted, to FILE (JSON)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps results only where somebody asks for them."""
+    if path := config.getoption(OPTION):
+        config.pluginmanager.register(LongRuns(Path(path)))
+
+
+class LongRuns:
+    """Writes one entry for each test when the run ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: dict[str, dict[str, Any]] = {}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """A test has passed when its set-up, its body and its end have."""
+        outcome = yield
+        report: pytest.TestReport = outcome.get_result()
+        entry = self._found.setdefault(item.nodeid, {"outcome": "passed", "seconds": 0.0, "counted": {}})
+        entry["seconds"] = round(entry["seconds"] + report.duration, 1)
+        entry["counted"] |= dict(report.user_properties)
+        if report.outcome != "passed":
+            entry["outcome"] = report.outcome
+
+    def pytest_sessionfinish(self) -> None:
+        """A run without tests leaves the file as it was."""
+        if self._found:
+            document = {"cores": os.cpu_count(), "tests": dict(sorted(self._found.items()))}
+            self._path.write_text(json.dumps(document, indent=1) + "\n")
