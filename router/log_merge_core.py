@@ -48,8 +48,8 @@ class Entry:
             words += [_word(self.level), _word(self.event)]
             words += [f"{key}={_word(value)}" for key, value in self.fields.items() if key != "traceback"]
         traceback = str(self.fields.get("traceback", ""))
-        below = [*map(_shown, traceback.splitlines()), *self.lines]
-        return "\n".join([" ".join(words), *("    " + line for line in below)])
+        below = [*traceback.splitlines(), *self.lines]
+        return "\n".join([" ".join(words), *("    " + _shown(line) for line in below)])
 
     def as_data(self) -> dict[str, Any]:
         """One JSON-able object."""
