@@ -94,7 +94,7 @@ def _check(what: str, tag: str, network: bool, filters: dict[str, str], publishe
     if filters["--topic"] and what not in WITH_TOPICS:
         raise CliError(error, f"{what} have no topic", f"--topic is for {', '.join(WITH_TOPICS)}")
     if filters["--router"] and what in WITHOUT_ROUTERS:
-        raise CliError(error, f"{what} are not those of one router", "leave --router out; --url says which router is asked")
+        raise CliError(error, f"{what} are not those of one router", "leave --router out; --url says whom to ask")
     for option, value in {**filters, "--publisher": publisher}.items():
         try:
             if len(value.encode()) > MAX_TEXT:

@@ -117,7 +117,7 @@ class _Watcher:
     def __init__(
         self,
         socket: web.WebSocketResponse,
-        transport: asyncio.BaseTransport,
+        transport: asyncio.WriteTransport,
         source: Source,
         events: EventRing,
         rights: Rights,
