@@ -66,9 +66,9 @@ class Watchers:
         """Serve one watcher until it leaves."""
         # No compression: it would cost the router's one thread more than the bytes cost the network.
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MAX_WISH_BYTES, compress=False)
-        await socket.prepare(request)
         transport = request.transport
         assert transport is not None
+        await socket.prepare(request)
         watcher = _Watcher(socket, transport, self._source, self._events, rights)
         if not self._watchers:
             self._source.observe(self)
