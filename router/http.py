@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from router.listener import cannot_listen
-from router.management.access import Access, Role, Route, add_routes
+from router.management.access import Access, Role, Route, add_routes, refusal
 from router.metrics import Metrics
 from router.status import Status
 
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
+API = "/api/"
+
+
+@web.middleware
+async def _refusals_in_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """What aiohttp itself refuses below API is told as everything else there."""
+    try:
+        return await handler(request)
+    except web.HTTPClientError as error:
+        if not request.path.startswith(API):
+            raise
+        fix = "docs/inspector.md and docs/management.md name the paths and what each takes"
+        told = refusal(error.status, f"{request.method} {request.path[:200]}: {error.reason}", fix)
+        if "Allow" in error.headers:
+            told.headers["Allow"] = error.headers["Allow"]
+        return told
 
 
 class HttpServer:
@@ -29,7 +47,7 @@ class HttpServer:
         """
         self._status = status
         self._metrics = Metrics(status)
-        app = web.Application()
+        app = web.Application(middlewares=[_refusals_in_json])
         own = (
             Route("GET", "/healthz", self._healthz, None),
             Route("GET", "/readyz", self._readyz, None),

@@ -166,4 +166,5 @@ def _time(record: logging.LogRecord) -> str:
 
 def _word(value: object) -> str:
     text = str(value)
-    return json.dumps(text) if not text or any(c in text for c in ' "=\n') else text
+    # Names come from clients: nothing of them may act on a terminal, or look like a line of its own.
+    return json.dumps(text) if not text.isprintable() or not text or any(c in text for c in ' "=') else text
