@@ -8,12 +8,26 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from router.listener import cannot_listen
-from router.management.access import Access, Role, Route, add_routes
+from router.management.access import Access, Handler, Role, Route, add_routes, refusal
 from router.metrics import Metrics
 from router.status import Status
 
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
+
+
+@web.middleware
+async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What aiohttp refuses by itself is told as every other error."""
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        answer = refusal(405, f"{request.path} knows no {request.method}", f"it knows {allowed}")
+        answer.headers["Allow"] = allowed
+        return answer
+    except web.HTTPNotFound:
+        return refusal(404, f"there is nothing at {request.path}", "management.md and inspector.md name what there is")
 
 
 class HttpServer:
@@ -29,7 +43,7 @@ class HttpServer:
         """
         self._status = status
         self._metrics = Metrics(status)
-        app = web.Application()
+        app = web.Application(middlewares=[_say_as_json])
         own = (
             Route("GET", "/healthz", self._healthz, None),
             Route("GET", "/readyz", self._readyz, None),

@@ -10,6 +10,12 @@ from router.config import RouterConfig
 from router.config_loading import SETTINGS
 from router.settings import Applies, Connector, Setting
 
+_MEANT_FOR = {
+    "allow_anonymous": ("listen_host",),
+    "http_anonymous_role": ("listen_host", "http_host"),  # $management is where clients connect
+}
+"""What everybody may do who can reach an address: said of the new address, it must not hold at the old one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
@@ -36,8 +42,12 @@ def compare(running: RouterConfig, loaded: RouterConfig) -> Reloaded:
         old, new = getattr(running, name), getattr(loaded, name)
         if old == new:
             continue
+        addresses = _MEANT_FOR.get(name, ())
         if setting.applies is Applies.RESTART:
             needs_restart.append(_sentence(setting, old, new))
+        elif moved := [each for each in addresses if getattr(running, each) != getattr(loaded, each)]:
+            with_it = " and ".join(SETTINGS[each].key for each in moved)
+            needs_restart.append(f"{_sentence(setting, old, new)}, together with {with_it}")
         else:
             taken[name] = new
             scope = ", for new connections" if setting.applies is Applies.NEW else ""
