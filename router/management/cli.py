@@ -58,15 +58,23 @@ def list_entities(type_name: str, url: str, user: str | None, as_json: bool) -> 
     if as_json:
         click.echo(json.dumps(document))
         return
+    if TYPES[type_name].table is None:  # one entity, with more attributes than a line has room for
+        for row in document["items"]:
+            _print_answer(row, as_json)
+        return
     _print_table([each.name for each in TYPES[type_name].attributes], document["items"])
 
 
 @manage.command("show", short_help="One entity with all its attributes.")
 @_TYPE
-@click.argument("name", metavar="[NAME]", default=SELF)
+@click.argument("name", metavar="[NAME]", required=False)
 @_common
-def show(type_name: str, name: str, url: str, user: str | None, as_json: bool) -> None:
+def show(type_name: str, name: str | None, url: str, user: str | None, as_json: bool) -> None:
     """Show the entity NAME of TYPE. Of log and config there is one only."""
+    if name is None:
+        if TYPES[type_name].table is not None:
+            raise CliError(_TYPED, f"which {type_name}? NAME is missing", f"name it by {TYPES[type_name].naming}")
+        name = SELF
     row = asyncio.run(_get(url, authorization_of(user), _path(type_name, name)))
     _print_answer(row, as_json)
 
@@ -154,7 +162,12 @@ def reload(url: str, user: str | None, as_json: bool) -> None:
 
 
 def _path(type_name: str, *names: str) -> str:
-    return "/".join([PREFIX, type_name, *(quote(name, safe="") for name in names)])
+    if "" in names:
+        raise CliError(_TYPED, "a name is empty", f"`oncewire manage list {type_name}` names all")
+    try:
+        return "/".join([PREFIX, type_name, *(quote(name, safe="") for name in names)])
+    except UnicodeEncodeError:
+        raise CliError(_TYPED, "a name is no UTF-8 text", f"`oncewire manage list {type_name}` names all") from None
 
 
 async def _get(url: str, login: str | None, path: str) -> dict[str, Any]:
@@ -303,4 +316,7 @@ def _word(value: object) -> str:
         return ", ".join(_word(each) for each in value) or "-"
     if isinstance(value, dict):
         return ", ".join(f"{name} = {_word(each)}" for name, each in value.items()) or "-"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = str(value)  # names are what clients call themselves: their control characters are not for a terminal
+    return text if text.isprintable() else json.dumps(text)
