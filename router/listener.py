@@ -91,7 +91,11 @@ class ClientListener:
         connection: ClientConnection
 
         def verify(user: str, password: str) -> bool:
-            return self._logins.check(user, password, connection.peer_host, time.monotonic())
+            host, now = connection.peer_host, time.monotonic()
+            if self._logins.is_guessed(user, host, now):
+                connection.abort()
+                return False
+            return self._logins.check(user, password, host, now)
 
         sasl = SaslServer(mechanisms, verify if self.config.users else None, allow_no_sasl=self._anonymous)
         properties = self._properties

@@ -43,21 +43,29 @@ class Logins:
         self._known = frozenset(users)
         self._verify = password_check(users)
 
+    def is_guessed(self, user: str, host: str, now: float) -> bool:
+        """Whether somebody at `host` guesses the password of `user`, who must get no answer there for a while.
+
+        No answer: told that its password is wrong, a client that has the right one would give up for good.
+        """
+        return len(self._recent(user, host, now)) >= MAX_GUESSES
+
     def check(self, user: str, password: str, host: str, now: float) -> bool:
-        """Whether somebody at `host` may log in; after too many guesses not even with the right password."""
+        """Whether somebody at `host` may log in; to be asked only while nobody guesses."""
         is_right = self._verify(user, password)
-        if user not in self._known:  # nothing to guess, and names that somebody makes up must not fill the table
-            return False
-        key = user, host
-        wrong = {guess: at for guess, at in self._wrong.get(key, {}).items() if now - at < GUESS_WINDOW_S}
-        if is_right or len(wrong) >= MAX_GUESSES:
-            return is_right and len(wrong) < MAX_GUESSES
+        if is_right or user not in self._known:  # names that somebody makes up must not fill the table
+            return is_right
+        wrong = self._recent(user, host, now)
         guess = hashlib.sha256(password.encode()).digest()
         if guess not in wrong:
             wrong[guess] = now
             self._guessed(user, host, len(wrong))
-        self._wrong.pop(key, None)
-        self._wrong[key] = wrong
+        self._wrong.pop((user, host), None)
+        self._wrong[user, host] = wrong
         while len(self._wrong) > MAX_GUESSERS:
             self._wrong.pop(next(iter(self._wrong)))
         return False
+
+    def _recent(self, user: str, host: str, now: float) -> dict[bytes, float]:
+        guesses = self._wrong.get((user, host), {})
+        return {guess: at for guess, at in guesses.items() if now - at < GUESS_WINDOW_S}
