@@ -8,7 +8,7 @@ from typing import Any
 
 from router.config import RouterConfig
 from router.config_loading import SETTINGS
-from router.settings import Applies, Connector, Setting
+from router.settings import Applies, Connector, Setting, without_login
 
 _MEANT_FOR = {
     "allow_anonymous": ("listen_host",),
@@ -68,8 +68,10 @@ def _plain(value: object, setting: Setting) -> object:
         assert isinstance(value, tuple)
         return dict(value)
     if isinstance(value, tuple):
-        return [{"to": each.to, "cost": each.cost} if isinstance(each, Connector) else each for each in value]
-    return value
+        return [_plain(each, setting) for each in value]
+    if isinstance(value, Connector):
+        return {"to": value.to, "cost": value.cost}
+    return without_login(value) if isinstance(value, str) else value
 
 
 def _sentence(setting: Setting, old: object, new: object) -> str:

@@ -12,7 +12,9 @@ import pytest
 
 from oncewire.client import ClientEvent, NewIncarnation, SubscriptionExpired, connect
 from oncewire.wire import ConnectionClosed, Symbol
+from router.config import RouterConfig
 from router.local_network import LocalNetwork
+from router.management.reload import compare, values_of
 from router.management.schema import TYPES
 from router.management.service import MAX_ROWS
 from tests.router.management_calls import PREFIX, call, entity
@@ -72,6 +74,20 @@ async def test_the_schema_is_served() -> None:
     assert set(found["types"]) == set(TYPES)
     epoch = found["types"]["subscription"]["delete"]["arguments"][0]
     assert (epoch["name"], epoch["type"], epoch["required"]) == ("epoch", "integer", True)
+    assert found["settings"].keys() == {each["name"] for each in found["types"]["config"]["attributes"]} - {"key"}
+    level = found["settings"]["log.level"]
+    assert (level["default"], level["takes_effect"], level["flag"]) == ("info", "now", "--log-level")
+    assert [name for name, each in found["settings"].items() if each["secret"]] == [
+        "users", "inter_router.password", "etcd.password",
+    ]  # fmt: skip
+
+
+def test_no_login_in_a_url_is_shown() -> None:
+    before = RouterConfig(etcd_endpoints=("http://ann:secret@etcd:2379", "http://other:2379"))
+    after = RouterConfig(telemetry_endpoint="https://ann:secret@spans.example/x@y")
+    assert values_of(before)["etcd.endpoints"] == ["http://etcd:2379", "http://other:2379"]
+    assert values_of(after)["telemetry.endpoint"] == "https://spans.example/x@y"
+    assert "secret" not in " ".join(compare(before, after).needs_restart)
 
 
 TRACE = entity("router", "alpha", "trace")
