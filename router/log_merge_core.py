@@ -200,4 +200,4 @@ def _value(text: str) -> object:
 
 def _word(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return json.dumps(text) if not text or any(c in text for c in ' "=\n') else text
+    return text if text and text.isprintable() and not any(c in text for c in ' "=') else json.dumps(text)

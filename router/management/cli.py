@@ -236,7 +236,7 @@ def _confirm(entity: EntityType, operation: Operation, name: str, row: Mapping[s
         SystemExit: the answer is no.
     """
     facts = ("topic", "router", "state", "lag", "peer", "links")
-    shown = ", ".join(f"{fact} {row[fact]}" for fact in facts if row.get(fact) is not None)
+    shown = ", ".join(f"{fact} {_word(row[fact])}" for fact in facts if row.get(fact) is not None)
     click.echo(f"{entity.name} {name}: {shown}", err=True)
     click.echo(operation.meaning, err=True)
     click.echo(f"Deliveries: {operation.deliveries}", err=True)
@@ -288,15 +288,26 @@ def _value(attribute: Attribute, text: str) -> object:
 
 def _print_table(columns: list[str], rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    from topology.inspector.show_cli import console
+    from topology.inspector.show_cli import GAP, console
 
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
+    out = console()
+    cells = {column: [_word(row.get(column)) for row in rows] for column in columns}
+    widths = {column: max(map(len, [column, *cells[column]])) + GAP for column in columns}
+    left = list(columns)
+    while sum(widths[column] for column in left) - GAP > out.width and len(left) > 1:
+        # A name tells more than a key, and what stands last least.
+        left.remove("key" if "key" in left and "name" in left else left[-1])
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    for column in left:
         table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(_word(row.get(column)) for column in columns))
-    console().print(table)
+    for number in range(len(rows)):
+        table.add_row(*(Text(cells[column][number]) for column in left))
+    out.print(table)
+    if len(left) < len(columns):
+        hidden = ", ".join(column for column in columns if column not in left)
+        click.echo(f"no room for {hidden}: `oncewire manage show`, or --json", err=True)
 
 
 def _print_answer(answer: Mapping[str, Any], as_json: bool) -> None:
@@ -318,5 +329,5 @@ def _word(value: object) -> str:
         return ", ".join(f"{name} = {_word(each)}" for name, each in value.items()) or "-"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    text = str(value)  # names are what clients call themselves: their control characters are not for a terminal
+    text = str(value)  # names are what clients call themselves, and no terminal must obey them
     return text if text.isprintable() else json.dumps(text)

@@ -62,6 +62,7 @@ def test_what_the_router_logs_is_read_back_in_both_forms(
     found = parse(line, "r1.log")
     assert found is not None
     assert (found.router, found.level, found.event) == ("r1", "info", "neighbour_down")
+    assert found.as_text().isprintable()
     fields = {key: value for key, value in found.fields.items() if key != "router_rid"}
     assert fields == {"neighbour": "r2", "why": WHY, "empty": ""}
     assert found.fields.get("router_rid", "7f") == "7f"
