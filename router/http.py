@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from router.listener import cannot_listen
-from router.management.access import Access, Role, Route, add_routes, refusal
+from router.management.access import Access, Handler, Role, Route, add_routes, refusal
 from router.metrics import Metrics
 from router.status import Status
 
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
-API = "/api/"
 
 
 @web.middleware
-async def _refusals_in_json(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """What aiohttp itself refuses below API is told as everything else there."""
+async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What aiohttp refuses by itself is told as every other error."""
     try:
         return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        answer = refusal(405, f"{request.path} knows no {request.method}", f"it knows {allowed}")
+        answer.headers["Allow"] = allowed
+        return answer
+    except web.HTTPNotFound:
+        return refusal(404, f"there is nothing at {request.path}", "management.md and inspector.md name what there is")
     except web.HTTPClientError as error:
-        if not request.path.startswith(API):
-            raise
-        fix = "docs/inspector.md and docs/management.md name the paths and what each takes"
-        told = refusal(error.status, f"{request.method} {request.path[:200]}: {error.reason}", fix)
-        if "Allow" in error.headers:
-            told.headers["Allow"] = error.headers["Allow"]
-        return told
+        return refusal(error.status, error.reason, "management.md and inspector.md say what each path takes")
 
 
 class HttpServer:
@@ -47,7 +45,7 @@ class HttpServer:
         """
         self._status = status
         self._metrics = Metrics(status)
-        app = web.Application(middlewares=[_refusals_in_json])
+        app = web.Application(middlewares=[_say_as_json])
         own = (
             Route("GET", "/healthz", self._healthz, None),
             Route("GET", "/readyz", self._readyz, None),

@@ -16,7 +16,7 @@ from router.elsewhere import FAILOVER_LIST, choose, other_routers, redirect_info
 from router.link_refusal import LinkRefusal
 from router.logs import EventLog, RouterEvent
 from router.management.amqp_node import ManagementNode
-from router.passwords import password_check
+from router.passwords import Logins
 from router.records_driver import RecordsDriver
 from router.turn import Turn
 
@@ -51,7 +51,7 @@ class ClientListener:
             Symbol("version"): version,
             Symbol("router"): config.node_id,
         }
-        self._verify = password_check(dict(config.users))
+        self._logins = Logins(dict(config.users), self._on_guess)
         self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
 
     @property
@@ -77,7 +77,7 @@ class ClientListener:
     def use(self, config: RouterConfig) -> None:
         """Serve with these settings; addresses and frame sizes are as they were."""
         self.config = config
-        self._verify = password_check(dict(config.users))
+        self._logins.use(dict(config.users))
         self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
 
     def stop_listening(self) -> None:
@@ -88,9 +88,16 @@ class ClientListener:
 
     def _make(self) -> ClientConnection:
         mechanisms = (["ANONYMOUS"] if self._anonymous else []) + (["PLAIN"] if self.config.users else [])
-        sasl = SaslServer(
-            mechanisms, self._verify if self.config.users else None, allow_no_sasl=self._anonymous
-        )
+        connection: ClientConnection
+
+        def verify(user: str, password: str) -> bool:
+            host, now = connection.peer_host, time.monotonic()
+            if self._logins.is_guessed(user, host, now):
+                connection.abort()
+                return False
+            return self._logins.check(user, password, host, now)
+
+        sasl = SaslServer(mechanisms, verify if self.config.users else None, allow_no_sasl=self._anonymous)
         properties = self._properties
         if self.driver is not None:
             others = other_routers(self.driver.records.view, self.driver.records.rid)
@@ -105,7 +112,11 @@ class ClientListener:
             sasl=sasl,
             now=time.monotonic(),
         )
-        return ClientConnection(self, engine, self.driver)
+        connection = ClientConnection(self, engine, self.driver)
+        return connection
+
+    def _on_guess(self, user: str, host: str, failures: int) -> None:
+        self.log.event(RouterEvent.LOGIN_FAILED, user=user, peer=host, failures=failures)
 
     # --- for the connections ------------------------------------------------------------------------------------------
 

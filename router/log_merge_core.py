@@ -200,7 +200,7 @@ def _value(text: str) -> object:
 
 def _word(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return json.dumps(text) if not text.isprintable() or not text or any(c in text for c in ' "=') else text
+    return text if text and text.isprintable() and not any(c in text for c in ' "=') else json.dumps(text)
 
 
 def _shown(line: str) -> str:

@@ -165,6 +165,6 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _word(value: object) -> str:
+    """A value that stays one word of one line: what clients call themselves must not look like a line of its own."""
     text = str(value)
-    # Names come from clients: nothing of them may act on a terminal, or look like a line of its own.
-    return json.dumps(text) if not text.isprintable() or not text or any(c in text for c in ' "=') else text
+    return text if text and text.isprintable() and not any(c in text for c in ' "=') else json.dumps(text)

@@ -72,7 +72,7 @@ class RouterNode:
         self.controls = RouterControls(self, config, self._listener, self._access, self._log, load)
         management = Management(config.node_id, self._inspection, self.controls, self._access, self._log)
         self._listener.management = ManagementNode(
-            Answering(management, self._other_nodes), self._access, self._log
+            Answering(management, self._access, self._other_nodes), self._access, self._log
         )
         routes = (*inspection_routes(self._inspector), *management_routes(management))
         self._http = HttpServer(self, self._access, routes)

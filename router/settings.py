@@ -169,6 +169,11 @@ def urls(value: object) -> tuple[str, ...]:
     return tuple(item.rstrip("/") for item in items)
 
 
+def without_login(url: str) -> str:
+    """A URL as it may be shown: without the user and password it may hold."""
+    return re.sub(r"^(\w+://)[^/@\s]*@", r"\1", url)
+
+
 def users(value: object) -> tuple[tuple[str, str], ...]:
     """A table name = password; in a text `name:password,name:password`."""
     return _table(value, ":")

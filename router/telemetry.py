@@ -19,6 +19,7 @@ from delivery_records import effects, inputs
 from oncewire.cli.errors import CliError
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
+from router.settings import without_login
 from router.span_core import DeliverySpans, Kind, Span
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Telemetry:
         if bool(why) != self._is_failing:
             self._is_failing = bool(why)
             event = RouterEvent.TELEMETRY_FAILED if why else RouterEvent.TELEMETRY_BACK
-            self._log.event(event, endpoint=self._otlp.url, **({"why": why} if why else {}))
+            self._log.event(event, endpoint=without_login(self._otlp.url), **({"why": why} if why else {}))
 
 
 class Watch:

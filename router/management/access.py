@@ -30,6 +30,8 @@ FAILURE_WINDOW_S = 60.0
 MAX_ADDRESSES = 1_000
 """Addresses whose failures are counted; the oldest is forgotten first."""
 READING = frozenset({"GET", "HEAD"})
+PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+"""What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs)."""
 JSON = "application/json"
 REALM = 'Basic realm="oncewire", charset="UTF-8"'
 
@@ -201,12 +203,20 @@ class Access:
 def from_another_site(request: web.Request) -> str | None:
     """Why a request is one that a page of another site made in somebody's browser; None if it is not."""
     origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
+    if origin is not None and _host_of(origin) != request.host.lower():
         return f"requests of pages of {origin} are not taken"
     site = request.headers.get("Sec-Fetch-Site")
     if site not in (None, "same-origin", "none") and request.method not in READING:
         return "changes by pages of another site are not taken"
     return None
+
+
+def _host_of(origin: str) -> str | None:
+    """Host and port of an Origin header; None where it has none that can be read."""
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None
 
 
 def _basic(given: str) -> tuple[str, str]:
@@ -236,8 +246,8 @@ def _name_of(host: str) -> str:
 
 
 def _is_forwarded(request: web.Request) -> bool:
-    """A proxy on this machine speaks for somebody who may be anywhere."""
-    return "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
+    """A proxy on this machine speaks for somebody who may be anywhere. One that says nothing cannot be told apart."""
+    return not PROXY_HEADERS.isdisjoint(name.lower() for name in request.headers)
 
 
 # --- routes with a role -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from oncewire.wire import BodyKind, Message, Properties, encode_message
-from router.management.access import AccessDenied, Caller
+from router.management.access import Access, AccessDenied, Caller, Role
 from router.management.arguments import ManagementError
 from router.management.schema import AMQP_PREFIX, TYPES, EntityType
 from router.management.service import MAX_ROWS, SELF, Management, type_named
@@ -35,11 +35,7 @@ class Request:
 
 
 def read_request(message: Message) -> Request:
-    """What a message asks for.
-
-    Raises:
-        ManagementError: it names no operation.
-    """
+    """What a message asks for; an operation it does not name is empty."""
     properties = message.application_properties or {}
     head = message.properties or Properties()
     correlation = head.message_id if head.correlation_id is None else head.correlation_id
@@ -51,14 +47,16 @@ def read_request(message: Message) -> Request:
 class Answering:
     """Answers requests. Everything a request can say is checked here or by the service."""
 
-    def __init__(self, management: Management, other_nodes: Callable[[], list[str]]) -> None:
+    def __init__(self, management: Management, access: Access, other_nodes: Callable[[], list[str]]) -> None:
         """Answer for one router.
 
         Args:
             management: carries requests out.
+            access: the rights of whoever asks.
             other_nodes: addresses of the management nodes of other routers.
         """
         self._management = management
+        self._access = access
         self._other_nodes = other_nodes
         self._of_node: Mapping[str, Callable[[Request], object]] = {
             "QUERY": self._query,
@@ -77,6 +75,7 @@ class Answering:
     async def answer(self, request: Request, caller: Caller) -> bytes:
         """Carry a request out; the encoded answer, be it an error."""
         try:
+            self._access.require(caller, Role.VIEWER)  # it was when its links were attached, and may be no more
             status, body = await self._answer(request, caller)
             return encode_answer(request.correlation, status, "OK" if status == 200 else "No Content", body)
         except (ManagementError, AccessDenied) as refused:
@@ -119,7 +118,7 @@ class Answering:
         return {}
 
     def _query(self, request: Request) -> object:
-        offset, count = _number(request, "offset", 0), _number(request, "count", MAX_ROWS)
+        offset, count = _number(request, "offset", 0), min(_number(request, "count", MAX_ROWS), MAX_ROWS)
         wanted = _map(request).get("attributeNames") or []
         if not isinstance(wanted, list | tuple) or not all(isinstance(each, str) for each in wanted):
             raise ManagementError(400, "attributeNames is no list of texts", "leave it out, or name attributes")
@@ -144,7 +143,7 @@ class Answering:
 
 def with_names(entity: EntityType, row: _Row) -> _Row:
     """An entity as AMQP has it: with its type, identity and name."""
-    name = row.get("name") or row.get("id") or row["key"]
+    name = (row.get("name") or row.get("id") if entity.table else None) or row["key"]
     return {**row, "type": _full(entity), "identity": row["key"], "name": name}
 
 

@@ -58,15 +58,23 @@ def list_entities(type_name: str, url: str, user: str | None, as_json: bool) -> 
     if as_json:
         click.echo(json.dumps(document))
         return
+    if TYPES[type_name].table is None:  # one entity, with more attributes than a line has room for
+        for row in document["items"]:
+            _print_answer(row, as_json)
+        return
     _print_table([each.name for each in TYPES[type_name].attributes], document["items"])
 
 
 @manage.command("show", short_help="One entity with all its attributes.")
 @_TYPE
-@click.argument("name", metavar="[NAME]", default=SELF)
+@click.argument("name", metavar="[NAME]", required=False)
 @_common
-def show(type_name: str, name: str, url: str, user: str | None, as_json: bool) -> None:
+def show(type_name: str, name: str | None, url: str, user: str | None, as_json: bool) -> None:
     """Show the entity NAME of TYPE. Of log and config there is one only."""
+    if name is None:
+        if TYPES[type_name].table is not None:
+            raise CliError(_TYPED, f"which {type_name}? NAME is missing", f"name it by {TYPES[type_name].naming}")
+        name = SELF
     row = asyncio.run(_get(url, authorization_of(user), _path(type_name, name)))
     _print_answer(row, as_json)
 
@@ -154,7 +162,12 @@ def reload(url: str, user: str | None, as_json: bool) -> None:
 
 
 def _path(type_name: str, *names: str) -> str:
-    return "/".join([PREFIX, type_name, *(quote(name, safe="") for name in names)])
+    if "" in names:
+        raise CliError(_TYPED, "a name is empty", f"`oncewire manage list {type_name}` names all")
+    try:
+        return "/".join([PREFIX, type_name, *(quote(name, safe="") for name in names)])
+    except UnicodeEncodeError:
+        raise CliError(_TYPED, "a name is no UTF-8 text", f"`oncewire manage list {type_name}` names all") from None
 
 
 async def _get(url: str, login: str | None, path: str) -> dict[str, Any]:
@@ -223,7 +236,7 @@ def _confirm(entity: EntityType, operation: Operation, name: str, row: Mapping[s
         SystemExit: the answer is no.
     """
     facts = ("topic", "router", "state", "lag", "peer", "links")
-    shown = ", ".join(f"{fact} {row[fact]}" for fact in facts if row.get(fact) is not None)
+    shown = ", ".join(f"{fact} {_word(row[fact])}" for fact in facts if row.get(fact) is not None)
     click.echo(f"{entity.name} {name}: {shown}", err=True)
     click.echo(operation.meaning, err=True)
     click.echo(f"Deliveries: {operation.deliveries}", err=True)
@@ -275,15 +288,26 @@ def _value(attribute: Attribute, text: str) -> object:
 
 def _print_table(columns: list[str], rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    from topology.inspector.show_cli import console
+    from topology.inspector.show_cli import GAP, console
 
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
+    out = console()
+    cells = {column: [_word(row.get(column)) for row in rows] for column in columns}
+    widths = {column: max(map(len, [column, *cells[column]])) + GAP for column in columns}
+    left = list(columns)
+    while sum(widths[column] for column in left) - GAP > out.width and len(left) > 1:
+        # A name tells more than a key, and what stands last least.
+        left.remove("key" if "key" in left and "name" in left else left[-1])
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    for column in left:
         table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(_word(row.get(column)) for column in columns))
-    console().print(table)
+    for number in range(len(rows)):
+        table.add_row(*(Text(cells[column][number]) for column in left))
+    out.print(table)
+    if len(left) < len(columns):
+        hidden = ", ".join(column for column in columns if column not in left)
+        click.echo(f"no room for {hidden}: `oncewire manage show`, or --json", err=True)
 
 
 def _print_answer(answer: Mapping[str, Any], as_json: bool) -> None:
@@ -303,4 +327,7 @@ def _word(value: object) -> str:
         return ", ".join(_word(each) for each in value) or "-"
     if isinstance(value, dict):
         return ", ".join(f"{name} = {_word(each)}" for name, each in value.items()) or "-"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = str(value)  # names are what clients call themselves, and no terminal must obey them
+    return text if text.isprintable() else json.dumps(text)

@@ -16,6 +16,7 @@ from oncewire.cli.errors import CliError
 from oncewire.wire import CONNECTION_FORCED
 from router import logs
 from router.config import RouterConfig
+from router.config_loading import SETTINGS, check
 from router.incarnation import Incarnation
 from router.listener import ClientListener
 from router.logs import EventLog, RouterEvent
@@ -149,6 +150,11 @@ class RouterControls:
             reloaded = compare(self._config, self._load())
         except CliError as error:
             raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
+        try:
+            check(reloaded.config, dict.fromkeys(SETTINGS, "what holds until a restart"))
+        except CliError as error:
+            told = f"{error.what}: {error.why}. Nothing has changed"
+            raise ManagementError(409, told, "restart the router: the file is right for one that starts") from None
         self._take(reloaded)
         self._log.event(
             RouterEvent.CONFIG_RELOADED, changed="; ".join(reloaded.changed),

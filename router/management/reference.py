@@ -33,8 +33,8 @@ def _entities() -> Iterator[str]:
 def _entity(entity: EntityType) -> str:
     lines = [f"\n### {entity.name}\n", f"\n{entity.meaning} Named by {entity.naming}.\n"]
     if entity is CONFIG:
-        lines.append("\nIts attributes are the [settings](#settings); of secret ones only whether they are set.\n")
-        return "".join(lines)
+        hidden = "of secret ones only whether they are set, of URLs no user and password"
+        return "".join([*lines, f"\nIts attributes are the [settings](#settings); {hidden}.\n"])
     lines += ["\n| attribute | type | changed by | meaning |\n|---|---|---|---|\n", *map(_attribute, entity.attributes)]
     operations = [*entity.operations, *([entity.delete] if entity.delete is not None else [])]
     if operations:

@@ -8,7 +8,13 @@ from typing import Any
 
 from router.config import RouterConfig
 from router.config_loading import SETTINGS
-from router.settings import Applies, Connector, Setting
+from router.settings import Applies, Connector, Setting, without_login
+
+_MEANT_FOR = {
+    "allow_anonymous": ("listen_host",),
+    "http_anonymous_role": ("listen_host", "http_host"),  # $management is where clients connect
+}
+"""What everybody may do who can reach an address: said of the new address, it must not hold at the old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,12 @@ def compare(running: RouterConfig, loaded: RouterConfig) -> Reloaded:
         old, new = getattr(running, name), getattr(loaded, name)
         if old == new:
             continue
+        addresses = _MEANT_FOR.get(name, ())
         if setting.applies is Applies.RESTART:
             needs_restart.append(_sentence(setting, old, new))
+        elif moved := [each for each in addresses if getattr(running, each) != getattr(loaded, each)]:
+            with_it = " and ".join(SETTINGS[each].key for each in moved)
+            needs_restart.append(f"{_sentence(setting, old, new)}, together with {with_it}")
         else:
             taken[name] = new
             scope = ", for new connections" if setting.applies is Applies.NEW else ""
@@ -58,8 +68,10 @@ def _plain(value: object, setting: Setting) -> object:
         assert isinstance(value, tuple)
         return dict(value)
     if isinstance(value, tuple):
-        return [{"to": each.to, "cost": each.cost} if isinstance(each, Connector) else each for each in value]
-    return value
+        return [_plain(each, setting) for each in value]
+    if isinstance(value, Connector):
+        return {"to": value.to, "cost": value.cost}
+    return without_login(value) if isinstance(value, str) else value
 
 
 def _sentence(setting: Setting, old: object, new: object) -> str:

@@ -15,6 +15,8 @@ from delivery_records.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
 from router.config import RouterConfig
 from router.config_loading import SETTINGS
 from router.management.access import Role
+from router.management.reload import values_of
+from router.settings import Setting
 
 AMQP_PREFIX = "oncewire."
 """In front of a type's name at `$management`; without it the name is understood, too."""
@@ -343,6 +345,7 @@ TYPES: Mapping[str, EntityType] = {
 
 def as_data() -> dict[str, object]:
     """The schema as JSON-able data: what GET /api/v1/management/schema answers."""
+    defaults = values_of(RouterConfig())
     return {
         "types": {
             entity.name: {
@@ -353,8 +356,17 @@ def as_data() -> dict[str, object]:
                 "delete": None if entity.delete is None else _operation(entity.delete),
             }
             for entity in TYPES.values()
-        }
+        },
+        "settings": {setting.key: _setting(setting, defaults[setting.key]) for setting in SETTINGS.values()},
     }
+
+
+def _setting(setting: Setting, default: object) -> dict[str, object]:
+    return {
+        "allowed": setting.allowed, "default": None if setting.secret else default,
+        "takes_effect": setting.applies.value, "meaning": setting.reason, "secret": setting.secret,
+        "flag": setting.flag, "variable": setting.variable,
+    }  # fmt: skip
 
 
 def _attribute(attribute: Attribute) -> dict[str, object]:

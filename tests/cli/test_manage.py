@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from router.local_network import LocalNetwork
+from router.management.cli import _print_table
+from router.management.schema import TYPES
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
 from tests.support.golden import assert_golden
@@ -74,6 +76,29 @@ async def test_entities_are_listed_and_shown(alpha: RouterProcess) -> None:
     code, out, _ = await run_manage("show", "config", url)
     assert "limits.drain_limit_s: 10\n" in out
     assert "users: no\n" in out
+    assert (await run_manage("list", "config", url))[1] == out  # 60 columns are no table
+
+
+async def test_what_clients_call_themselves_is_nothing_a_terminal_obeys(alpha: RouterProcess) -> None:
+    box = await RawClient.connect(alpha.port, "box\x1b[2J\r[/b]")
+    await box.subscriber("orders[/x]")
+    for words in (("list", "connection"), ("show", "connection", box.address), ("list", "subscription")):
+        code, out, err = await run_manage(*words, f"--url={alpha.http}")
+        assert (code, err, "\x1b" in out, "\r" in out) == (0, "", False, False), words
+        assert '"box\\u001b[2J\\r[/b]' in out
+    assert "orders[/x]" in out
+
+
+def test_a_table_that_is_too_wide_for_a_terminal_leaves_columns_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("topology.inspector.show_cli.WIDE", 80)
+    columns = [each.name for each in TYPES["subscription"].attributes]
+    _print_table(columns, [dict.fromkeys(columns, "x" * 18) | {"name": "box/sub"}])
+    told = capsys.readouterr()
+    assert told.out.splitlines()[0].split() == ["name", "topic", "router", "rid"]
+    assert told.out.splitlines()[1].split()[0] == "box/sub"
+    assert told.err.startswith("no room for key, epoch, incarnation, ")
 
 
 async def test_a_deletion_is_confirmed_and_says_what_happens_to_deliveries(alpha: RouterProcess) -> None:
@@ -123,8 +148,12 @@ async def test_bad_input_is_refused_with_what_is_known(alpha: RouterProcess) -> 
         "call_missing": ("call", "router", "alpha", "trace", url),
         "not_there": ("show", "subscription", "nobody/sub", url),
         "no_file": ("reload", url),
+        "show_no_name": ("show", "subscription", url),
+        "show_empty_name": ("show", "topic", "", url),
+        "no_text": ("show", "topic", os.fsdecode(b"\xff"), url),
+        "no_text_user": ("list", "topic", url, "--user", os.fsdecode(b"\xff")),
     }.items():
-        await assert_refused(name, *arguments, hide=alpha.http)
+        await assert_refused(name, *arguments, hide=alpha.http, ONCEWIRE_PASSWORD="secret")
     await assert_refused("no_router", "list", "topic", "--url=http://127.0.0.1:1")
     await assert_refused("no_address", "list", "topic", "--url=127.0.0.1:8672")
 

@@ -8,7 +8,7 @@ import pytest
 
 from router.config_loading import SETTINGS
 from router.logs import RouterEvent
-from router.management.access import FAILURE_WINDOW_S, MAX_FAILURES, Role
+from router.management.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS, Role
 from router.management.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
 from router.management.amqp_requests import NODE_TYPE
 from router.management.cli import manage
@@ -16,6 +16,7 @@ from router.management.http_routes import PREFIX
 from router.management.reference import PAGE, written
 from router.management.schema import TYPES
 from router.management.service import MAX_ROWS
+from router.passwords import GUESS_WINDOW_S, MAX_GUESSES
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
@@ -46,10 +47,15 @@ def test_the_numbers_between_the_tables_are_those_of_the_code() -> None:
     for said in (
         f"at most {MAX_ROWS} of them",
         f"After {MAX_FAILURES} wrong passwords from one address within {FAILURE_WINDOW_S:g} s",
+        f"after {MAX_GUESSES} different wrong passwords within {GUESS_WINDOW_S:g} s",
         f"at most {MAX_LINKS} such links, {CREDIT} requests of {MAX_REQUEST_BYTES // 1024} KiB",
         f"when more than {MAX_WAITING} requests", f"`{NODE_TYPE}`", f"GET {PREFIX}/schema",
     ):  # fmt: skip
         assert said in words, said
+
+
+def test_every_sign_of_a_proxy_stands_on_the_page() -> None:
+    assert all(f"`{name}`" in TEXT.lower() for name in PROXY_HEADERS)
 
 
 def test_every_role_stands_on_the_page_and_every_event_exists() -> None:

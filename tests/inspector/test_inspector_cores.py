@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from topology.inspector.changes_core import MAX_MARKS, Shown, ShownAttachments
 from topology.inspector.events_core import EVENTS_KEPT, MAX_TEXT, EventRing
@@ -19,6 +20,7 @@ from topology.inspector.parameters_core import (
     wish_id,
 )
 from topology.inspector.rows_core import MAX_ROWS, Filter, Head, InputError, Row
+from topology.inspector.show_cli import shown
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
@@ -231,3 +233,15 @@ def test_a_topic_adds_the_tables_it_narrows() -> None:
 def test_a_refusal_carries_the_id_of_its_wish_if_that_can_be_read(wish: object, told: str) -> None:
     read: Callable[[object], str] = wish_id
     assert read(wish) == told
+
+
+def test_names_that_clients_choose_are_nothing_a_terminal_obeys() -> None:
+    name = "box\x1b[2J\r\n[/b]/sub"
+    event = {"time": "", "level": "info", "event": "x", "fields": {name: [name]}}
+    topic = {"name": name, "publishers": 0, "subscriptions": 0, "waiting": 0}
+    for table, document in (("topics", {"topics": [topic]}), ("events", {"events": [event]})):
+        console = Console(width=200)
+        with console.capture() as told:
+            console.print(shown(table, document, 200))
+        assert all(line.isprintable() for line in told.get().splitlines())
+        assert r"box\u001b[2J\r\n[/b]/sub" in told.get()

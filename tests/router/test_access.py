@@ -6,11 +6,14 @@ import json
 
 import pytest
 
+from oncewire.wire import SaslClient, SaslOutcome
 from router.config import RouterConfig
 from router.logs import EventLog
 from router.management.access import MAX_ADDRESSES, MAX_FAILURES, Access, AccessDenied, Caller, Role
+from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, Logins
 from tests.router.management_calls import PREFIX, call, entity, login
 from tests.router.processes import RouterProcess, running_router
+from tests.router.raw_client import RawClient, until
 
 USERS = ("--users=ann:a,olga:o,vera:v,nick:n", "--roles=ann=admin,olga=operator,vera=viewer")
 PROXIED = {"X-Forwarded-For": "192.0.2.7"}
@@ -42,6 +45,8 @@ async def test_without_login_the_role_is_that_of_the_place() -> None:
         status, told = await set_level(router, PROXIED)
         assert (status, told["error"]) == (401, "this needs the role operator")
         assert (await call(router.http, "GET", LOG, headers=PROXIED))[0] == 200
+        for header in ("Forwarded", "Via", "X-Real-IP", "x-forwarded-host"):
+            assert (await set_level(router, {header: "192.0.2.7"}))[0] == 401, header
     async with running_router("--standalone", "--http-loopback-role=none", "--http-anonymous-role=none") as router:
         for path in ("/metrics", "/api/v1/state", "/api/v1/overview", "/api/v1/management/schema", LOG):
             status, told = await call(router.http, "GET", path)
@@ -65,6 +70,49 @@ async def test_a_wrong_login_is_refused_even_where_none_is_needed_and_too_many_l
     assert "wrong" not in log
 
 
+async def logs_in(router: RouterProcess, user: str, password: str) -> bool | None:
+    """Whether SASL PLAIN lets somebody in; None = the connection ends without an answer."""
+    client = await RawClient.dial(router.port, sasl=SaslClient("PLAIN", user, password))
+
+    async def is_over() -> bool:
+        return client.is_gone or any(isinstance(event, SaslOutcome) for event in client.heard)
+
+    await until(is_over, bool)
+    outcome = next((event for event in client.heard if isinstance(event, SaslOutcome)), None)
+    client.cut()
+    await client.closed()
+    return None if outcome is None else outcome.ok
+
+
+async def test_amqp_lets_nobody_guess_passwords_and_an_old_one_locks_nobody_out() -> None:
+    async with running_router("--standalone", "--users=ann:a,vera:v", "--listen-allow-anonymous=never") as router:
+        for number in range(MAX_GUESSES + 2):
+            assert await logs_in(router, "vera", "old") is False  # a client that connects again and again
+            assert await logs_in(router, "ann", f"guess-{number}") is (False if number < MAX_GUESSES else None)
+        assert await logs_in(router, "ann", "a") is None  # it must try again, and not take its password for wrong
+        assert await logs_in(router, "vera", "v") is True
+        log = await router.stop()
+    failures = [line for line in map(json.loads, log.splitlines()) if line["event"] == "login_failed"]
+    assert [line["failures"] for line in failures if line["user"] == "ann"] == [1, 2, 3, 4, 5]
+    assert [line["failures"] for line in failures if line["user"] == "vera"] == [1]
+    assert "guess-" not in log
+
+
+def test_guesses_are_forgotten_in_time_and_bounded() -> None:
+    logins = Logins({"ann": "a"}, lambda _user, _host, _failures: None)
+    for number in range(MAX_GUESSES):
+        assert not logins.is_guessed("ann", "192.0.2.7", 0.0)
+        assert not logins.check("ann", str(number), "192.0.2.7", 0.0)
+    assert logins.is_guessed("ann", "192.0.2.7", GUESS_WINDOW_S - 1)
+    assert not logins.is_guessed("ann", "192.0.2.8", 0.0)
+    assert not logins.is_guessed("ann", "192.0.2.7", GUESS_WINDOW_S)
+    assert logins.check("ann", "a", "192.0.2.7", GUESS_WINDOW_S)
+    for number in range(MAX_GUESSERS + 1):
+        assert not logins.check("ann", "x", f"10.0.{number >> 8}.{number & 255}", 0.0)
+        assert not logins.check(f"made-up-{number}", "x", "192.0.2.7", 0.0)
+    assert len(logins._wrong) == MAX_GUESSERS
+
+
 @pytest.mark.parametrize("header", ["Basic", "Basic !!", "Basic bm9jb2xvbg==", "Bearer abc", "Basic /w=="])
 async def test_a_login_that_cannot_be_read_says_how_to_log_in(header: str) -> None:
     async with running_router("--standalone", *USERS) as router:
@@ -78,7 +126,9 @@ async def test_no_page_of_another_site_is_answered() -> None:
         assert (await set_level(router, evil))[0] == 403
         assert (await call(router.http, "GET", LOG, headers=evil))[0] == 403
         assert (await call(router.http, "GET", "/api/v1/watch", headers={**evil, "Upgrade": "websocket"}))[0] == 403
-        assert (await set_level(router, {"Origin": "null"}))[0] == 403
+        for strange in ("null", "http://[", "//", "http://" + router.http.removeprefix("http://") + "@evil.example"):
+            assert (await set_level(router, {"Origin": strange}))[0] == 403, strange
+        assert (await set_level(router, {"Origin": "null", "Host": ""}))[0] == 403
         assert (await set_level(router, {"Sec-Fetch-Site": "cross-site"}))[0] == 403
         assert (await set_level(router, {"Sec-Fetch-Site": "same-site"}))[0] == 403
         assert (await set_level(router, {"Origin": router.http, "Sec-Fetch-Site": "same-origin"}))[0] == 200

@@ -46,6 +46,9 @@ def merge(*arguments: str | Path, stdin: bytes | None = None) -> subprocess.Comp
     )  # fmt: skip
 
 
+WHY = 'he said "no" = no\nand left\x1b[2J\r\u2028'
+
+
 @pytest.mark.parametrize("form", [_JsonFormatter(), _TextFormatter()])
 def test_what_the_router_logs_is_read_back_in_both_forms(
     form: logging.Formatter, caplog: pytest.LogCaptureFixture
@@ -53,12 +56,15 @@ def test_what_the_router_logs_is_read_back_in_both_forms(
     caplog.set_level("INFO", logger="oncewire.router")
     log = EventLog("r1")
     log.incarnation = "7f"
-    log.event(RouterEvent.NEIGHBOUR_DOWN, neighbour="r2", why='he said "no" = no\nand left', empty="")
-    found = parse(form.format(caplog.records[0]), "r1.log")
+    log.event(RouterEvent.NEIGHBOUR_DOWN, neighbour="r2", why=WHY, empty="")
+    line = form.format(caplog.records[0])
+    assert line.isprintable()  # one line, and nothing a terminal obeys
+    found = parse(line, "r1.log")
     assert found is not None
     assert (found.router, found.level, found.event) == ("r1", "info", "neighbour_down")
+    assert found.as_text().isprintable()
     fields = {key: value for key, value in found.fields.items() if key != "router_rid"}
-    assert fields == {"neighbour": "r2", "why": 'he said "no" = no\nand left', "empty": ""}
+    assert fields == {"neighbour": "r2", "why": WHY, "empty": ""}
     assert found.fields.get("router_rid", "7f") == "7f"
 
 

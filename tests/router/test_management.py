@@ -12,7 +12,9 @@ import pytest
 
 from oncewire.client import ClientEvent, NewIncarnation, SubscriptionExpired, connect
 from oncewire.wire import ConnectionClosed, Symbol
+from router.config import RouterConfig
 from router.local_network import LocalNetwork
+from router.management.reload import compare, values_of
 from router.management.schema import TYPES
 from router.management.service import MAX_ROWS
 from tests.router.management_calls import PREFIX, call, entity
@@ -72,6 +74,20 @@ async def test_the_schema_is_served() -> None:
     assert set(found["types"]) == set(TYPES)
     epoch = found["types"]["subscription"]["delete"]["arguments"][0]
     assert (epoch["name"], epoch["type"], epoch["required"]) == ("epoch", "integer", True)
+    assert found["settings"].keys() == {each["name"] for each in found["types"]["config"]["attributes"]} - {"key"}
+    level = found["settings"]["log.level"]
+    assert (level["default"], level["takes_effect"], level["flag"]) == ("info", "now", "--log-level")
+    assert [name for name, each in found["settings"].items() if each["secret"]] == [
+        "users", "inter_router.password", "etcd.password",
+    ]  # fmt: skip
+
+
+def test_no_login_in_a_url_is_shown() -> None:
+    before = RouterConfig(etcd_endpoints=("http://ann:secret@etcd:2379", "http://other:2379"))
+    after = RouterConfig(telemetry_endpoint="https://ann:secret@spans.example/x@y")
+    assert values_of(before)["etcd.endpoints"] == ["http://etcd:2379", "http://other:2379"]
+    assert values_of(after)["telemetry.endpoint"] == "https://spans.example/x@y"
+    assert "secret" not in " ".join(compare(before, after).needs_restart)
 
 
 TRACE = entity("router", "alpha", "trace")
@@ -110,6 +126,9 @@ BAD_INPUT: list[tuple[str, str, object, int, str]] = [
     ("POST", TRACE, {"on": True, "time_s": 9e9}, 400, "time_s = 9000000000.0 cannot be used"),
     ("POST", entity("router", "alpha", "reload"), {}, 409, "this router was started without a file of settings"),
     ("POST", entity("connection", "nobody", "close"), {}, 404, "there is no connection nobody here"),
+    ("PUT", entity("queue", "x"), {}, 405, f"{PREFIX}/queue/x knows no PUT"),
+    ("POST", f"{PREFIX}/subscription", {}, 405, f"{PREFIX}/subscription knows no POST"),
+    ("GET", f"{PREFIX}/topic/", None, 404, f"there is nothing at {PREFIX}/topic/"),
 ]  # fmt: skip
 
 
@@ -351,6 +370,39 @@ async def test_a_file_with_a_mistake_changes_nothing_at_all(tmp_path: Path) -> N
         file.unlink()
         assert (await call(router.http, "POST", entity("router", "alpha", "reload"), {}))[0] == 409
         assert await shown(router.http, "config", "router") == before
+
+
+MOVED = 'id = "alpha"\nstandalone = true\n[listen]\nhost = "localhost"\n[http]\nhost = "localhost"\n'
+
+
+async def test_what_is_meant_for_a_new_address_does_not_hold_at_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "router.toml"
+    file.write_text(SETTINGS.replace("[limits]", '[listen]\nallow_anonymous = "always"\n[limits]'))
+    async with running_router(f"--config={file}", "--http-port=0") as router:
+        file.write_text(MOVED.replace("[http]", 'allow_anonymous = "loopback"\n[http]\nanonymous_role = "admin"'))
+        status, told = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
+        assert (status, told["changed"]) == (200, [])
+        assert "listen.allow_anonymous: always -> loopback, together with listen.host" in told["needs_restart"]
+        role = "http.anonymous_role: viewer -> admin, together with listen.host and http.host"
+        assert role in told["needs_restart"]
+        config = await shown(router.http, "config", "router")
+        assert (config["listen.allow_anonymous"], config["http.anonymous_role"]) == ("always", "viewer")
+
+
+async def test_a_file_that_would_let_nobody_in_until_a_restart_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "router.toml"
+    log_in = 'id = "alpha"\nstandalone = true\nusers = { ann = "a" }\n[listen]\nallow_anonymous = "never"\n'
+    file.write_text(log_in)
+    async with running_router(f"--config={file}") as router:
+        file.write_text(MOVED)  # right by itself: at its address, everybody may connect
+        status, told = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
+        assert status == 409
+        assert "nobody could log in" in told["error"]
+        assert "Nothing has changed" in told["error"]
+        assert "restart the router" in told["fix"]
+        assert (await shown(router.http, "config", "router"))["users"] is True
+        log = await router.stop()
+    assert "internal_error" not in log
 
 
 async def test_sighup_loads_the_settings_and_a_flag_stays_stronger_than_the_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from oncewire.wire import Accepted, AmqpSession, LinkAttached, Rejected, Session
 from router.local_network import LocalNetwork
 from router.management.amqp_node import CREDIT, MAX_ANSWERS, MAX_LINKS
 from router.management.schema import TYPES
+from router.management.service import MAX_ROWS
+from tests.router.management_calls import PREFIX, call, entity
 from tests.router.management_client import NODE, ManagementClient
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
@@ -54,6 +57,40 @@ async def test_entities_are_queried_in_parts_and_by_attributes(alpha: RouterProc
     for offset in range(0, len(rows), 2):
         paged += (await client.ask("QUERY", {"attributeNames": ["identity"]}, offset=offset, count=2)).body["results"]
     assert [row["identity"] for row in rows] == [row[0] for row in paged]
+    for row in rows:  # what is found can be read by its name
+        if row["type"] != "oncewire.connection":
+            assert (await client.ask("READ", type=row["type"], name=row["name"])).body["identity"] == row["identity"]
+
+
+async def test_a_count_beyond_what_is_answered_at_once_leaves_nothing_out() -> None:
+    async with running_router("--standalone", "--log-level=warning") as router:
+        other = await RawClient.connect(router.port, "till")
+        links = [
+            other.session.attach_sender(f"pub-{number}", source=Source(), target=Target(address="orders"))
+            for number in range(MAX_ROWS + 3)
+        ]
+        other.flush()
+        for link in links:
+            await other.attached(link)
+        client = await ManagementClient.connect(router.port)
+        paged: list[str] = []
+        body = {"attributeNames": ["identity"]}
+        while part := (await client.ask("QUERY", body, offset=len(paged), count=10 * MAX_ROWS)).body["results"]:
+            assert len(part) <= MAX_ROWS
+            paged += [row[0] for row in part]
+        publishers = {row["key"] for row in await publishers_of(router)}
+        assert len(publishers) == MAX_ROWS + 3
+        assert publishers <= set(paged)
+        assert len(paged) == len(set(paged)) + 1  # log and config are both called router
+
+
+async def publishers_of(router: RouterProcess) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for offset in (0, MAX_ROWS):
+        status, told = await call(router.http, "GET", f"{PREFIX}/publisher?offset={offset}")
+        assert status == 200
+        found += told["items"]
+    return found
 
 
 async def test_an_entity_is_read_updated_and_deleted(alpha: RouterProcess) -> None:
@@ -154,6 +191,21 @@ async def test_the_role_of_the_sasl_user_applies() -> None:
         refused = await stranger.detached(link)
         assert refused.error is not None
         assert refused.error.condition == "amqp:unauthorized-access"
+
+
+async def test_a_role_that_is_taken_away_ends_what_open_links_may_read(tmp_path: Path) -> None:
+    settings = 'standalone = true\nid = "alpha"\n[http]\nanonymous_role = "none"\n'
+    file = tmp_path / "router.toml"
+    file.write_text('users = { ann = "a", vera = "v" }\nroles = { vera = "viewer" }\n' + settings)
+    async with running_router(f"--config={file}") as router:
+        client = await ManagementClient.connect(router.port, "vera", "v")
+        assert (await client.ask("READ", type="config")).status == 200
+        file.write_text('users = { ann = "a" }\n' + settings)
+        assert (await call(router.http, "POST", entity("router", "alpha", "reload"), {}))[0] == 200
+        for operation, properties in (("READ", {"type": "config"}), ("QUERY", {}), ("GET-MGMT-NODES", {})):
+            refused = await client.ask(operation, **properties)
+            assert (refused.status, refused.body) == (403, {}), operation
+            assert refused.description.startswith("this needs the role viewer")
 
 
 async def test_links_requests_and_unread_answers_are_bounded(alpha: RouterProcess) -> None:

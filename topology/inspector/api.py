@@ -216,7 +216,8 @@ class Inspector:
     async def _find(
         self, request: web.Request, tag: bytes, publisher: str, is_network: bool
     ) -> tuple[list[Row], list[Row]]:
-        found = self._source.deliveries(tag, publisher, self._rights_of(request).bodies)
+        with_bodies = self._rights_of(request).bodies
+        found = self._source.deliveries(tag, publisher, with_bodies)
         if not is_network:
             return found, []
         query = {"publisher": publisher} if publisher else {}
@@ -224,7 +225,10 @@ class Inspector:
             self._source.others(), f"{PREFIX}/deliveries/{tag.hex()}", query, request.headers.get("Authorization")
         )
         for answer in answers:
-            found = _merged(found, _rows_of(answer, "found"))
+            rows = _rows_of(answer, "found")
+            if not with_bodies:  # the others judge this router, which may be on their machine, and not who asks it
+                rows = [{**row, "first_bytes": None} for row in rows]
+            found = _merged(found, rows)
         return found, missing
 
     # --- events and changes -------------------------------------------------------------------------------------------

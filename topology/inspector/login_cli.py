@@ -41,4 +41,7 @@ def authorization_of(user: str | None) -> str | None:
         password = str(click.prompt(f"Password of {user}", hide_input=True, err=True))
     if ":" in user:
         raise CliError(f"cannot log in as {user}", "a user's name has no colon", "give the name alone")
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    try:
+        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    except UnicodeEncodeError:
+        raise CliError("cannot log in", "user or password is no UTF-8 text", "check your terminal's encoding") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -103,8 +104,18 @@ def console() -> Console:
     return found
 
 
+def harmless(value: Any) -> Any:
+    """The same with no text that a terminal obeys: names are what clients call themselves."""
+    if isinstance(value, str):
+        return value if value.isprintable() else json.dumps(value)
+    if isinstance(value, Mapping):
+        return {harmless(name): harmless(each) for name, each in value.items()}
+    return [harmless(each) for each in value] if isinstance(value, list) else value
+
+
 def shown(name: str, document: Mapping[str, Any], width: int) -> RenderableType:
     """A document of `oncewire inspect` as text."""
+    document = harmless(document)
     if name == "overview":
         return Group(*_overview(document, width))
     if name == "delivery":
