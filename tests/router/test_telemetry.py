@@ -168,7 +168,11 @@ async def test_many_spans_leave_in_batches(collector: Collector) -> None:
     telemetry = Telemetry(RouterConfig(telemetry_endpoint=collector.url + "/"), "1", EventLog("r"))
     for number in range(telemetry_module.BATCH_SPANS + 1):
         telemetry.queue(_span(number))
-    await telemetry.stop()
+    telemetry.start()
+    try:
+        await until(lambda: telemetry.exported == telemetry_module.BATCH_SPANS + 1, "the collector has taken all")
+    finally:
+        await telemetry.stop()
     assert (collector.requests, len(collector.spans)) == (2, telemetry_module.BATCH_SPANS + 1)
 
 
