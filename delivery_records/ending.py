@@ -69,12 +69,25 @@ class OrderedEnds:
             return subscription.key not in self._core.egresses
         return owner not in self._core.view.routers
 
-    def on_subscription(self, key: str, subscription: Subscription | None) -> None:
-        """The watch shows a deletion, or a newer epoch: then the compare has failed or will fail (K-2)."""
-        epoch = 0 if subscription is None else subscription.epoch
+    def on_subscription(self, key: str, subscription: Subscription | None, revision: int) -> None:
+        """The watch shows a deletion or a newer epoch: then the compare has failed or will fail (K-2)."""
         for nonce, order in list(self._by_nonce.items()):
-            if order.key == key and epoch != order.epoch < self._core.view.applied:
-                self._decide(nonce, Ending.DELETED if subscription is None else Ending.CHANGED, epoch)
+            if order.key == key and order.epoch < revision:  # else it is about what was before he was shown it
+                self._compare(nonce, order, subscription)
+
+    def on_snapshot(self) -> None:
+        """K-4: a snapshot may have passed over what an order waits for, even over all of the subscription's life."""
+        view = self._core.view
+        for nonce, order in list(self._by_nonce.items()):
+            if order.epoch <= view.applied:
+                self._compare(nonce, order, view.subscriptions.get(order.key))
+
+    def _compare(self, nonce: str, order: _Order, subscription: Subscription | None) -> None:
+        """Answer, unless what he was shown still stands."""
+        if subscription is None:
+            self._decide(nonce, Ending.DELETED)
+        elif subscription.epoch != order.epoch:
+            self._decide(nonce, Ending.CHANGED, subscription.epoch)
 
     def on_failed(self, nonce: str, failure: Failure) -> bool:
         """The proposal was not carried out, or nobody knows; True when the nonce is one of these."""

@@ -188,7 +188,9 @@ class Fanout:
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
         owing = tuple(s.epoch for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number))
         if owing:
-            self._ingress.trace(slot, Rule.SENT_AGAIN_SYNC, self._core.view.routers[rid].record.node_id, len(owing))
+            router = self._core.view.routers.get(rid)
+            if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
+                self._ingress.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
             message = Msg(
                 self._ingress.epoch, slot.number, slot.tag, slot.message, owing,
                 redelivered=True, message_format=slot.message_format,

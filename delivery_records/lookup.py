@@ -133,7 +133,7 @@ def _at_ingress(core: Records, ingress: Ingress, slot: Slot, whole: bytes) -> Fo
             others[rid] = AtRouter(
                 rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected)
             )
-    told = Outcome.REJECTED if slot.rejected_by else slot.verdict
+    told = Outcome.REJECTED if slot.rejected_by and core.limits.report_rejections else slot.verdict
     state = _of(told) if slot.accepted else IN_DOUBT
     return FoundDelivery(
         True, ingress.name, ingress.topic, ingress.session, slot.number, slot.tag, whole, state, slot.message,

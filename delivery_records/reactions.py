@@ -46,6 +46,7 @@ class Reactions:
             self._apply(change)
         self._orphans()
         core.attaching.on_snapshot()
+        core.ordered_ends.on_snapshot()  # K-5a
         self._advance(snapshot.revision)
 
     def _advance(self, revision: int) -> None:
@@ -101,7 +102,9 @@ class Reactions:
         core.view.apply(change)
         core.plan_version += 1
         core.expiry.cancel(f"subs/{change.key}")
-        core.ordered_ends.on_subscription(change.key, core.view.subscriptions.get(change.key))  # K-5a
+        core.ordered_ends.on_subscription(
+            change.key, core.view.subscriptions.get(change.key), change.mod_revision
+        )  # K-5a
         if old is not None:
             core.peering.remember_epoch(old.epoch, old.key)
         subscription = core.view.subscriptions.get(change.key)

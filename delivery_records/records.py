@@ -263,9 +263,10 @@ class Records:
     def suspend_subscriber(self, egress: Egress, cause: LossCause) -> None:
         """The subscriber's link is gone: forget all but the K-5 timer (E-7, A-9)."""
         self.note(Decision.SUBSCRIBER_LOST, subscription=egress.name, cause=cause.value)
-        if self.tracing is not None:
+        tracing = self.tracing  # it may end with any step, when its time is over
+        if tracing is not None:
             for tag in [tag for entries in egress.sessions.values() for tag in entries]:
-                self.tracing.seen(tag, Rule.LINK_LOST, egress.name)
+                tracing.seen(tag, Rule.LINK_LOST, egress.name)
         self.forget_egress(egress)
         subscription = self.view.subscriptions.get(egress.key)
         if subscription is not None:

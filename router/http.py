@@ -28,6 +28,8 @@ async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResp
         return answer
     except web.HTTPNotFound:
         return refusal(404, f"there is nothing at {request.path}", "management.md and inspector.md name what there is")
+    except web.HTTPClientError as error:
+        return refusal(error.status, error.reason, "management.md and inspector.md say what each path takes")
 
 
 class HttpServer:

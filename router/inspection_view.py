@@ -154,11 +154,11 @@ class ViewTables:
         }  # fmt: skip
 
     def _name_in_links(self, rid: int) -> str:
-        return self._names.get().get(rid) or self._routing.node_ids().get(rid, f"{rid:x}")
+        return self._names.get().get(rid) or self._routing.names().get(rid, f"{rid:x}")
 
     def _make_links(self) -> dict[str, Row]:
         announced = self._routing.announced()
-        names = {**self._routing.node_ids(), **self._names.get()}
+        names = {**self._routing.names(), **self._names.get()}
         distances = {**self._routing.paths.distances, self.core.rid: 0}
         hops = self._routing.paths.next_hops
         found: dict[str, Row] = {}

@@ -43,13 +43,13 @@ class Entry:
 
     def as_text(self) -> str:
         """One line, and the foreign lines below it, indented."""
-        words = [_stamp(self.at), self.router or self.source]
+        words = [_stamp(self.at), _word(self.router or self.source)]
         if self.event:
-            words += [self.level, self.event]
+            words += [_word(self.level), _word(self.event)]
             words += [f"{key}={_word(value)}" for key, value in self.fields.items() if key != "traceback"]
         traceback = str(self.fields.get("traceback", ""))
         below = [*traceback.splitlines(), *self.lines]
-        return "\n".join([" ".join(words), *("    " + line for line in below)])
+        return "\n".join([" ".join(words), *("    " + _shown(line) for line in below)])
 
     def as_data(self) -> dict[str, Any]:
         """One JSON-able object."""
@@ -65,8 +65,8 @@ def parse(line: str, source: str) -> Entry | None:
     """The event a line tells, in one of the router's two forms; None for a foreign line."""
     if line.startswith("{"):
         try:
-            data = json.loads(line)
-        except ValueError:
+            data = json.loads(line, parse_constant=str)
+        except (ValueError, RecursionError):
             return None
         if not isinstance(data, dict):
             return None
@@ -90,9 +90,9 @@ def parse_time(text: str) -> datetime | None:
     """A time as logs have it (RFC 3339), None for anything else. Without a zone it is UTC."""
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # the latter: a zone that leads out of the calendar
         return None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def entries(lines: Iterable[str], source: str) -> Iterator[Entry]:
@@ -186,7 +186,7 @@ def read_lines(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def _stamp(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds") if at.year > 1 else "-"
+    return at.isoformat(timespec="milliseconds") if at.year > 1 else "-"
 
 
 def _value(text: str) -> object:
@@ -201,3 +201,8 @@ def _value(text: str) -> object:
 def _word(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if text and text.isprintable() and not any(c in text for c in ' "=') else json.dumps(text)
+
+
+def _shown(line: str) -> str:
+    """A line without what a terminal would obey, or no file can hold."""
+    return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in line)

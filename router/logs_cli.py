@@ -55,8 +55,8 @@ def merge(
         raise CliError("the standard input can be read once", "- is given twice", "give each log once")
     hints = ClockHints()
     with ExitStack() as stack:
-        opened = [(_name(file), read_lines(_lines(stack, file))) for file in files]
-        for entry in _read(merged(opened)):
+        opened = [(_name(file), read_lines(_to_the_end(file, _lines(stack, file)))) for file in files]
+        for entry in merged(opened):
             hints.see(entry)
             if _is_wanted(entry, begin, routers, events):
                 click.echo(json.dumps(entry.as_data(), default=str) if as_json else entry.as_text())
@@ -64,16 +64,12 @@ def merge(
         click.echo(f"hint: {sentence}; the order of their lines is off by as much", err=True)
 
 
-def _read(found: Iterator[Entry]) -> Iterator[Entry]:
-    while True:
-        try:
-            entry = next(found, None)
-        except (OSError, EOFError, zlib.error) as error:
-            why = str(error) or type(error).__name__
-            raise CliError("a log cannot be read to its end", why, "check the file, or leave it out") from None
-        if entry is None:
-            return
-        yield entry
+def _to_the_end(file: str, lines: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from lines
+    except (OSError, EOFError, zlib.error) as error:
+        why = str(error) or type(error).__name__
+        raise CliError(f"the log {file} cannot be read to its end", why, "check the file, or leave it out") from None
 
 
 def _is_wanted(entry: Entry, begin: datetime | None, routers: Iterable[str], events: Iterable[str]) -> bool:

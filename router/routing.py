@@ -93,9 +93,9 @@ class Routing:
         """What each router says of its own links."""
         return self._state.announced()
 
-    def node_ids(self) -> Mapping[int, str]:
-        """Names of the routers whose links are known."""
-        return self._state.node_ids()
+    def names(self) -> Mapping[int, str]:
+        """Names of the routers whose links are known, or were."""
+        return self._state.names()
 
     def stop(self) -> None:
         """No timer any more."""
@@ -105,7 +105,7 @@ class Routing:
 
     def edges(self) -> list[dict[str, object]]:
         """All links of the network, for people."""
-        names = self._state.node_ids()
+        names = self._state.names()
         return [
             {"from": names.get(origin, f"{origin:x}"), "to": names.get(peer, f"{peer:x}"), "cost": cost}
             for origin, links in self._state.links().items()

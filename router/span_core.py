@@ -166,6 +166,7 @@ class DeliverySpans:
             self._end(span, now_ns)  # I-1c: nobody is told an outcome
         else:
             link = self._link(transfer.link)
+            self._end_settled(transfer.link, [transfer.tag], now_ns)  # it was not taken, and has come again
             span.delivery_id = transfer.delivery_id
             link.by_id[transfer.delivery_id] = transfer.tag
             link.by_tag[transfer.tag] = span

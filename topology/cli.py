@@ -13,11 +13,22 @@ from oncewire.cli.errors import CliError
 from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, read_state
 from topology.inspector.follow_cli import DELIVERY, Wanted, document_of, documents_of
 from topology.inspector.login_cli import authorization_of, login_option
-from topology.inspector.rows_core import COLLECTIONS, EVENTS, OVERVIEW
+from topology.inspector.parameters_core import MAX_TEXT, tag_of
+from topology.inspector.rows_core import (
+    COLLECTIONS,
+    EVENTS,
+    OF_ATTACHMENTS,
+    OVERVIEW,
+    TOPICS,
+    InputError,
+)
 
 __all__ = ["DEFAULT_URL", "STATE_PATH", "inspect", "read_state"]
 
 WHAT = (OVERVIEW, *COLLECTIONS, DELIVERY, EVENTS)
+WITH_TOPICS = (TOPICS, *OF_ATTACHMENTS)
+WITHOUT_ROUTERS = (TOPICS, "connections")
+"""Of the whole network, or of the router that is asked."""
 TERMINAL_ROWS = 100
 """Rows shown on a terminal unless asked for otherwise: what scrolls by is read by nobody."""
 
@@ -70,11 +81,26 @@ def _check(what: str, tag: str, network: bool, filters: dict[str, str], publishe
     if what == DELIVERY and not tag:
         fix = "give the network tag in hex, such as `oncewire inspect waits` names, or a publisher's with --publisher"
         raise CliError(error, "no delivery is named", fix)
+    if what == DELIVERY:
+        try:
+            tag_of(tag)
+        except InputError as refused:
+            raise CliError(error, str(refused), refused.fix) from None
     if what != DELIVERY and tag:
         raise CliError(error, f"{what} takes no {tag!r}", "use --match to look for names")
     given = [option for option, value in filters.items() if value]
     if given and what in (OVERVIEW, DELIVERY, EVENTS):
         raise CliError(error, f"{what} is not filtered by {given[0]}", "leave it out, or name a table")
+    if filters["--topic"] and what not in WITH_TOPICS:
+        raise CliError(error, f"{what} have no topic", f"--topic is for {', '.join(WITH_TOPICS)}")
+    if filters["--router"] and what in WITHOUT_ROUTERS:
+        raise CliError(error, f"{what} are not those of one router", "leave --router out; --url says whom to ask")
+    for option, value in {**filters, "--publisher": publisher}.items():
+        try:
+            if len(value.encode()) > MAX_TEXT:
+                raise CliError(error, f"{option} is longer than {MAX_TEXT} bytes", "give a part of the name")
+        except UnicodeEncodeError:
+            raise CliError(error, f"{option} is not UTF-8", "give it as it is shown") from None
     if network and what not in (OVERVIEW, DELIVERY, "waits"):
         why = f"{what} are known to each router for the whole network, or are its own"
         raise CliError(error, why, "leave --network out")

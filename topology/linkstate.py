@@ -104,7 +104,8 @@ class LinkState:
         self._silence_s = silence_s
         self._neighbours: dict[int, _Neighbour] = {}
         self._known: dict[int, _Known] = {}
-        self._gone: dict[int, None] = {}
+        self._gone: dict[int, str] = {}
+        """Ended incarnations with their names: neighbours of theirs may announce links to them for a moment more."""
         self._sequence = 0
         self._refresh_at = now + REFRESH_S
         self._is_stale = False
@@ -142,10 +143,11 @@ class LinkState:
 
     def router_gone(self, rid: int) -> None:
         """This incarnation's key in etcd is deleted: whatever is still told about its links is past."""
-        self._gone[rid] = None
+        known = self._known.pop(rid, None)
+        self._gone[rid] = self._gone.get(rid, "") if known is None else known.update.node_id
         if len(self._gone) > MAX_GONE:
             del self._gone[next(iter(self._gone))]
-        if self._known.pop(rid, None) is not None:
+        if known is not None:
             self._is_stale = True
 
     # --- messages and time
@@ -242,6 +244,10 @@ class LinkState:
     def node_ids(self) -> Mapping[int, str]:
         """Names of the routers whose links are known, for people."""
         return {origin: known.update.node_id for origin, known in self._known.items()}
+
+    def names(self) -> Mapping[int, str]:
+        """The same with the routers that have ended."""
+        return {rid: name for rid, name in self._gone.items() if name} | dict(self.node_ids())
 
     # --- inside
 

@@ -49,6 +49,8 @@ _PHRASES = {
     "n.flow": "frames from r{0} to r{1} flow again",
     "n.mend": "the path from r{0} to r{1} works again",
     "n.idle": "the idle time-out ends link {0}",
+    "o.end": "an operator gives order {0} at r{1}: end the subscription he was shown",
+    "o.expire": "an operator gives order {0} at r{1}: end the subscription he was shown, if it is away",
     "wait": "{0} ms pass",
     "!crash": "FAULT: r{0} crashes",
     "!lose": "FAULT: what r{0} sent last is lost",
@@ -87,6 +89,7 @@ _PHRASES = {
     "!early-p": "p{0} settles a delivery before it was told its outcome",
     "!close-p": "p{0} closes its link",
     "!close-s": "s{0} unsubscribes",
+    "!end-s": "an operator is shown the subscription of s{0} by r{1}",
 }
 """What each step of `chaos.simulator.actions` means."""
 

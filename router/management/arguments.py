@@ -68,7 +68,7 @@ def allowed(attribute: Attribute) -> str:
         return f"one of {', '.join(attribute.choices)}"
     kind = _KINDS[attribute.type]
     if attribute.low is not None:
-        kind += f" from {attribute.low:g} to {attribute.high:g}"
+        kind += f" from {attribute.low:.15g} to {attribute.high:.15g}"
     return f"{kind}, or null" if attribute.is_nullable else kind
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/management.md from the schema: `python -m router.management.reference`."""
+"""Writes the tables of docs/management.md from the schema: `python -m router.management.reference` in its checkout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from router.management.arguments import allowed
 from router.management.schema import CONFIG, TYPES, Attribute, EntityType, Operation
 from router.settings import Setting
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "management.md"
+PAGE = Path("docs/management.md")
+"""From the project's folder: this module may be an installed one, far from the page."""
 
 _MARKED = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 

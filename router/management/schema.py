@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 
+from delivery_records.tags import REVISION_BITS
 from delivery_records.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
 from router.config import RouterConfig
 from router.config_loading import SETTINGS
@@ -111,6 +112,7 @@ _KEY = _text("key", "Its identity: unique in its type, and stays the same.")
 _EPOCH = Attribute(
     "epoch", Type.INTEGER,
     "The epoch you were shown: what was attached again since is left alone (K-5a).", is_required=True,
+    low=1, high=(1 << REVISION_BITS) - 1,
 )  # fmt: skip
 _ENDED = (
     "What it was sent and had not answered counts as accepted by nobody; its publishers are told what the other "

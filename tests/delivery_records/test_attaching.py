@@ -426,3 +426,23 @@ def test_the_decisions_of_the_procedure_are_counted() -> None:
     net.advance(1.0)
     assert net.nodes[0].count(Decision.ATTACH_RETRIED) == 1
     assert net.nodes[0].count(Decision.SUBSCRIBER_ATTACHED) == 1
+
+
+def test_the_put_of_a_router_that_has_died_meanwhile_disturbs_nobody() -> None:
+    net = Net(3)
+    dying = net.nodes[2]
+    net.subscriber(net.nodes[1]).drop()
+    publisher = net.publisher(net.nodes[0])
+    delivery = publisher.send(b"1")
+    dying.is_store_held = True
+    SubscriberLink(net, dying).attach("s", topic="orders", unsettled={}, mode=SubscriptionMode.EXACTLY_ONCE)
+    read = dying.waiting.popleft()
+    net.feed(dying, net.etcd.read(read.nonce, read.key))
+    put = dying.waiting.popleft()
+    assert isinstance(put, effects.Propose)
+    net.kill(dying)
+    assert net.etcd.compare_and_swap(put.key, put.expect, put.record)
+    net.run()
+    assert publisher.accepted == []
+    net.subscriber(net.nodes[1]).accept(b"1")
+    assert publisher.accepted == [delivery]

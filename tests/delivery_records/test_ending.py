@@ -163,3 +163,43 @@ def test_more_orders_than_are_remembered_are_refused() -> None:
     orders: list[inputs.Input] = [EndSubscription(number, key, epoch) for number in range(ORDERS + 1)]
     net.feed(net.nodes[0], *orders)
     assert told(net.nodes[0]) == [Ending.FAILED]
+
+
+def test_an_order_at_a_router_whose_view_never_shows_the_subscription_is_answered_by_its_snapshot() -> None:
+    net = Net(2)
+    net.nodes[0].is_watch_held = True
+    net.subscriber(net.nodes[1])
+    key = net.subscription_path().partition("/")[2]
+    order(net, net.nodes[0], epoch=net.nodes[1].core.view.subscriptions[key].epoch)
+    assert not net.has_subscription()
+    assert told(net.nodes[0]) == []
+    net.load_snapshot(net.nodes[0])
+    assert told(net.nodes[0]) == [Ending.DELETED]
+
+
+def test_the_end_of_an_earlier_life_is_no_answer_to_an_order_against_this_one() -> None:
+    net = Net(2)
+    net.subscriber(net.nodes[1])
+    net.nodes[0].is_watch_held = True
+    net.delete_subscription()
+    net.subscriber(net.nodes[1])
+    key = net.subscription_path().partition("/")[2]
+    epoch = net.nodes[1].core.view.subscriptions[key].epoch
+    net.subscriber(net.nodes[1], "other")  # the snapshot is newer than what he was shown
+    net.nodes[0].faults.append(StoreFault(Failure.UNKNOWN))
+    order(net, net.nodes[0], epoch=epoch)
+    net.load_snapshot(net.nodes[0])
+    assert net.has_subscription()
+    assert told(net.nodes[0]) == []
+    net.advance(UNKNOWN_PUT_S + 0.1)
+    assert told(net.nodes[0]) == [Ending.UNKNOWN]
+
+
+def test_a_snapshot_that_shows_a_newer_epoch_answers_an_order() -> None:
+    net = Net(2)
+    net.subscriber(net.nodes[1]).drop()
+    net.nodes[0].is_store_held = net.nodes[0].is_watch_held = True
+    order(net, net.nodes[0])
+    net.subscriber(net.nodes[1])
+    net.load_snapshot(net.nodes[0])
+    assert told(net.nodes[0]) == [Ending.CHANGED]

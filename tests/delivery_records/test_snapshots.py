@@ -232,3 +232,18 @@ def test_the_first_snapshot_answers_barriers_at_its_own_revision() -> None:
     assert net.nodes[1].core.view.applied == net.etcd.revision
     assert net.subscriber(net.nodes[0], "new").confirmed()
     assert not [d for d in net.nodes[1].answers if isinstance(d, inputs.StoreFailed)]
+
+
+def test_a_move_to_a_router_that_is_gone_already_is_only_remembered() -> None:
+    net = Net(3)
+    net.subscriber(net.nodes[1]).drop()
+    publisher = net.publisher(net.nodes[0])
+    delivery = publisher.send(b"1")
+    net.nodes[0].is_watch_held = True
+    net.subscriber(net.nodes[2])
+    net.kill(net.nodes[2])
+    net.nodes[0].is_watch_held = False
+    net.load_snapshot(net.nodes[0])
+    assert publisher.accepted == []
+    net.subscriber(net.nodes[1]).accept(b"1")
+    assert publisher.accepted == [delivery]

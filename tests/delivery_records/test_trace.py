@@ -319,3 +319,15 @@ def test_every_rule_of_the_trace_is_told_in_worlds_full_of_faults() -> None:
 
 def test_a_step_reads_as_tag_rule_sentence_and_time() -> None:
     assert Step(b"t", "I-4", "settled", 1.5) == Step(tag=b"t", rule="I-4", text="settled", at=1.5)
+
+
+def test_its_time_may_be_over_at_the_first_of_the_deliveries_whose_link_is_lost() -> None:
+    net = Net()
+    subscriber, publisher = net.subscriber(net.nodes[0], timeout_s=600.0), net.publisher(net.nodes[0])
+    _trace_everything(net)
+    _lives(net, publisher, 3)
+    net.advance(TRACE_TIME_S + 1)
+    subscriber.drop()
+    assert net.nodes[0].core.tracing is None
+    back = net.subscriber(net.nodes[0], timeout_s=600.0)
+    assert len(back.deliveries) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from delivery_records.limits import Limits
 from delivery_records.lookup import FoundDelivery, find
 from delivery_records.outcomes import Outcome
 from delivery_records.waits import Holder, Reason, Waiting, owing, unsettled_since, waiting
@@ -200,10 +201,11 @@ def test_a_settled_delivery_is_forgotten_everywhere() -> None:
     assert [find(node.core, tag) for node in net.nodes] == [[], []]
 
 
-def test_a_rejected_delivery_names_the_outcome() -> None:
-    net = Net()
+@pytest.mark.parametrize(("reports", "told"), [(False, "accepted"), (True, "rejected")])
+def test_a_rejected_delivery_names_the_outcome_its_publisher_was_told(reports: bool, told: str) -> None:
+    net = Net(limits=Limits(report_rejections=reports))
     subscriber = net.subscriber(net.nodes[0])
     net.publisher(net.nodes[0]).send(b"m1")
     subscriber.answer(Outcome.REJECTED, b"m1")
     found = only(net.nodes[0], b"m1")
-    assert (found.state, found.local[0].state) == ("rejected", "rejected")
+    assert (found.state, found.local[0].state) == (told, "rejected")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from router.config_loading import SETTINGS
@@ -16,7 +18,8 @@ from router.management.schema import TYPES
 from router.management.service import MAX_ROWS
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSES
 
-TEXT = PAGE.read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 
 
 def test_the_tables_of_the_page_are_those_of_the_schema() -> None:

@@ -175,9 +175,12 @@ async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(netw
     publisher.settle(number)
     await there.settled(delivery.tag)
     told = await get(network, "r1", f"/api/v1/deliveries/{delivery.tag.hex()}?network=true")
-    rules = {record["router"]: [step["rule"] for step in record["rules"]] for record in told["found"]}
+    every = {record["router"]: [step["rule"] for step in record["rules"]] for record in told["found"]}
+    assert {"T-2", "T-4"} & set(every["r3"])
+    # Between routers, a path that has moved since they started may have had it sent again (T-4).
+    rules = {router: [rule for rule in met if rule[:2] != "T-"] for router, met in every.items()}
     assert {record["role"] for record in told["found"]} == {"past"}
-    assert rules["r3"] == ["I-1", "T-2", "I-2", "I-3", "I-4"]
+    assert rules["r3"] == ["I-1", "I-2", "I-3", "I-4"]
     assert rules["r2"][-3:] == ["E-3", "E-4", "E-5"]
     step = next(record for record in told["found"] if record["router"] == "r3")["rules"][0]
     assert step["text"].startswith("received whole")
@@ -233,11 +236,15 @@ async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetw
     async with aiohttp.ClientSession() as session:
         async with session.get(network.routers["r1"].http + "/api/v1/windows") as answer:
             assert answer.status == 404
+            assert (await answer.json())["fix"]
+        async with session.post(network.routers["r1"].http + "/api/v1/topics", json={}) as answer:
+            assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+            assert (await answer.json())["fix"]
         async with session.ws_connect(network.routers["r1"].http + "/api/v1/watch") as socket:
-            for wish in ("no json", '{"id": "7", "tables": ["windows"]}', "[" * 5000):
-                await socket.send_str(wish)
+            for wish in ("no json", '{"id": "7", "tables": ["windows"]}', "[" * 5000, b"\x00\xff"):
+                await (socket.send_bytes(wish) if isinstance(wish, bytes) else socket.send_str(wish))
                 told = await socket.receive_json()
-                assert (told["type"], told.get("id")) == ("error", "7" if "7" in wish else None)
+                assert (told["type"], told.get("id")) == ("error", "7" if '"7"' in str(wish) else None)
             await socket.send_json({"id": "8", "tables": ["overview"]})
             assert (await socket.receive_json())["items"][0]["router"] == "r1"
     async with Api.at(network.routers["r1"].http) as api:

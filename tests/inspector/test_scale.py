@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import time
@@ -22,6 +23,7 @@ from tests.inspector.large_network import (
     large_network,
     topic_of,
 )
+from topology.inspector import watching as watching_module
 from topology.inspector.changes_core import ShownAttachments
 from topology.inspector.watching import PERIOD_S
 
@@ -182,6 +184,42 @@ async def test_a_slow_reader_gets_summed_up_changes_and_ends_with_the_truth(netw
             while {row["router"] for row in watcher.tables["subscriptions"].values()} != {f"r{target:03}"}:
                 await watcher.take("changes")
         assert watcher.told <= moves - 19 * MOVING
+
+
+async def test_one_that_reads_nothing_is_disconnected_even_if_it_goes_on_wishing(
+    network: LargeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching_module, "SEND_TIMEOUT_S", 0.5)
+    watchers = network.node._inspector.watchers
+    async with AsyncExitStack() as stack:
+        watcher = await watching(stack, network, tables=["subscriptions", "links"])
+        connection = watcher.socket._response.connection
+        assert connection is not None
+        assert connection.transport is not None
+        connection.transport.pause_reading()
+        ends_at = time.monotonic() + DEADLINE_S
+        with contextlib.suppress(ConnectionError):
+            while not watchers.count or not connection.transport.is_closing():
+                assert time.monotonic() < ends_at
+                await watcher.socket.send_json({"tables": ["subscriptions", "links"]})
+                await asyncio.sleep(0.01)
+        while watchers.count:
+            assert time.monotonic() < ends_at
+            await asyncio.sleep(0.01)
+
+
+async def test_wishes_are_not_answered_faster_than_changes_are_told(network: LargeNetwork) -> None:
+    async with AsyncExitStack() as stack:
+        watcher = await watching(stack, network, tables=["overview"])
+        await snapshots(watcher, 1)
+        began = time.monotonic()
+        for number in range(200):
+            await watcher.socket.send_json({"tables": ["overview"], "id": str(number)})
+            await asyncio.sleep(0.005)  # so that each could be answered
+        answers = 0
+        while (await watcher.take("snapshot"))[0]["id"] != "199":
+            answers += 1
+        assert answers <= (time.monotonic() - began) / PERIOD_S + 1
 
 
 async def test_a_reader_that_fell_too_far_behind_gets_new_snapshots(network: LargeNetwork) -> None:

@@ -118,6 +118,49 @@ def test_lines_that_only_look_like_ours_are_foreign() -> None:
         assert parse(line, "a") is None, line
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"time":"2026-01-01T00:00:00Z","level":"info","event":"x","a":' + "[" * 100_000,
+        '{"time":"2026-01-01T00:00:00Z","level":"info","event":"x","a":' + "1" * 5_000 + "}",
+        "9999-12-31T23:59:59-05:00 info x router=r1",
+        "0001-01-01T00:00:00+05:00 info x router=r1",
+    ],
+    ids=["deep", "long-number", "after-the-calendar", "before-it"],
+)
+def test_a_broken_line_is_foreign_and_ends_nothing(line: str) -> None:
+    found = list(merged([("a", [text(1, "r1", "one"), line, text(2, "r1", "two")])]))
+    assert [entry.event for entry in found] == ["one", "two"]
+    assert found[0].lines == [line]
+    assert all(entry.as_text() and json.dumps(entry.as_data()) for entry in found)
+
+
+def test_nothing_in_a_log_acts_on_a_terminal_or_breaks_the_output(tmp_path: Path) -> None:
+    said = {"who": "\ud800\x1b[2J\rnobody", "number": float("nan"), "traceback": "one\x1b[2J\n  two\ud800"}
+    log = tmp_path / "a.log"
+    log.write_text(as_json(0, "r\x1b1", "fault\ud800", **said) + "\n" + "another program\x1b[2J\n")
+    done = merge(log)
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.decode()
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert "nobody" in shown
+    assert [line.strip() for line in shown.splitlines()[1:]] == [
+        "one\\x1b[2J", "two\\ud800", "another program\\x1b[2J",
+    ]  # fmt: skip
+    printed = merge("--json", log)
+    assert json.loads(printed.stdout, parse_constant=pytest.fail)["fields"]["number"] == "NaN"
+
+
+def test_a_name_with_control_characters_stays_on_its_line_in_a_text_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="oncewire.router")
+    EventLog("r1").event(RouterEvent.NEIGHBOUR_DOWN, neighbour="r2\r2026-01-01\x1b[2J\u2028")
+    line = _TextFormatter().format(caplog.records[0])
+    assert line.isprintable()
+    found = parse(line, "r1.log")
+    assert found is not None
+    assert found.fields["neighbour"] == "r2\r2026-01-01\x1b[2J\u2028"
+
+
 def test_a_flood_of_foreign_lines_is_kept_in_pieces() -> None:
     flood = [f"line {number}" for number in range(3 * ATTACHED_LINES)]
     found = list(entries([text(0, "r1", "x"), *flood], "a"))
@@ -253,6 +296,8 @@ def test_misuse_is_told_in_three_lines(arguments: list[str], said: str) -> None:
 def test_a_log_whose_end_is_missing_is_told_and_what_there_is_is_printed(tmp_path: Path) -> None:
     whole = gzip.compress("\n".join(text(second, "r1", "x", n=os.urandom(20).hex()) for second in range(50)).encode())
     (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
-    done = merge(tmp_path / "cut.gz")
+    (tmp_path / "r2.log").write_text(text(0, "r2", "y") + "\n")
+    done = merge(tmp_path / "cut.gz", tmp_path / "r2.log")
     assert done.returncode == 2
-    assert b"cannot be read to its end" in done.stderr
+    assert f"the log {tmp_path / 'cut.gz'} cannot be read to its end".encode() in done.stderr
+    assert 2 < len(done.stdout.splitlines()) < 50

@@ -114,6 +114,7 @@ BAD_INPUT: list[tuple[str, str, object, int, str]] = [
     ("DELETE", entity("router", "alpha"), {}, 405, "a router cannot be deleted"),
     ("DELETE", entity("subscription", "a/b"), {}, 400, "the argument epoch is missing"),
     ("DELETE", entity("subscription", "a/b"), {"epoch": "1"}, 400, "epoch = '1' cannot be used"),
+    ("DELETE", entity("subscription", "a/b"), {"epoch": 1 << 63}, 400, f"epoch = {1 << 63} cannot be used"),
     ("DELETE", entity("subscription", "a/b"), {"epoch": 1}, 404, "there is no subscription a/b here"),
     ("POST", entity("router", "alpha", "stop"), {}, 404, "a router has no operation stop"),
     ("POST", entity("router", "beta", "drain"), {}, 404, "there is no router beta here"),

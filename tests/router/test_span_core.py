@@ -135,6 +135,17 @@ def test_an_early_settle_ends_accept_as_given_up() -> None:
     assert len(net.named(Kind.ACCEPT)) == 1
 
 
+def test_a_message_that_is_not_taken_and_comes_again_leaves_no_span_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_core, "OPEN_SPANS", 2)
+    net, publisher, _ = two_routers()
+    spans = net.spans[net.nodes[0].rid]
+    for delivery_id in range(1, 6):
+        spans.on_inputs([inputs.Transfer(publisher.number, delivery_id, b"1", body())], 0)
+    spans.on_inputs([inputs.PublisherSettle(publisher.number, [b"1"])], 0)
+    assert [span.failure for span in net.ended] == [span_core.GIVEN_UP] * 5
+    assert spans.not_begun == 0
+
+
 def test_each_attempt_is_a_span_of_its_own() -> None:
     net, publisher, subscriber = two_routers()
     publisher.send(b"1", body())

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from topology.etcd3_rpc import Etcd3Missing, load_packages
+
+with suppress(Etcd3Missing):
+    load_packages()  # first, as in a router: it cannot use a protobuf that others have loaded in their way
+
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,

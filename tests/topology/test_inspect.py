@@ -196,6 +196,15 @@ def test_an_address_is_shown_without_its_password() -> None:
         (("events", "--topic", "orders"), "events is not filtered by --topic"),
         (("routers", "--network"), "each router"),
         (("links", "--publisher", "a/b"), "links is not filtered by --publisher"),
+        (("routers", "--topic", "orders"), "routers have no topic"),
+        (("topics", "--router", "r1"), "topics are not those of one router"),
+        (("connections", "--router", "r1"), "connections are not those of one router"),
+        (("subscriptions", "--match", "\u00fc" * 1025), "--match is longer than 2048 bytes"),
+        (("subscriptions", "--match", "\udcff"), "--match is not UTF-8"),
+        (("delivery", "../overview"), "'../overview' is not hex"),
+        (("delivery", "%30%30"), "'%30%30' is not hex"),
+        (("delivery", "00?publisher=a/b"), "is not hex"),
+        (("delivery", "00" * 33), "is not 1 to 32 bytes"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(arguments: tuple[str, ...], why: str) -> None:

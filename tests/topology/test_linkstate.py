@@ -236,6 +236,18 @@ def test_what_is_told_about_an_incarnation_that_is_gone_is_ignored() -> None:
         assert 3 not in mesh.routers[rid].paths.next_hops
 
 
+def test_links_to_a_router_that_has_ended_still_have_its_name() -> None:
+    mesh = ring(4)
+    mesh.run()
+    router = mesh.routers[1]
+    router.router_gone(3)
+    router.router_gone(3)
+    router.router_gone(99)  # never heard of
+    assert 3 in router.announced()[2]
+    assert router.names() == {1: "node-1", 2: "node-2", 3: "node-3", 4: "node-4"}
+    assert router.node_ids().keys() == {1, 2, 4}
+
+
 def test_states_that_nobody_refreshes_are_forgotten_everywhere() -> None:
     mesh = ring(4)
     mesh.run()

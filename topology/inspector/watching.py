@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Mapping
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -65,22 +66,26 @@ class Watchers:
         """Serve one watcher until it leaves."""
         # No compression: it would cost the router's one thread more than the bytes cost the network.
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MAX_WISH_BYTES, compress=False)
+        transport = request.transport
+        assert transport is not None
         await socket.prepare(request)
-        watcher = _Watcher(socket, self._source, self._events, rights)
+        watcher = _Watcher(socket, transport, self._source, self._events, rights)
         if not self._watchers:
             self._source.observe(self)
         self._watchers.add(watcher)
         sending = asyncio.ensure_future(watcher.run())
         try:
             async for message in socket:
-                if message.type is WSMsgType.TEXT:
-                    watcher.wish(message.data)
+                # What is no text is no JSON either.
+                watcher.wish(message.data if message.type is WSMsgType.TEXT else "")
         finally:
             self._watchers.discard(watcher)
             if not self._watchers:
                 self._source.observe(None)
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
+            if socket.close_code == WSCloseCode.ABNORMAL_CLOSURE:
+                transport.abort()  # what it does not read would keep the connection open
         return socket
 
     async def stop(self) -> None:
@@ -110,9 +115,15 @@ class _Watcher:
     """One watcher: what it wants, what it has, and one message under way at a time."""
 
     def __init__(
-        self, socket: web.WebSocketResponse, source: Source, events: EventRing, rights: Rights
+        self,
+        socket: web.WebSocketResponse,
+        transport: asyncio.WriteTransport,
+        source: Source,
+        events: EventRing,
+        rights: Rights,
     ) -> None:
         self.socket = socket
+        self._transport = transport
         self.is_stale = False
         """It must get new snapshots."""
         self._source = source
@@ -149,33 +160,43 @@ class _Watcher:
         """Send what there is to tell until the watcher is gone. A send waits while it reads slowly."""
         try:
             while not self.socket.closed:
-                await self._tell()
+                began = time.monotonic()
+                has_told = await self._tell()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(PERIOD_S):
                         await self._wake.wait()
+                if has_told:
+                    # Whoever wishes again and again must not have a snapshot each time.
+                    await asyncio.sleep(began + PERIOD_S - time.monotonic())
                 self._wake.clear()
-        except (ConnectionError, TimeoutError):
-            await self.socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"nothing was read for too long")
+        except TimeoutError:
+            # No farewell: it, too, would wait for somebody to read.
+            self._transport.abort()
+        except ConnectionError:
+            pass  # it has gone, and its reader ends
 
-    async def _tell(self) -> None:
+    async def _tell(self) -> bool:
+        """Send what there is to tell; False when there was nothing."""
+        has_refused = self._refused is not None
         if self._refused is not None:
             (watch_id, refused), self._refused = self._refused, None
             await self._send(watch_id, {"type": "error", "error": str(refused), "fix": refused.fix})
         request = self._request
         if request is None:
-            return
+            return has_refused
         if self.is_stale:
             self.is_stale = False
             self._shown.clear()
             self._compared.clear()
             for table in request.tables:
                 await self._send(request.id, self._snapshot(request, table))
-            return
+            return True
         tables = self._changes(request)
         if tables:
             changed = {name: {"put": each.put, "delete": each.delete} for name, each in tables.items()}
             message = {"type": "changes", "applied": self._source.applied(), "tables": changed}
             await self._send(request.id, message)
+        return has_refused or bool(tables)
 
     async def _send(self, watch_id: str, message: dict[str, object]) -> None:
         if watch_id:
