@@ -8,17 +8,19 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from router.listener import cannot_listen
+from router.logs import EventLog
 from router.management.access import Access, Handler, Role, Route, add_routes, refusal
 from router.metrics import Metrics
 from router.status import Status
 
+_LOG = web.AppKey("log", EventLog)
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
 
 
 @web.middleware
 async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What aiohttp refuses by itself is told as every other error."""
+    """What aiohttp refuses by itself, and our own faults, are told as every other error."""
     try:
         return await handler(request)
     except web.HTTPMethodNotAllowed as error:
@@ -28,24 +30,33 @@ async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResp
         return answer
     except web.HTTPNotFound:
         return refusal(404, f"there is nothing at {request.path}", "management.md and inspector.md name what there is")
+    except ConnectionError:  # nobody reads this; it is no fault of ours
+        return refusal(400, "the request ended before it was whole", "send it again")
     except web.HTTPClientError as error:
         return refusal(error.status, error.reason, "management.md and inspector.md say what each path takes")
+    except web.HTTPException:
+        raise
+    except Exception as error:  # noqa: BLE001  (a fault of ours ends one request)
+        request.app[_LOG].internal_error(error, f"{request.method} {request.path}")
+        return refusal(500, "internal error", "see the router's log")
 
 
 class HttpServer:
     """The HTTP side of one router process."""
 
-    def __init__(self, status: Status, access: Access, routes: Iterable[Route] = ()) -> None:
+    def __init__(self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = ()) -> None:
         """Serve.
 
         Args:
             status: what this router tells of itself.
             access: who may do what.
+            log: where faults are told.
             routes: further routes (inspector, management).
         """
         self._status = status
         self._metrics = Metrics(status)
         app = web.Application(middlewares=[_say_as_json])
+        app[_LOG] = log
         own = (
             Route("GET", "/healthz", self._healthz, None),
             Route("GET", "/readyz", self._readyz, None),

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 
+from aiohttp.http_exceptions import HttpProcessingError
+
 from delivery_records.outcomes import Decision
 from topology.inspector.events_core import EventRing
 
@@ -152,7 +154,13 @@ def set_up_logging(level: str, form: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # What libraries say about single requests is not ours to log.
     logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").addFilter(_is_not_the_clients)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _is_not_the_clients(record: logging.LogRecord) -> bool:
+    """What is no HTTP is answered with 400; anybody can send it, and it is no fault that needs a traceback."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 def set_level(level: str) -> None:

@@ -75,7 +75,7 @@ class RouterNode:
             Answering(management, self._access, self._other_nodes), self._access, self._log
         )
         routes = (*inspection_routes(self._inspector), *management_routes(management))
-        self._http = HttpServer(self, self._access, routes)
+        self._http = HttpServer(self, self._access, self._log, routes)
         self._costs = LinkCosts()
         self._incarnation: Incarnation | None = None
         self._accounts = Accounts(config.node_id, version, self._listener, self._watch, self._log)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import json
 
 import pytest
+from aiohttp import web
 
 from oncewire.wire import SaslClient, SaslOutcome
 from router.config import RouterConfig
+from router.http import _LOG, _say_as_json
 from router.logs import EventLog
-from router.management.access import MAX_ADDRESSES, MAX_FAILURES, Access, AccessDenied, Caller, Role
+from router.management.access import (
+    MAX_ADDRESSES,
+    MAX_FAILURES,
+    Access,
+    AccessDenied,
+    Caller,
+    Role,
+    Route,
+    add_routes,
+)
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, Logins
 from tests.router.management_calls import PREFIX, call, entity, login
 from tests.router.processes import RouterProcess, running_router
@@ -174,3 +185,23 @@ def test_a_client_of_amqp_has_the_role_of_its_user_or_of_its_place() -> None:
     assert access.caller_at("127.0.0.1", "bob").role is Role.VIEWER
     assert access.caller_at("::1", None).role is Role.ADMIN
     assert access.caller_at("192.0.2.7", None).role is Role.VIEWER
+
+
+async def test_a_fault_of_ours_ends_one_request_and_is_logged_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_request: web.Request) -> web.StreamResponse:
+        raise ValueError("a fault")
+
+    log = EventLog("r")
+    app = web.Application(middlewares=[_say_as_json])
+    app[_LOG] = log
+    add_routes(app, Access(RouterConfig(), log), [Route("GET", "/broken", broken, Role.VIEWER)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        status, told = await call(f"http://127.0.0.1:{runner.addresses[0][1]}", "GET", "/broken")
+    finally:
+        await runner.cleanup()
+    assert (status, told) == (500, {"error": "internal error", "fix": "see the router's log"})
+    assert log.counts["error"] == 1
+    assert [record.name for record in caplog.records if record.levelname == "ERROR"] == ["oncewire.router"]

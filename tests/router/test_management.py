@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
@@ -138,6 +139,28 @@ async def test_bad_input_says_what_is_wrong_and_what_to_do(alpha: RouterProcess)
         found, told = await call(alpha.http, method, path, body, headers)
         assert (found, told["error"]) == (status, error), (method, path, body)
         assert told["fix"]
+
+
+CHANGE = b"PUT /api/v1/management/log/router HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+async def test_what_is_no_http_or_ends_too_soon_is_no_fault_of_the_router() -> None:
+    async with running_router("--standalone") as router:
+        host, port = router.http.removeprefix("http://").split(":")
+        for sent in (b"\x00\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+                     CHANGE + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"):  # fmt: skip
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
+            assert b" 400 " in await reader.readline()
+            writer.close()
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(CHANGE + b"Expect: 100-continue\r\nContent-Length: 10\r\n\r\n")
+        assert b" 100 " in await reader.readline()  # it waits for the content
+        writer.transport.abort()
+        assert (await call(router.http, "PUT", entity("log", "router"), {"level": "info"}))[0] == 200
+        log = await router.stop()
+    assert "Traceback" not in log
+    assert "error" not in {json.loads(line)["level"] for line in log.splitlines()}
 
 
 @pytest.fixture
