@@ -26,6 +26,8 @@ from router.management.reload import Reloaded, compare, values_of
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0
 """The record core answers before this, unless the whole router stands still."""
+_TRACE_END_S = 1.0
+"""After a trace's time: the next step would have ended it by then, and there may be none."""
 _CLOSED = "an operator has closed this connection"
 
 
@@ -74,6 +76,7 @@ class RouterControls:
         self._log = log
         self._load = load
         self._incarnation: Incarnation | None = None
+        self._trace_end: asyncio.TimerHandle | None = None
         self._orders: dict[int, asyncio.Future[tuple[Ending, int]]] = {}
         self._next_order = 1
 
@@ -176,11 +179,20 @@ class RouterControls:
             raise ManagementError(503, "this router has no lease in etcd just now", "try again")
         trace = self._incarnation.records.trace
         now = time.monotonic()
+        if self._trace_end is not None:
+            self._trace_end.cancel()
         if choice is None:
             trace.stop()
             return {"on": False, "steps": len(trace)}
         trace.start(choice, now)
+        loop = asyncio.get_running_loop()
+        self._trace_end = loop.call_later(choice.time_s + _TRACE_END_S, self._end_trace)
         return {
             "on": True, "left_s": round(trace.left_s(now), 1), "sample": choice.sample,
             "topics": sorted(choice.topics), "publishers": sorted(choice.publishers),
         }  # fmt: skip
+
+    def _end_trace(self) -> None:
+        """Its time is over, also where no delivery meets it any more."""
+        if self._incarnation is not None:
+            self._incarnation.records.trace.stop()

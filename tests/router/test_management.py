@@ -318,6 +318,23 @@ async def test_tracing_is_switched_on_and_off(alpha: RouterProcess) -> None:
     assert await call(alpha.http, "POST", path, {"on": False}) == (200, {"on": False, "steps": 0})
 
 
+async def test_tracing_ends_when_its_time_is_over_also_where_it_meets_nothing(alpha: RouterProcess) -> None:
+    async with connect(alpha.url, container_id="box") as client:
+        subscriber = await client.subscriber("orders")
+        publisher = await client.publisher("orders")
+        await publisher.submit(b"held")
+        tag = (await anext(aiter(subscriber))).tag.hex()
+        path = entity("router", "alpha", "trace")
+        status, told = await call(alpha.http, "POST", path, {"on": True, "topics": ["another"], "time_s": 0.1})
+        assert (status, told["on"]) == (200, True)
+
+        async def rules_off() -> object:
+            _, record = await call(alpha.http, "GET", f"/api/v1/deliveries/{tag}")
+            return record["found"][0]["rules_off"]
+
+        await until(rules_off, lambda found: found is not None)
+
+
 async def test_a_router_does_nothing_for_another_one_and_says_where_to_ask(network: LocalNetwork) -> None:
     status, told = await call(network.routers["r1"].http, "POST", entity("router", "r2", "drain"), {})
     assert (status, told["error"]) == (409, "this is router r1, not r2")
