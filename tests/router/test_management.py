@@ -322,17 +322,19 @@ async def test_tracing_ends_when_its_time_is_over_also_where_it_meets_nothing(al
     async with connect(alpha.url, container_id="box") as client:
         subscriber = await client.subscriber("orders")
         publisher = await client.publisher("orders")
-        await publisher.submit(b"held")
-        tag = (await anext(aiter(subscriber))).tag.hex()
+        outcome = await publisher.submit(b"held")
+        delivery = await subscriber.receive(LONG_S)
         path = entity("router", "alpha", "trace")
         status, told = await call(alpha.http, "POST", path, {"on": True, "topics": ["another"], "time_s": 0.1})
         assert (status, told["on"]) == (200, True)
 
         async def rules_off() -> object:
-            _, record = await call(alpha.http, "GET", f"/api/v1/deliveries/{tag}")
+            _, record = await call(alpha.http, "GET", f"/api/v1/deliveries/{delivery.tag.hex()}")
             return record["found"][0]["rules_off"]
 
         await until(rules_off, lambda found: found is not None)
+        await delivery.accept()
+        assert (await outcome).is_accepted
 
 
 async def test_a_router_does_nothing_for_another_one_and_says_where_to_ask(network: LocalNetwork) -> None:
