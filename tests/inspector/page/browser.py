@@ -48,8 +48,9 @@ async def chromium() -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def looking_at(
-    browser: Any, url: str, *, phone: bool = False, dark: bool = False, expect_errors: bool = False
-) -> AsyncIterator[Any]:
+    browser: Any, url: str, *, phone: bool = False, dark: bool = False, expect_errors: bool = False,
+    login: tuple[str, str] | None = None,
+) -> AsyncIterator[Any]:  # fmt: skip
     """The page at an address, as Playwright's Page.
 
     At the end the browser must have had nothing to complain about, and must have asked nobody but this router.
@@ -60,6 +61,7 @@ async def looking_at(
         phone: 390 pixels wide, with touch; else 1440.
         dark: what the system asks for.
         expect_errors: the router goes away, and the browser complains of that.
+        login: user and password, given when a login is asked for; the browser then keeps it as for a person.
     """
     context = await browser.new_context(
         viewport=PHONE if phone else DESKTOP,
@@ -68,6 +70,7 @@ async def looking_at(
         has_touch=phone,
         locale="en-GB",
         timezone_id="UTC",
+        http_credentials=login and {"username": login[0], "password": login[1]},
     )
     context.set_default_timeout(TIMEOUT_MS)
     page = await context.new_page()

@@ -141,6 +141,39 @@ async def test_who_may_only_look_is_offered_nothing_to_change(browser: Any) -> N
         assert await page.get_by_role("button", name="Drain").count() == 0
 
 
+USERS = ("--users=vera:pw,olga:pw,anna:pw", "--roles=vera=viewer,olga=operator,anna=admin")
+
+
+@pytest.mark.parametrize(("user", "drains", "reloads"), [("olga", 1, 0), ("anna", 1, 1)])
+async def test_who_logs_in_from_the_page_may_do_what_their_role_allows(
+    browser: Any, user: str, drains: int, reloads: int
+) -> None:
+    async with (
+        running_router("--standalone", *USERS, "--http-loopback-role=viewer") as router,
+        looking_at(browser, f"{router.http}/#/router", login=(user, "pw")) as page,
+    ):
+        await until_text(page, "You may look, not change anything.", "main")
+        await page.get_by_role("link", name="Log in").click()
+        await until_text(page, "Drain and stop", "main")
+        assert await page.get_by_role("button", name="Drain and stop").count() == drains
+        assert await page.get_by_role("button", name="Reload settings").count() == reloads
+        # The change goes with the login, too.
+        await page.get_by_role("button", name="Log level").click()
+        await page.select_option("select[name=level]", "debug")
+        await page.get_by_role("button", name="Set it").click()
+        await until_text(page, "The log level is debug now.", "dialog")
+
+
+async def test_a_router_that_shows_nobody_anything_asks_for_a_login(browser: Any) -> None:
+    roles = ("--http-loopback-role=none", "--http-anonymous-role=none")
+    async with (
+        running_router("--standalone", *USERS, *roles) as router,
+        looking_at(browser, f"{router.http}/#/router", login=("vera", "pw")) as page,
+    ):
+        await until_live(page)
+        await until_text(page, "You may look, not change anything.", "main")
+
+
 async def test_what_does_not_fit_on_a_page_is_fetched_when_asked_for(scene: Scene, browser: Any) -> None:
     async with connect(scene.network.routers["r1"].url, container_id="many") as client:
         for number in range(MANY):

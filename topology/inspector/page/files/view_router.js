@@ -70,7 +70,7 @@ export class RouterView {
     if (!overview.can.manage) {
       return [
         h("p", {}, "You may look, not change anything."),
-        h("p", {}, h("a", { href: "/inspector/login" }, "Log in"), " as a user whose role is operator or admin."),
+        h("p", {}, h("a", { href: "/login#/router" }, "Log in"), " as a user whose role is operator or admin."),
       ];
     }
     const act = (text, explanation, run, danger) =>
