@@ -54,7 +54,7 @@ async def test_a_killed_router_and_a_cut_are_seen_as_they_happen(scene: Scene, b
         await scene.network.kill("r3")
         for each in pages:
             await until_text(each, "Router r4 cannot be reached from here: no path leads there.")
-            await until_text(each, "Router r3 is gone; its key in etcd ended.")
+            await until_text(each, "Router r3 is gone: it stopped, or lost its way to etcd.")
         states = first_words(await table_of(pages[0], "Routers"))
         assert states == {"r1 this router": "serving", "r2": "serving", "r3": "gone", "r4": "unreachable"}
         links = first_words(await table_of(pages[0], "Links"))

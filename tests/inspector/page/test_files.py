@@ -11,6 +11,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from delivery_records.ingress import Phase
+from delivery_records.waits import Holder, Reason
 from tests.router.processes import RouterProcess, running_router
 from topology.inspector.page.serving import FOLDER, LOGIN, PAGE, POLICY
 
@@ -58,6 +60,19 @@ def test_no_module_parses_text_as_html_or_names_another_site(file: Path) -> None
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", source)
     assert set(re.findall(r"https?://[^\"\s]*", source)) <= {"http://www.w3.org/2000/svg"}
     assert all(path.startswith("./") for path in re.findall(r"^import .* from \"([^\"]+)\"", source, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("view_waiting.js", [reason.value for reason in Reason]),
+        ("columns.js", [state.value for state in (*Holder, *Phase)]),
+    ],
+    ids=["reasons", "states"],
+)
+def test_the_page_has_words_for_every_reason_and_state_that_routers_tell(file: str, words: list[str]) -> None:
+    source = (FOLDER / file).read_text(encoding="utf-8")
+    assert [word for word in words if not re.search(rf'^  "?{word}"?: ["\[]', source, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize(

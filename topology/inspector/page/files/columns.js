@@ -60,9 +60,14 @@ const STATES = {
   detached: ["warn", "detached"],
   orphaned: ["bad", "orphaned"],
   suspended: ["warn", "suspended"],
+  proving: ["warn", "proving"],
+  waiting: ["warn", "waiting"],
+  starting: ["warn", "starting"],
+  closing: ["warn", "closing"],
   // deliveries
   "in-doubt": ["warn", "in doubt"],
-  held: ["warn", "held: no credit"],
+  held: ["warn", "held"],
+  again: ["warn", "wanted again"],
   accepted: ["good", "accepted"],
   settled: ["good", "settled"],
   rejected: ["bad", "rejected"],
@@ -77,13 +82,23 @@ const MEANINGS = {
   detached: "its link is gone; it is kept until it expires",
   orphaned: "its router is gone; it is kept until it expires",
   suspended: "its link is gone; its session is kept until it expires",
-  "in-doubt": "sent to its client, which has not told the outcome",
-  held: "waits for its client's credit",
+  proving: "its link is up again, its client has not shown life yet",
+  waiting: "its link is up; its earlier session is not over yet",
+  starting: "its session begins",
+  closing: "it ends once everything is settled",
+  "in-doubt": "its client has it and has not answered",
+  held: "its client takes no more now: no credit",
+  again: "its client wants it again, after a pause",
 };
+
+/** What a state means, in a few words; empty where the state says it all. */
+export function meaningOf(state) {
+  return MEANINGS[state] ?? "";
+}
 
 export function stateBadge(state) {
   const [kind, text] = STATES[state] ?? ["plain", String(state ?? "–")];
-  return badge(kind, text, MEANINGS[state]);
+  return badge(kind, text, meaningOf(state) || null);
 }
 
 export function stateColumn() {
@@ -114,8 +129,8 @@ export function ageColumn(name, label) {
   });
 }
 
-const mode = plain("mode", "Mode");
-const topic = plain("topic", "Topic", { cell: (item) => topicLink(item.topic) });
+const mode = plain("mode", "Mode", { className: "whole" });
+const topic = plain("topic", "Topic", { cell: (item) => topicLink(item.topic), className: "topic" });
 const router = plain("router", "Router", { cell: (item) => routerLink(item.router) });
 const name = (label) => plain("name", label, { cell: (item) => nameCell(item.name), className: "wide" });
 

@@ -125,7 +125,7 @@ class Page {
     const count = link.querySelector(".count");
     count.hidden = !delayed;
     setText(count, number(delayed));
-    count.setAttribute("title", `${delayed} wait for over a second`);
+    count.setAttribute("title", `Publishers of this router that have waited for over a second: ${delayed}`);
     this._title(this._viewTitle);
     if (overview.standalone && !this._saidAlone) {
       this._saidAlone = true;

@@ -31,11 +31,11 @@ export class EventsView {
           this._least = level;
           this.render();
         }),
+        hold,
         filterBox("Filter events", this._filter, (text) => {
           this._filter = text.toLowerCase();
           this.render();
-        }),
-        hold),
+        })),
       h("section", { class: "panel", "aria-label": "Events" }, this._list, (this._empty = h("p", { class: "empty" }, "No such event."))));
   }
 

@@ -14,14 +14,14 @@ const LEASE_WARNING_S = 5;
 
 const TILES = [
   ["routers", "Routers", "#/"],
-  ["links", "Links", "#/"],
+  ["links", "Links, each way", "#/"],
   ["topics", "Topics", "#/topics"],
   ["subscriptions", "Subscriptions", "#/clients/subscriptions"],
   ["publishers", "Publishers", "#/clients/publishers"],
   ["connections", "Connections here", "#/clients"],
   ["waiting_publishers", "Publishing here", "#/waiting"],
-  ["delayed_1s", "Wait over 1 s", "#/waiting", "warn"],
-  ["stuck_10s", "Wait over 10 s", "#/waiting", "bad"],
+  ["delayed_1s", "Waiting here over 1 s", "#/waiting", "warn"],
+  ["stuck_10s", "Waiting here over 10 s", "#/waiting", "bad"],
 ];
 
 export class NetworkView {
@@ -281,7 +281,7 @@ function attention(overview, routers, links) {
   }
   for (const each of routers) {
     if (each.state === "gone") {
-      say("bad", `Router ${each.id} is gone; its key in etcd ended. `, h("span", { class: "quiet" }, age(each.goneAt), " ago"));
+      say("bad", `Router ${each.id} is gone: it stopped, or lost its way to etcd. `, h("span", { class: "quiet" }, age(each.goneAt), " ago"));
     } else if (each.state === "unreachable") {
       say("bad", `Router ${each.id} cannot be reached from here: no path leads there.`);
     } else if (each.state !== "serving") {

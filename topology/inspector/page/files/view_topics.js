@@ -1,11 +1,11 @@
 // Topics, and one topic with its publishers, subscriptions and who waits.
 
 import { get, PAGE_SIZE } from "./api.js";
-import { button, fill, h, setText } from "./dom.js";
+import { button, h, setText } from "./dom.js";
 import { counted, number } from "./format.js";
 import { count, endColumn, plain, publisherColumns, subscriptionColumns, topicLink } from "./columns.js";
 import { Table, filterBox, panel } from "./table.js";
-import { waitCard } from "./view_waiting.js";
+import { showWaits } from "./view_waiting.js";
 
 export class TopicsView {
   static title = "Topics";
@@ -97,7 +97,7 @@ export class TopicView {
     this._more.forEach((each) => each.render());
     const waits = store.items("waits");
     this._waits.element.hidden = !waits.length;
-    fill(this._waitList, waits.map((wait) => waitCard(this._page, wait)));
+    showWaits(this._page, this._waitList, waits);
   }
 }
 
