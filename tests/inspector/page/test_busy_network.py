@@ -92,7 +92,8 @@ async def test_a_deliverys_record_has_the_six_fields_and_the_rules(scene: Scene,
 
 async def test_a_delivery_that_is_settled_is_told_by_its_rules(scene: Scene, browser: Any) -> None:
     async with scene.client("writer", "r3") as writer, scene.client("reader", "r1") as reader:
-        publisher, subscriber = await writer.publisher("letters", name="w"), await reader.subscriber("letters", name="r")
+        publisher = await writer.publisher("letters", name="w")
+        subscriber = await reader.subscriber("letters", name="r")
         sending = await publisher.submit(b"Dear reader")
         delivery = await subscriber.receive(timeout=DEADLINE_S)
         await delivery.accept()

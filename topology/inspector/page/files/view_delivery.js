@@ -5,7 +5,7 @@ import { age, now } from "./ages.js";
 import { fill, h } from "./dom.js";
 import { bytes, counted, number } from "./format.js";
 import { nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
-import { problem } from "./actions.js";
+import { notAsked, problem } from "./actions.js";
 import { RECEIVED, since } from "./store.js";
 
 export class DeliveryView {
@@ -85,7 +85,7 @@ export class DeliveryView {
     // The publisher's router first: it owes the delivery, and its record has the message.
     const records = [...found].sort((a, b) => isIngress(b) - isIngress(a));
     fill(this._result,
-      missing.length ? h("p", { class: "problem" }, h("b", {}, "Not asked with success"), missing.map((each) => `${each.router}: ${each.why}`).join("; ")) : null,
+      notAsked(missing),
       found.length
         ? [lifePanel(records), records.map((record) => recordPanel(record))]
         : h("div", { class: "panel notes" },

@@ -46,8 +46,10 @@ export class TopicsView {
   render() {
     const topics = this._page.store.items("topics");
     const found = topics.filter((topic) => topic.name.toLowerCase().includes(this._filter));
-    setText(this._note, this._filter ? `${number(found.length)} of ${number(topics.length)}` : counted(topics.length, "topic"));
-    this._table.update(found);
+    setText(this._note, !this._page.store.has("topics") ? "" : this._filter ? `${number(found.length)} of ${number(topics.length)}` : counted(topics.length, "topic"));
+    if (this._page.store.has("topics")) {
+      this._table.update(found);
+    }
     this._more.render();
   }
 }
@@ -89,11 +91,14 @@ export class TopicView {
   render() {
     const { store } = this._page;
     const topic = store.table("topics").get(this._topic);
-    setText(this._facts, topic
+    setText(this._facts, !store.has("topics") ? "" : topic
       ? `${counted(topic.subscriptions, "subscription")}, ${counted(topic.publishers, "publisher")}${topic.waiting ? `, ${number(topic.waiting)} waiting over 1 s` : ""}`
       : "Nobody publishes to this topic or subscribes to it now.");
-    this._subscriptions.update(store.items("subscriptions"));
-    this._publishers.update(store.items("publishers"));
+    for (const [name, table] of [["subscriptions", this._subscriptions], ["publishers", this._publishers]]) {
+      if (store.has(name)) {
+        table.update(store.items(name));
+      }
+    }
     this._more.forEach((each) => each.render());
     const waits = store.items("waits");
     this._waits.element.hidden = !waits.length;

@@ -7,7 +7,7 @@ import { bytes, counted, number } from "./format.js";
 import { deliveryLink, endColumn, meaningOf, nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
 import { RECEIVED, since } from "./store.js";
 import { Table, choice, panel } from "./table.js";
-import { problem } from "./actions.js";
+import { notAsked, problem } from "./actions.js";
 
 const REFRESH_MS = 2000;
 const LATE_S = 1;
@@ -49,8 +49,9 @@ export class WaitingView {
     this._note = h("p", { class: "quiet" });
     this._problem = h("div", { class: "slot" });
     this._list = h("div", { class: "waits" });
-    this._empty = h("p", { class: "panel note good" });
+    this._empty = h("p", { class: "panel note good", hidden: true });
     this._holdersPanel = panel("Who is waited for", this._holders.element);
+    this._holdersPanel.element.hidden = true;
     this.element = h("div", { class: "stack" },
       h("div", { class: "head" }, h("h1", {}, "Who holds what"), this._note, h("span", { class: "push" }),
         choice("Which waits", [["over 1 s", true], ["all", false]], this._late, (late) => this._set({ late })),
@@ -101,10 +102,7 @@ export class WaitingView {
   }
 
   _show({ items, missing = [] }) {
-    fill(this._problem, missing.length
-      ? h("p", { class: "problem" }, h("b", {}, `Not asked with success: ${missing.map((each) => each.router).join(", ")}`),
-          missing.map((each) => `${each.router}: ${each.why}`).join("; "))
-      : null);
+    fill(this._problem, notAsked(missing));
     const holders = holdersOf(items);
     setText(this._note, items.length
       ? `${counted(items.length, "publisher")} ${items.length === 1 ? "waits" : "wait"}, for ${counted(holders.length, "subscription")}`
