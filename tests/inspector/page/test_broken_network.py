@@ -71,9 +71,16 @@ def first_words(rows: list[list[str]]) -> dict[str, str]:
 
 
 async def test_the_subscription_that_cannot_be_reached_is_named(scene: Scene, browser: Any) -> None:
-    _ = await scene.until_waits(1, 1.0)
+    wait = (await scene.until_waits(1, 1.0))[0]
+    (holder,) = wait["waiting_for"]
+    assert (holder["subscription"], holder["state"]) == ("branch/all", "unreachable"), "its client is not to blame"
+    # A number the publisher has not come to: of that r4 has heard nothing, and its client has credit.
+    later = wait["oldest_tag"][:22] + "f" * 16
+    asked = await scene.get(f"holders?of={later}.{holder['key']}", "r4")
+    assert asked == {"holders": {f"{later}.{holder['key']}": "underway"}}
     async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
         await until_text(page, "branch/all", "main")
+        await until_text(page, "no path leads to its router", "main")
     await take_pictures(browser, scene.http(), "broken-waiting", "waiting", "branch/all")
 
 

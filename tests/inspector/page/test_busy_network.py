@@ -98,6 +98,8 @@ async def test_a_delivery_that_is_settled_is_told_by_its_rules(scene: Scene, bro
         delivery = await subscriber.receive(timeout=DEADLINE_S)
         await delivery.accept()
         await sending
+        await subscriber.unsubscribe()
+        await publisher.close()
         await scene.until_forgotten(delivery.tag.hex())
     async with looking_at(browser, f"{scene.http()}/#/delivery/{delivery.tag.hex()}") as page:
         await page.wait_for_selector("section[aria-label='Record at router r3']")

@@ -68,13 +68,14 @@ const STATES = {
   "in-doubt": ["warn", "in doubt"],
   held: ["warn", "held"],
   again: ["warn", "wanted again"],
+  underway: ["warn", "underway"],
   accepted: ["good", "accepted"],
   settled: ["good", "settled"],
   rejected: ["bad", "rejected"],
 };
 
 const MEANINGS = {
-  unreachable: "no path leads there from this router",
+  unreachable: "no path leads to its router",
   gone: "it disappeared while this page was open",
   "one-way": "only one end announces it, so it is not used",
   elsewhere: "attached at the router named, which alone knows whether its link is up",
@@ -89,6 +90,7 @@ const MEANINGS = {
   "in-doubt": "its client has it and has not answered",
   held: "its client takes no more now: no credit",
   again: "its client wants it again, after a pause",
+  underway: "it has not arrived at its router yet",
 };
 
 /** What a state means, in a few words; empty where the state says it all. */
