@@ -179,9 +179,18 @@ def _small(png: bytes) -> bytes:
         return png
     packed = io.BytesIO()
     picture = Image.open(io.BytesIO(png)).convert("RGB")
-    # The commonest colours stay as they are: areas are flat, and only the edges of letters have others.
-    found = sorted(picture.getcolors(picture.width * picture.height), reverse=True)[:MAX_COLOURS]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([part for _, colour in found for part in colour])
-    picture.quantize(palette=palette, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    # The commonest colours stay as they are: areas are flat, and only the edges of letters have others. Those become
+    # the nearest of them by an exact search; Pillow's own is coarse, and showed brown warnings in red.
+    found = [colour for _, colour in sorted(picture.getcolors(picture.width * picture.height), reverse=True)]
+    kept = found[:MAX_COLOURS]
+    places = {colour: min(range(len(kept)), key=lambda at, seen=colour: _distance(kept[at], seen)) for colour in found}
+    raw = picture.tobytes()
+    pixels = zip(raw[::3], raw[1::3], raw[2::3], strict=True)
+    small = Image.frombytes("P", picture.size, bytes(places[pixel] for pixel in pixels))
+    small.putpalette([part for colour in kept for part in colour])
+    small.save(packed, "PNG", optimize=True)
     return packed.getvalue()
+
+
+def _distance(one: tuple[int, int, int], other: tuple[int, int, int]) -> int:
+    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
