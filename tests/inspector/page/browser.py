@@ -8,7 +8,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,6 +29,7 @@ DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 VIEWS = ("", "topics", "waiting", "clients", "delivery", "events", "router")
 MAX_COLOURS = 256
+Colour: TypeAlias = tuple[int, int, int]
 
 
 @asynccontextmanager
@@ -183,7 +184,7 @@ def _small(png: bytes) -> bytes:
     # the nearest of them by an exact search; Pillow's own is coarse, and showed brown warnings in red.
     found = [colour for _, colour in sorted(picture.getcolors(picture.width * picture.height), reverse=True)]
     kept = found[:MAX_COLOURS]
-    places = {colour: min(range(len(kept)), key=lambda at, seen=colour: _distance(kept[at], seen)) for colour in found}
+    places = {colour: _nearest(kept, colour) for colour in found}
     raw = picture.tobytes()
     pixels = zip(raw[::3], raw[1::3], raw[2::3], strict=True)
     small = Image.frombytes("P", picture.size, bytes(places[pixel] for pixel in pixels))
@@ -192,5 +193,7 @@ def _small(png: bytes) -> bytes:
     return packed.getvalue()
 
 
-def _distance(one: tuple[int, int, int], other: tuple[int, int, int]) -> int:
-    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+def _nearest(colours: list[Colour], wanted: Colour) -> int:
+    """The place of the colour that is most like another one."""
+    distances = [sum((a - b) ** 2 for a, b in zip(colour, wanted, strict=True)) for colour in colours]
+    return distances.index(min(distances))
