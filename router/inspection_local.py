@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from delivery_records.ingress import Ingress
 from delivery_records.lateness import DELAYED_S, STUCK_S
 from delivery_records.lookup import FoundDelivery, find
 from delivery_records.tags import network_tag, session_of
-from delivery_records.waits import Holder, Reason, holder, owing, unsettled_since, waiting
+from delivery_records.view import Subscription
+from delivery_records.waits import Holder, Reason, Waiting, holder, owing, unsettled_since, waiting
 from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
@@ -22,6 +24,10 @@ from router.listener import ClientListener
 from router.publisher_link import PublisherLink
 from topology.inspector.rows_core import Head, Row
 
+UNREACHABLE = "unreachable"
+"""State of a subscription that owes a delivery: no path leads to its router."""
+UNDERWAY = "underway"
+"""The same: the delivery has not arrived at the subscription's router."""
 NAMED = 8
 """Subscriptions named for the delivery a publisher waits for; the count is always given."""
 LOOKS = 50_000
@@ -133,7 +139,8 @@ class LocalTables:
                         "subscription": each.subscription.name, "key": each.subscription.key,
                         "router": self._view.name_of(each.subscription.record.rid),
                         "rid": f"{each.subscription.record.rid:x}",
-                        "since_s": seconds(now - each.since), "state": each.state.value,
+                        "since_s": seconds(now - each.since),
+                        "state": self._seen(each.state, each.subscription, self._tag_of(ingress, found)),
                     }
                     for each in holders
                 ]  # fmt: skip
@@ -142,7 +149,7 @@ class LocalTables:
                     "key": head.key, "publisher": ingress.name, "topic": ingress.topic, "router": self._core.node_id,
                     "rid": f"{self._core.rid:x}", "phase": ingress.phase.value, "unsettled": len(ingress.window),
                     "bytes": ingress.window.body_bytes, "credit": credit_of(ingress),
-                    "oldest_s": seconds(now - found.since), "oldest_tag": self._network_tag(ingress.session, found.tag),
+                    "oldest_s": seconds(now - found.since), "oldest_tag": self._tag_of(ingress, found).hex(),
                     "reason": found.reason.value, "waiting_for": names, "waiting_for_count": found.owing,
                 }
             )  # fmt: skip
@@ -151,10 +158,20 @@ class LocalTables:
     def holder(self, tag: bytes, key: str) -> str | None:
         """Where a delivery is on its way to a subscription; None when there is no such subscription."""
         subscription = self._core.view.subscriptions.get(key)
-        return None if subscription is None else holder(self._core, subscription, tag).value
+        return None if subscription is None else self._seen(holder(self._core, subscription, tag), subscription, tag)
 
-    def _network_tag(self, session: int, tag: bytes) -> str:
-        return network_tag(self._core.nonce, session, tag).hex()
+    def _seen(self, found: Holder, subscription: Subscription, tag: bytes) -> str:
+        """The same, told apart by what the paths and the entries here tell: who waits for a path blames no client."""
+        if found is Holder.ELSEWHERE and subscription.record.rid not in self._incarnation.neighbours.routing.next_hops:
+            return UNREACHABLE
+        if found is Holder.HELD:
+            egress = self._core.egresses.get(subscription.key)
+            if egress is not None and tag not in egress.sessions.get(tag[1:11], {}):
+                return UNDERWAY
+        return found.value
+
+    def _tag_of(self, ingress: Ingress, found: Waiting) -> bytes:
+        return network_tag(self._core.nonce, ingress.session, found.tag)
 
     def _channel(self, head: Head) -> Row | None:
         channel = self._core.peers.find(int(head.key, 16))

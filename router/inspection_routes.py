@@ -24,5 +24,5 @@ def inspection_routes(inspector: Inspector) -> Iterable[Route]:
         yield Route("GET", route.path, route.handler, Role.VIEWER)
     yield Route("GET", "/", serving.page, Role.VIEWER)
     yield Route("GET", "/inspector", serving.page, Role.VIEWER)
-    yield Route("GET", f"{serving.PREFIX}login", serving.login, Role.OPERATOR)
+    yield Route("GET", serving.LOGIN, serving.login, Role.OPERATOR, asks_again=True)
     yield Route("GET", f"{serving.PREFIX}{{name:.+}}", serving.file, Role.VIEWER)

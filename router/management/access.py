@@ -276,19 +276,24 @@ class Route:
     handler: Handler
     minimum: Role | None
     """The role it needs; None = it is open, whoever asks and by whatever name."""
+    asks_again: bool = False
+    """Who has logged in with too small a role is asked for another login: a browser sends the old one until then."""
 
 
 def add_routes(app: web.Application, access: Access, routes: Iterable[Route]) -> None:
     """Serve these routes to those who may."""
     for route in routes:
-        handler = route.handler if route.minimum is None else guard(access, route.minimum, route.handler)
+        handler = route.handler
+        if route.minimum is not None:
+            handler = guard(access, route.minimum, handler, asks_again=route.asks_again)
         app.router.add_route(route.method, route.path, handler)
 
 
-def guard(access: Access, minimum: Role, handler: Handler) -> Handler:
+def guard(access: Access, minimum: Role, handler: Handler, *, asks_again: bool = False) -> Handler:
     """A handler that only callers with this role get to; all others get an error as JSON."""
 
     async def guarded(request: web.Request) -> web.StreamResponse:
+        caller = None
         try:
             caller = access.caller_of(request)
             if request.method not in READING and request.content_type != JSON:
@@ -296,7 +301,8 @@ def guard(access: Access, minimum: Role, handler: Handler) -> Handler:
                 raise AccessDenied(415, told, f"send Content-Type: {JSON}")
             access.require(caller, minimum)
         except AccessDenied as denied:
-            return refusal(denied.status, str(denied), denied.fix)
+            has_too_small_a_role = asks_again and caller is not None and caller.user
+            return refusal(401 if has_too_small_a_role else denied.status, str(denied), denied.fix)
         _CALLER.set(caller)
         return await handler(request)
 

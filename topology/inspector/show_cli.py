@@ -93,6 +93,8 @@ _HOLDERS = {
     "detached": "away",
     "orphaned": "away, its router is gone",
     "elsewhere": "",
+    "unreachable": "no path to its router",
+    "underway": "has not arrived there",
 }
 
 

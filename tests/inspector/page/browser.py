@@ -8,7 +8,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,6 +29,7 @@ DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 VIEWS = ("", "topics", "waiting", "clients", "delivery", "events", "router")
 MAX_COLOURS = 256
+Colour: TypeAlias = tuple[int, int, int]
 
 
 @asynccontextmanager
@@ -48,8 +49,9 @@ async def chromium() -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def looking_at(
-    browser: Any, url: str, *, phone: bool = False, dark: bool = False, expect_errors: bool = False
-) -> AsyncIterator[Any]:
+    browser: Any, url: str, *, phone: bool = False, dark: bool = False, expect_errors: bool = False,
+    login: tuple[str, str] | None = None,
+) -> AsyncIterator[Any]:  # fmt: skip
     """The page at an address, as Playwright's Page.
 
     At the end the browser must have had nothing to complain about, and must have asked nobody but this router.
@@ -60,6 +62,7 @@ async def looking_at(
         phone: 390 pixels wide, with touch; else 1440.
         dark: what the system asks for.
         expect_errors: the router goes away, and the browser complains of that.
+        login: user and password, given when a login is asked for; the browser then keeps it as for a person.
     """
     context = await browser.new_context(
         viewport=PHONE if phone else DESKTOP,
@@ -68,6 +71,7 @@ async def looking_at(
         has_touch=phone,
         locale="en-GB",
         timezone_id="UTC",
+        http_credentials=login and {"username": login[0], "password": login[1]},
     )
     context.set_default_timeout(TIMEOUT_MS)
     page = await context.new_page()
@@ -176,9 +180,20 @@ def _small(png: bytes) -> bytes:
         return png
     packed = io.BytesIO()
     picture = Image.open(io.BytesIO(png)).convert("RGB")
-    # The commonest colours stay as they are: areas are flat, and only the edges of letters have others.
-    found = sorted(picture.getcolors(picture.width * picture.height), reverse=True)[:MAX_COLOURS]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([part for _, colour in found for part in colour])
-    picture.quantize(palette=palette, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    # The commonest colours stay as they are: areas are flat, and only the edges of letters have others. Those become
+    # the nearest of them by an exact search; Pillow's own is coarse, and showed brown warnings in red.
+    found = [colour for _, colour in sorted(picture.getcolors(picture.width * picture.height), reverse=True)]
+    kept = found[:MAX_COLOURS]
+    places = {colour: _nearest(kept, colour) for colour in found}
+    raw = picture.tobytes()
+    pixels = zip(raw[::3], raw[1::3], raw[2::3], strict=True)
+    small = Image.frombytes("P", picture.size, bytes(places[pixel] for pixel in pixels))
+    small.putpalette([part for colour in kept for part in colour])
+    small.save(packed, "PNG", optimize=True)
     return packed.getvalue()
+
+
+def _nearest(colours: list[Colour], wanted: Colour) -> int:
+    """The place of the colour that is most like another one."""
+    distances = [sum((a - b) ** 2 for a, b in zip(colour, wanted, strict=True)) for colour in colours]
+    return distances.index(min(distances))

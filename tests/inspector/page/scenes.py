@@ -58,6 +58,15 @@ class Scene:
                     return list(rows)
                 await asyncio.sleep(POLL_S)
 
+    async def until_forgotten(self, tag: str) -> None:
+        """Wait until a delivery is settled at all routers, and only its rules are left."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                found = (await self.get(f"deliveries/{tag}?network=true"))["found"]
+                if {row["role"] for row in found} == {"past"}:
+                    return
+                await asyncio.sleep(POLL_S)
+
     @asynccontextmanager
     async def client(self, name: str, at: str) -> AsyncIterator[Client]:
         """A client that is cut off at the end: nothing waits for what it has not finished."""

@@ -25,7 +25,7 @@ from tests.inspector.page.browser import (
     until_live,
     until_text,
 )
-from tests.inspector.page.scenes import HOSTILE, Scene, assert_no_internal_error, busy_network
+from tests.inspector.page.scenes import DEADLINE_S, HOSTILE, Scene, assert_no_internal_error, busy_network
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 
@@ -64,7 +64,8 @@ async def test_each_publisher_is_shown_with_the_subscription_it_waits_for(scene:
     async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
         await until_text(page, "till-2/sales", "main")
         holders = await table_of(page, "Subscriptions that publishers wait for")
-        assert [row[:4] for row in holders] == [["slow-printer/labels", "in doubt", "r1", "2"]]
+        why = "in doubt its client has it and has not answered"
+        assert [row[:4] for row in holders] == [["slow-printer/labels", why, "r1", "2"]]
         cards = await page.locator("article").all_inner_texts()
         assert len(cards) == 2
         for card in cards:
@@ -87,6 +88,25 @@ async def test_a_deliverys_record_has_the_six_fields_and_the_rules(scene: Scene,
         rules = await page.inner_text("section[aria-label='Rules applied']")
         assert re.search(r"\+0 ms\s+r2\s+I-1\s+received", rules), rules
         assert re.search(r"r1\s+E-3\s+sent to subscription slow-printer/labels", rules), rules
+
+
+async def test_a_delivery_that_is_settled_is_told_by_its_rules(scene: Scene, browser: Any) -> None:
+    async with scene.client("writer", "r3") as writer, scene.client("reader", "r1") as reader:
+        publisher = await writer.publisher("letters", name="w")
+        subscriber = await reader.subscriber("letters", name="r")
+        sending = await publisher.submit(b"Dear reader")
+        delivery = await subscriber.receive(timeout=DEADLINE_S)
+        await delivery.accept()
+        await sending
+        await subscriber.unsubscribe()
+        await publisher.close()
+        await scene.until_forgotten(delivery.tag.hex())
+    async with looking_at(browser, f"{scene.http()}/#/delivery/{delivery.tag.hex()}") as page:
+        await page.wait_for_selector("section[aria-label='Record at router r3']")
+        records = await page.locator("section[aria-label^='Record at router']").all_inner_texts()
+        assert re.match(r"At router r3\s+the publisher's router; settled, and forgotten", records[0]), records
+        assert re.match(r"At router r1\s+a router of its subscriptions; settled, and forgotten", records[1]), records
+        assert not any(word in "".join(records) for word in ("body not held", "none", "undefined")), records
 
 
 async def test_a_tag_that_is_none_is_refused_with_what_to_do(scene: Scene, browser: Any) -> None:
@@ -131,6 +151,17 @@ async def test_every_view_with_rows_is_accessible(scene: Scene, browser: Any, *,
             await page.wait_for_function("() => !document.querySelector('main').innerText.includes('Asking')")
             assert await accessibility_faults(page, only_colours=dark) == [], place
             assert not await is_too_wide(page), place
+
+
+async def test_news_leave_a_button_in_use_where_it_is(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/router") as page:
+        await until_text(page, "Drain and stop", "main")
+        await page.focus("text=Log level…")
+        facts = "() => [...document.querySelectorAll('.facts dd')].at(-1).innerText"
+        before = await page.evaluate(facts)
+        async with scene.client("visitor", "r1"):
+            await page.wait_for_function(f"before => ({facts})() !== before", arg=before)
+        assert await page.evaluate("document.activeElement.innerText") == "Log level…"
 
 
 async def test_news_change_rows_in_place_and_leave_the_focus_alone(scene: Scene, browser: Any) -> None:

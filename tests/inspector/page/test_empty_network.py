@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -141,6 +142,51 @@ async def test_who_may_only_look_is_offered_nothing_to_change(browser: Any) -> N
         assert await page.get_by_role("button", name="Drain").count() == 0
 
 
+USERS = ("--users=vera:pw,olga:pw,anna:pw", "--roles=vera=viewer,olga=operator,anna=admin")
+
+
+@pytest.mark.parametrize(("user", "drains", "reloads"), [("olga", 1, 0), ("anna", 1, 1)])
+async def test_who_logs_in_from_the_page_may_do_what_their_role_allows(
+    browser: Any, user: str, drains: int, reloads: int
+) -> None:
+    async with (
+        running_router("--standalone", *USERS, "--http-loopback-role=viewer") as router,
+        looking_at(browser, f"{router.http}/#/router", login=(user, "pw")) as page,
+    ):
+        await until_text(page, "You may look, not change anything.", "main")
+        await page.get_by_role("link", name="Log in").click()
+        await until_text(page, "Drain and stop", "main")
+        assert await page.get_by_role("button", name="Drain and stop").count() == drains
+        assert await page.get_by_role("button", name="Reload settings").count() == reloads
+        # The change goes with the login, too.
+        await page.get_by_role("button", name="Log level").click()
+        await page.select_option("select[name=level]", "debug")
+        await page.get_by_role("button", name="Set it").click()
+        await until_text(page, "The log level is debug now.", "dialog")
+
+
+async def test_a_router_that_shows_nobody_anything_asks_for_a_login(browser: Any) -> None:
+    roles = ("--http-loopback-role=none", "--http-anonymous-role=none")
+    async with (
+        running_router("--standalone", *USERS, *roles) as router,
+        looking_at(browser, f"{router.http}/#/router", login=("vera", "pw")) as page,
+    ):
+        await until_live(page)
+        await until_text(page, "You may look, not change anything.", "main")
+
+
+async def test_what_was_not_told_is_not_said_to_be_empty(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, scene.http(), expect_errors=True) as page:
+        await until_live(page)
+        refusal = {"error": "not now", "fix": "wait"}
+        await page.route("**/api/v1/*", lambda asked: asked.fulfill(status=503, json=refusal))
+        for place in ("waiting", "clients", "clients/subscriptions", "router"):
+            await go(page, place)
+            await until_text(page, "not now", "main")
+            shown = await page.inner_text("main")
+            assert not re.search(r"\bNo (publisher|subscription|client|such|neighbour|channel)", shown), shown
+
+
 async def test_what_does_not_fit_on_a_page_is_fetched_when_asked_for(scene: Scene, browser: Any) -> None:
     async with connect(scene.network.routers["r1"].url, container_id="many") as client:
         for number in range(MANY):
@@ -162,6 +208,11 @@ async def test_a_lost_router_is_said_and_found_again(scene: Scene, browser: Any)
         await until_text(page, "Connection lost.", "#lost")
         await until_text(page, "The last data are", "#lost")
         await until_text(page, "connection lost", "#feed")
+        # Nothing that was true before is still said to be.
+        assert await page.inner_text("#router-state") == "no answer"
+        assert (await page.inner_text("ul.notes")).startswith("The router of this page does not answer.")
         await scene.network.restart("r1")
         await page.wait_for_selector("#lost", state="hidden")
         await until_live(page)
+        await until_text(page, "Nothing needs attention.")
+        await until_text(page, "ready", "#router-state")

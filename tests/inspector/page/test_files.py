@@ -11,8 +11,10 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from delivery_records.ingress import Phase
+from delivery_records.waits import Holder, Reason
 from tests.router.processes import RouterProcess, running_router
-from topology.inspector.page.serving import FOLDER, PAGE, POLICY
+from topology.inspector.page.serving import FOLDER, LOGIN, PAGE, POLICY
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,6 +63,19 @@ def test_no_module_parses_text_as_html_or_names_another_site(file: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("view_waiting.js", [reason.value for reason in Reason]),
+        ("columns.js", [state.value for state in (*Holder, *Phase)]),
+    ],
+    ids=["reasons", "states"],
+)
+def test_the_page_has_words_for_every_reason_and_state_that_routers_tell(file: str, words: list[str]) -> None:
+    source = (FOLDER / file).read_text(encoding="utf-8")
+    assert [word for word in words if not re.search(rf'^  "?{word}"?: ["\[]', source, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize(
     "path", ["../serving.py", "..%2fserving.py", "%2e%2e/serving.py", "vendor/cytoscape.LICENSE.txt"]
 )
 @in_one_loop
@@ -84,15 +99,19 @@ async def test_a_file_that_has_not_changed_is_not_sent_again(session: aiohttp.Cl
 async def test_logging_in_leads_back_to_the_page_and_is_asked_of_those_who_only_look(
     session: aiohttp.ClientSession,
 ) -> None:
-    async with session.get("/inspector/login", allow_redirects=False) as answer:
+    async with session.get(LOGIN, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/")
-    users = ("--users=ada:secret", "--roles=ada=operator", "--http-loopback-role=viewer")
+    users = ("--users=ada:secret,eve:secret", "--roles=ada=operator", "--http-loopback-role=viewer")
     async with running_router("--standalone", *users) as router, aiohttp.ClientSession(router.http) as looking:
         async with looking.get("/") as page:
             assert page.status == 200
-        async with looking.get("/inspector/login", allow_redirects=False) as refused:
+        async with looking.get(LOGIN, allow_redirects=False) as refused:
             assert refused.status == 401
             assert refused.headers["WWW-Authenticate"].startswith("Basic")
+        small = {"Authorization": "Basic " + b64encode(b"eve:secret").decode()}
+        async with looking.get(LOGIN, headers=small, allow_redirects=False) as refused:
+            assert refused.status == 401
+            assert (await refused.json())["error"] == "this needs the role operator; eve is viewer"
         login = {"Authorization": "Basic " + b64encode(b"ada:secret").decode()}
-        async with looking.get("/inspector/login", headers=login, allow_redirects=False) as answer:
+        async with looking.get(LOGIN, headers=login, allow_redirects=False) as answer:
             assert answer.status == 303

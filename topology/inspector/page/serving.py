@@ -17,6 +17,9 @@ from aiohttp import hdrs, web
 FOLDER = Path(__file__).parent / "files"
 PAGE = "index.html"
 PREFIX = "/inspector/"
+LOGIN = "/login"
+"""At the top: a browser sends a login to what lies beside or below the address that asked for it (RFC 7617 section
+2.2), and the API must get it, too."""
 LIBRARY = "vendor/cytoscape.esm.min.mjs"
 """Draws the map; fetched when the package is built. Without it the page shows tables only, and says so."""
 

@@ -1,10 +1,24 @@
 // What operators may change. Each action says beforehand what it does to deliveries, and afterwards what happened.
 
 import { button, fill, h, speak } from "./dom.js";
+import { counted, number } from "./format.js";
 
 /** The words of an error: what, and what to do. */
 export function problem(error) {
   return h("p", { class: "problem" }, h("b", {}, error.message), error.fix ?? "");
+}
+
+const NAMED = 5;
+
+/** The routers that could not be asked, [{router, why}], those with the same reason together; nothing without any. */
+export function notAsked(missing) {
+  const reasons = new Map();
+  missing.forEach(({ router, why }) => reasons.set(why, [...(reasons.get(why) ?? []), router]));
+  const named = (routers) => routers.slice(0, NAMED).join(", ") + (routers.length > NAMED ? ` and ${number(routers.length - NAMED)} more` : "");
+  return missing.length
+    ? h("div", { class: "problem" }, h("b", {}, `${counted(missing.length, "router")} could not be asked: what only they know is missing here.`),
+        [...reasons].map(([why, routers]) => h("p", {}, `${named(routers)}: ${why}`)))
+    : null;
 }
 
 /**

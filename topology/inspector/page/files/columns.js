@@ -60,16 +60,22 @@ const STATES = {
   detached: ["warn", "detached"],
   orphaned: ["bad", "orphaned"],
   suspended: ["warn", "suspended"],
+  proving: ["warn", "proving"],
+  waiting: ["warn", "waiting"],
+  starting: ["warn", "starting"],
+  closing: ["warn", "closing"],
   // deliveries
   "in-doubt": ["warn", "in doubt"],
-  held: ["warn", "held: no credit"],
+  held: ["warn", "held"],
+  again: ["warn", "wanted again"],
+  underway: ["warn", "underway"],
   accepted: ["good", "accepted"],
   settled: ["good", "settled"],
   rejected: ["bad", "rejected"],
 };
 
 const MEANINGS = {
-  unreachable: "no path leads there from this router",
+  unreachable: "no path leads to its router",
   gone: "it disappeared while this page was open",
   "one-way": "only one end announces it, so it is not used",
   elsewhere: "attached at the router named, which alone knows whether its link is up",
@@ -77,13 +83,24 @@ const MEANINGS = {
   detached: "its link is gone; it is kept until it expires",
   orphaned: "its router is gone; it is kept until it expires",
   suspended: "its link is gone; its session is kept until it expires",
-  "in-doubt": "sent to its client, which has not told the outcome",
-  held: "waits for its client's credit",
+  proving: "its link is up again, its client has not shown life yet",
+  waiting: "its link is up; its earlier session is not over yet",
+  starting: "its session begins",
+  closing: "it ends once everything is settled",
+  "in-doubt": "its client has it and has not answered",
+  held: "its client takes no more now: no credit",
+  again: "its client wants it again, after a pause",
+  underway: "it has not arrived at its router yet",
 };
+
+/** What a state means, in a few words; empty where the state says it all. */
+export function meaningOf(state) {
+  return MEANINGS[state] ?? "";
+}
 
 export function stateBadge(state) {
   const [kind, text] = STATES[state] ?? ["plain", String(state ?? "–")];
-  return badge(kind, text, MEANINGS[state]);
+  return badge(kind, text, meaningOf(state) || null);
 }
 
 export function stateColumn() {
@@ -114,8 +131,8 @@ export function ageColumn(name, label) {
   });
 }
 
-const mode = plain("mode", "Mode");
-const topic = plain("topic", "Topic", { cell: (item) => topicLink(item.topic) });
+const mode = plain("mode", "Mode", { className: "whole" });
+const topic = plain("topic", "Topic", { cell: (item) => topicLink(item.topic), className: "topic" });
 const router = plain("router", "Router", { cell: (item) => routerLink(item.router) });
 const name = (label) => plain("name", label, { cell: (item) => nameCell(item.name), className: "wide" });
 

@@ -39,6 +39,7 @@ class Page {
     this._nav = new Map();
     this._view = null;
     this._shown = null;
+    this.isLost = false;
     this.store.subscribe((dirty) => this._render(dirty));
   }
 
@@ -115,21 +116,27 @@ class Page {
   _showBar(overview) {
     setText(document.getElementById("router-name"), overview.router);
     const state = overview.draining ? ["warn", "draining"] : overview.ready ? ["good", "ready"] : ["bad", "not ready"];
-    const place = document.getElementById("router-state");
-    if (place.textContent !== state[1]) {
-      fill(place, badge(...state));
-      speak(`Router ${overview.router} is ${state[1]}`);
+    if (!this.isLost) {
+      this._showState(state);
     }
     const { delayed_1s: delayed } = overview.counts;
     const link = this._nav.get("waiting");
     const count = link.querySelector(".count");
     count.hidden = !delayed;
     setText(count, number(delayed));
-    count.setAttribute("title", `${delayed} wait for over a second`);
+    count.setAttribute("title", `Publishers of this router that have waited for over a second: ${delayed}`);
     this._title(this._viewTitle);
     if (overview.standalone && !this._saidAlone) {
       this._saidAlone = true;
       this._notice("This router stands alone, without etcd: nothing it knows outlives it.");
+    }
+  }
+
+  _showState([kind, text]) {
+    const place = document.getElementById("router-state");
+    if (place.textContent !== text) {
+      fill(place, badge(kind, text));
+      speak(`Router ${this.store.overview.router}: ${text}`);
     }
   }
 
@@ -148,6 +155,11 @@ class Page {
     }
     lost.hidden = feed.state !== "lost";
     document.documentElement.dataset.feed = feed.state;
+    this.isLost = feed.state === "lost";
+    if (this.isLost && this.store.overview) {
+      this._showState(["bad", "no answer"]);
+      this._view.render(new Set(["overview"]));
+    }
     if (feed.state === "live") {
       speak("Connected");
     }

@@ -31,7 +31,7 @@ export class Operations {
         title: `End the subscription ${item.name}?`,
         says: [
           isAway ? "Its client is away: it ends now instead of when its time is over." : "It ends although its client may be attached and at work.",
-          operation.deliveries,
+          plainly(operation.deliveries),
           "Publishers that wait for it go on.",
         ],
         verb: "End it",
@@ -51,7 +51,7 @@ export class Operations {
       const operation = operationOf(schema, "connection", "close");
       confirm({
         title: `Close the connection of ${item.container_id}?`,
-        says: [operation.meaning, operation.deliveries],
+        says: [plainly(operation.meaning), plainly(operation.deliveries)],
         verb: "Close it",
         danger: true,
         run: async () => {
@@ -67,7 +67,7 @@ export class Operations {
       const { low, high, meaning } = attributeOf(schema, "link", "cost");
       confirm({
         title: `Cost of the link from ${link.from} to ${link.to}`,
-        says: [meaning, "Messages may take another way from the next one on. None is lost, doubled or reordered by that."],
+        says: [plainly(meaning).replace("null =", "empty ="), "Messages may take another way from the next one on. None is lost, doubled or reordered by that."],
         fields: [{ name: "cost", label: `Cost, ${low} to ${high}; empty = as the settings say`, type: "number", min: low, max: high, step: 1, required: false, value: link.cost }],
         verb: "Change it",
         run: async ({ cost }) => {
@@ -84,7 +84,7 @@ export class Operations {
       const { level: current } = await get(["management", "log", "router"]);
       confirm({
         title: "Log level of this router",
-        says: [meaning, NOT_TOUCHED],
+        says: [plainly(meaning), NOT_TOUCHED],
         fields: [{ name: "level", label: "Level", value: current, choices }],
         verb: "Set it",
         run: async ({ level }) => {
@@ -100,7 +100,7 @@ export class Operations {
       const operation = operationOf(schema, "router", "trace");
       confirm({
         title: "Trace deliveries",
-        says: [operation.meaning, operation.deliveries, "The rules are shown with a delivery's record, under Delivery."],
+        says: [plainly(operation.meaning), plainly(operation.deliveries), "The rules are shown with a delivery's record, under Delivery."],
         fields: [
           { name: "trace", label: "Tracing at this router", value: "on", choices: ["on", "off"] },
           { name: "topic", label: "Only this topic (empty = all)", required: false },
@@ -120,7 +120,7 @@ export class Operations {
       const operation = operationOf(schema, "router", "reload");
       confirm({
         title: "Load the settings again?",
-        says: [operation.meaning, `Deliveries: ${operation.deliveries}`],
+        says: [plainly(operation.meaning), `Deliveries: ${plainly(operation.deliveries)}`],
         verb: "Load them",
         run: async () => reloaded(await this._atRouter("reload")),
       });
@@ -132,7 +132,7 @@ export class Operations {
       const operation = operationOf(schema, "router", "drain");
       confirm({
         title: `Drain and stop router ${overview.router}?`,
-        says: [operation.meaning, operation.deliveries, "This page ends with the router: go on at another one."],
+        says: [plainly(operation.meaning), plainly(operation.deliveries), "This page ends with the router: go on at another one."],
         verb: "Drain and stop",
         danger: true,
         run: async () => {
@@ -160,6 +160,11 @@ export class Operations {
         h("h2", {}, "It cannot be done"), problem(error), h("div", { class: "end" }, button("Close", () => dialog.close()))));
     }
   }
+}
+
+/** The schema's words without what only programs and readers of the protocol need: fields of answers, names of rules. */
+function plainly(text) {
+  return text.split(/(?<=\.) /).filter((sentence) => !sentence.startsWith("The answer")).join(" ").replace(/ \([A-Z]+-\d+[a-z]?\)/g, "");
 }
 
 function operationOf(schema, type, name) {

@@ -1,7 +1,7 @@
 // A table whose rows stay the same elements while their contents change, so focus, selection and scroll stay put.
 
 import { add, fill, h, setText } from "./dom.js";
-import { number } from "./format.js";
+import { counted, number } from "./format.js";
 
 const ROW_LIMIT = 2000;
 /** Rows in the page at most; with more the filter is the better way, and the table says so. */
@@ -9,16 +9,17 @@ const words = new Intl.Collator("en", { numeric: true });
 let tables = 0;
 
 /**
- * `isTall`: a long one scrolls in itself on a large screen. Columns: {name, label, value(item) -> text or number to sort by, cell(item) -> node or text (else the value is
+ * `isTall`: a long one scrolls in itself on a large screen. `limit`: rows shown at most. Columns: {name, label, value(item) -> text or number to sort by, cell(item) -> node or text (else the value is
  * shown), mark(item) -> text that changes when the cell must be made anew (else the value), numeric, first}.
  */
 export class Table {
-  constructor({ caption, columns, empty, sort = columns[0].name, descending = false, rowClass = null, isTall = false }) {
+  constructor({ caption, columns, empty, sort = columns[0].name, descending = false, rowClass = null, isTall = false, limit = ROW_LIMIT }) {
     this._columns = columns;
     this._empty = empty;
     this._sort = sort;
     this._descending = descending;
     this._rowClass = rowClass;
+    this._limit = limit;
     this._rows = new Map();
     this._items = [];
     this._body = h("tbody", { role: "rowgroup" });
@@ -31,16 +32,16 @@ export class Table {
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, this._heads)),
       this._body,
     );
-    this._note = h("p", { class: "empty" });
-    this._scroller = h("div", { class: isTall ? "scroller tall" : "scroller", role: "group", "aria-labelledby": captionId, tabindex: "0" }, table);
+    // Nothing is said until the first items come: not having been told is not the same as there being none.
+    this._note = h("p", { class: "empty", hidden: true });
+    this._scroller = h("div", { class: isTall ? "scroller tall" : "scroller", role: "group", "aria-labelledby": captionId, tabindex: "0", hidden: true }, table);
     this.element = h("div", { class: "table" }, this._scroller, this._note);
-    this.update([]);
   }
 
   /** Shows these items; each has a `key` that is unique in the table. */
   update(items) {
     this._items = items;
-    const shown = this._sorted(items).slice(0, ROW_LIMIT);
+    const shown = this._sorted(items).slice(0, this._limit);
     const kept = new Set(shown.map((item) => item.key));
     for (const [key, row] of this._rows) {
       if (!kept.has(key)) {
@@ -60,13 +61,15 @@ export class Table {
     }
     this._scroller.hidden = !shown.length;
     const left = items.length - shown.length;
-    setText(this._note, shown.length ? (left ? `${number(left)} more rows: use the filter.` : "") : this._empty);
+    setText(this._note, shown.length ? (left ? `${counted(left, "more row")}: use the filter.` : "") : this._empty);
     this._note.hidden = !this._note.textContent;
   }
 
   /** Shows the same items again: what may be done with them has changed. */
   refresh() {
-    this.update(this._items);
+    if (!this._scroller.hidden) {
+      this.update(this._items);
+    }
   }
 
   _head(column) {

@@ -5,7 +5,7 @@ import { age, now } from "./ages.js";
 import { fill, h } from "./dom.js";
 import { bytes, counted, number } from "./format.js";
 import { nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
-import { problem } from "./actions.js";
+import { notAsked, problem } from "./actions.js";
 import { RECEIVED, since } from "./store.js";
 
 export class DeliveryView {
@@ -83,9 +83,9 @@ export class DeliveryView {
 
   _show({ tag, found, missing = [] }) {
     // The publisher's router first: it owes the delivery, and its record has the message.
-    const records = [...found].sort((a, b) => (b.role === "ingress") - (a.role === "ingress"));
+    const records = [...found].sort((a, b) => isIngress(b) - isIngress(a));
     fill(this._result,
-      missing.length ? h("p", { class: "problem" }, h("b", {}, "Not asked with success"), missing.map((each) => `${each.router}: ${each.why}`).join("; ")) : null,
+      notAsked(missing),
       found.length
         ? [lifePanel(records), records.map((record) => recordPanel(record))]
         : h("div", { class: "panel notes" },
@@ -96,22 +96,28 @@ export class DeliveryView {
 
 function recordPanel(record) {
   const field = (title, ...content) => h("div", {}, h("h3", {}, title), content);
-  const role = record.role === "ingress" ? "ingress: the publisher's router" : "egress: a router of its subscriptions";
+  const isPast = record.role === "past";
+  const role = [isIngress(record) ? "the publisher's router" : "a router of its subscriptions", isPast ? "settled, and forgotten but for its rules" : null].filter(Boolean).join("; ");
   return h("section", { class: "panel stack", "aria-label": `Record at router ${record.router}` },
     h("header", {}, h("h2", {}, "At router ", routerLink(record.router)), h("span", { class: "quiet" }, role),
       h("span", { class: "push" }, record.state ? stateBadge(record.state) : null)),
     h("div", { class: "six" },
-      field("Message", h("p", {}, record.size == null ? "body not held here" : bytes(record.size), record.topic ? [", to ", topicLink(record.topic)] : null),
+      isPast ? null : field("Message", h("p", {}, record.size == null ? "body not held here" : bytes(record.size), record.topic ? [", to ", topicLink(record.topic)] : null),
         record.digest ? h("p", { class: "long small" }, "SHA-256 ", h("code", {}, record.digest.match(/.{1,32}/g).join(" "))) : null),
-      field("Publisher", h("p", {}, nameCell(record.publisher)),
+      field("Publisher", h("p", {}, nameCell(record.publisher || "–")),
         h("p", { class: "small quiet" }, [record.session == null ? null : `session ${number(record.session)}`, record.number == null ? null : `number ${number(record.number)}`].filter(Boolean).join(", "))),
       field("Its tag", h("p", { class: "long" }, h("code", {}, record.publisher_tag ?? "–"))),
       field("Network tag", h("p", { class: "long" }, h("code", {}, record.network_tag ?? "–")),
         record.arrived_s == null ? null : h("p", { class: "small quiet" }, "arrived ", age(since(record, record.arrived_s)), " ago")),
-      field("Subscriptions at this router", states(record, record.local_subscriptions, (each) => [nameCell(each.name), each.detail ? h("span", { class: "quiet small" }, each.detail) : null], "none")),
-      field("Other routers", states(record, record.other_routers, (each) =>
-        [routerLink(each.router), each.subscriptions == null ? null : h("span", { class: "quiet small" }, `${number(each.owing)} of ${counted(each.subscriptions, "subscription")} not done`)], "none"))),
+      isPast ? null : field("Subscriptions at this router", states(record, record.local_subscriptions, (each) => [nameCell(each.name), each.detail ? h("span", { class: "quiet small" }, each.detail) : null], "none")),
+      isPast ? null : field("Other routers", states(record, record.other_routers, (each) =>
+        [routerLink(each.router), each.subscriptions == null ? null : h("span", { class: "quiet small" }, `${number(each.subscriptions - each.owing)} of ${counted(each.subscriptions, "subscription")} done`)], "none"))),
     firstBytes(record.first_bytes));
+}
+
+/** Whether a record is that of the publisher's router; of one that is forgotten its rules tell. */
+function isIngress(record) {
+  return record.role === "ingress" || (record.role === "past" && record.rules.some((each) => each.rule.startsWith("I-")));
 }
 
 function states(record, items, what, none) {

@@ -31,11 +31,11 @@ export class EventsView {
           this._least = level;
           this.render();
         }),
+        hold,
         filterBox("Filter events", this._filter, (text) => {
           this._filter = text.toLowerCase();
           this.render();
-        }),
-        hold),
+        })),
       h("section", { class: "panel", "aria-label": "Events" }, this._list, (this._empty = h("p", { class: "empty" }, "No such event."))));
   }
 
@@ -50,7 +50,7 @@ export class EventsView {
     const found = events.filter((event) => RANK[event.level] >= RANK[this._least] && matches(event, this._filter));
     const newer = this._held ? store.items("events").filter((event) => event.seq > (this._held.at(-1)?.seq ?? 0)).length : 0;
     setText(this._note, `${number(found.length)} of ${counted(events.length, "event")}${newer ? `, ${number(newer)} newer` : ""}`);
-    this._empty.hidden = found.length > 0;
+    this._empty.hidden = found.length > 0 || !store.has("events");
     // Rows stay as they are: only new ones are put in front.
     const old = new Map([...this._list.children].map((row) => [row.dataset.seq, row]));
     const rows = found.slice(-SHOWN).reverse().map((event) => old.get(String(event.seq)) ?? eventLine(event));

@@ -10,18 +10,20 @@ import { RECEIVED } from "./store.js";
 import { Table, filterBox, panel } from "./table.js";
 
 const EVENTS_SHOWN = 8;
+const ROWS_SHOWN = 100;
+/** Of each table: a network of 100 routers may have 9,900 links. */
 const LEASE_WARNING_S = 5;
 
 const TILES = [
   ["routers", "Routers", "#/"],
-  ["links", "Links", "#/"],
+  ["links", "Links, each way", "#/"],
   ["topics", "Topics", "#/topics"],
   ["subscriptions", "Subscriptions", "#/clients/subscriptions"],
   ["publishers", "Publishers", "#/clients/publishers"],
   ["connections", "Connections here", "#/clients"],
   ["waiting_publishers", "Publishing here", "#/waiting"],
-  ["delayed_1s", "Wait over 1 s", "#/waiting", "warn"],
-  ["stuck_10s", "Wait over 10 s", "#/waiting", "bad"],
+  ["delayed_1s", "Wait here over 1\u00a0s", "#/waiting", "warn"],
+  ["stuck_10s", "Wait here over 10\u00a0s", "#/waiting", "bad"],
 ];
 
 export class NetworkView {
@@ -37,8 +39,10 @@ export class NetworkView {
     const map = panel("Map", this._map.element, legend());
     map.head.append(h("span", { class: "quiet" }, "numbers on links: their cost"));
     const notes = panel("Needs attention", (this._notes = h("ul", { class: "notes" })));
-    notes.element.classList.add("foremost");
+    notes.element.classList.add("order-1");
     this._detail = panel("Router");
+    map.element.classList.add("order-2");
+    this._detail.element.classList.add("order-3");
     this._detailBody = h("div");
     this._detail.element.append(this._detailBody);
     const routers = panel("Routers", (this._routers = this._routerTable()).element);
@@ -76,8 +80,13 @@ export class NetworkView {
     if (isNew("overview")) {
       this._showTiles(store.overview);
     }
-    if (isNew("overview", "routers", "links")) {
+    // The overview's news come each second, and a large network has thousands of links to sort.
+    const may = JSON.stringify([store.overview?.router, store.overview?.can]);
+    if (isNew("routers", "links") || store.gone.size || may !== this._may) {
+      this._may = may;
       this._showNetwork(store);
+    } else if (isNew("overview")) {
+      this._showNotes(store.overview, this._known.routers, this._known.links);
     }
     if (isNew("events")) {
       const newest = store.items("events").slice(-EVENTS_SHOWN).reverse();
@@ -88,12 +97,17 @@ export class NetworkView {
   _showNetwork(store) {
     const routers = routersOf(store);
     const links = linksOf(store, routers);
+    this._known = { routers, links };
     this._showMap(routers, links);
     this._showNotes(store.overview, routers, links);
     this._showDetail(routers);
     const matches = (...texts) => texts.some((text) => (text ?? "").toLowerCase().includes(this._filter));
-    this._routers.update(routers.filter((each) => matches(each.id, each.amqp, each.key)));
-    this._links.update(links.filter((each) => matches(each.from, each.to)));
+    if (store.has("routers")) {
+      this._routers.update(routers.filter((each) => matches(each.id, each.amqp, each.key)));
+    }
+    if (store.has("links")) {
+      this._links.update(links.filter((each) => matches(each.from, each.to)));
+    }
   }
 
   _tileList() {
@@ -127,7 +141,10 @@ export class NetworkView {
 
   _showNotes(overview, routers, links) {
     const notes = attention(overview, routers, links);
-    const shown = notes.length ? notes : [{ kind: "good", text: overview ? "Nothing needs attention." : "Waiting for the router." }];
+    if (this._page.isLost) {
+      notes.unshift({ kind: "bad", text: "The router of this page does not answer. What is shown here is from before." });
+    }
+    const shown = notes.length ? notes : [{ kind: overview ? "good" : "info", text: overview ? "Nothing needs attention." : "Waiting for the router." }];
     const mark = JSON.stringify(shown.map(({ kind, text }) => [kind, text]));
     if (mark !== this._notesMark) {
       this._notesMark = mark;
@@ -138,6 +155,7 @@ export class NetworkView {
   _routerTable() {
     return new Table({
       isTall: true,
+      limit: ROWS_SHOWN,
       caption: "Routers",
       empty: "No router is known.",
       sort: "id",
@@ -164,6 +182,7 @@ export class NetworkView {
     const { actions } = this._page;
     return new Table({
       isTall: true,
+      limit: ROWS_SHOWN,
       caption: "Links between routers, one row for each direction",
       empty: "No links. A router that is alone has none.",
       sort: "name",
@@ -281,7 +300,7 @@ function attention(overview, routers, links) {
   }
   for (const each of routers) {
     if (each.state === "gone") {
-      say("bad", `Router ${each.id} is gone; its key in etcd ended. `, h("span", { class: "quiet" }, age(each.goneAt), " ago"));
+      say("bad", `Router ${each.id} is gone: it stopped, or lost its way to etcd. `, h("span", { class: "quiet" }, age(each.goneAt), " ago"));
     } else if (each.state === "unreachable") {
       say("bad", `Router ${each.id} cannot be reached from here: no path leads there.`);
     } else if (each.state !== "serving") {

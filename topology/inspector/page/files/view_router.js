@@ -57,10 +57,15 @@ export class RouterView {
     if (!overview) {
       return;
     }
-    const mark = JSON.stringify([overview.router, overview.rid, overview.version, overview.waiting_for, overview.draining === null, overview.applied, overview.counts, overview.can]);
-    if (mark !== this._mark) {
-      this._mark = mark;
+    const facts = JSON.stringify([overview.router, overview.rid, overview.version, overview.waiting_for, overview.draining === null, overview.applied, overview.counts]);
+    if (facts !== this._factsMark) {
+      this._factsMark = facts;
       fill(this._facts, factsOf(overview).map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
+    }
+    // News come often: a button in use stays the same button.
+    const can = JSON.stringify(overview.can);
+    if (can !== this._canMark) {
+      this._canMark = can;
       fill(this._acts, this._changes(overview));
     }
   }
@@ -70,7 +75,7 @@ export class RouterView {
     if (!overview.can.manage) {
       return [
         h("p", {}, "You may look, not change anything."),
-        h("p", {}, h("a", { href: "/inspector/login" }, "Log in"), " as a user whose role is operator or admin."),
+        h("p", {}, h("a", { href: "/login#/router" }, "Log in"), " as a user whose role is operator or admin."),
       ];
     }
     const act = (text, explanation, run, danger) =>

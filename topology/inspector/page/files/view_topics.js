@@ -1,11 +1,11 @@
 // Topics, and one topic with its publishers, subscriptions and who waits.
 
 import { get, PAGE_SIZE } from "./api.js";
-import { button, fill, h, setText } from "./dom.js";
+import { button, h, setText } from "./dom.js";
 import { counted, number } from "./format.js";
 import { count, endColumn, plain, publisherColumns, subscriptionColumns, topicLink } from "./columns.js";
 import { Table, filterBox, panel } from "./table.js";
-import { waitCard } from "./view_waiting.js";
+import { showWaits } from "./view_waiting.js";
 
 export class TopicsView {
   static title = "Topics";
@@ -46,8 +46,10 @@ export class TopicsView {
   render() {
     const topics = this._page.store.items("topics");
     const found = topics.filter((topic) => topic.name.toLowerCase().includes(this._filter));
-    setText(this._note, this._filter ? `${number(found.length)} of ${number(topics.length)}` : counted(topics.length, "topic"));
-    this._table.update(found);
+    setText(this._note, !this._page.store.has("topics") ? "" : this._filter ? `${number(found.length)} of ${number(topics.length)}` : counted(topics.length, "topic"));
+    if (this._page.store.has("topics")) {
+      this._table.update(found);
+    }
     this._more.render();
   }
 }
@@ -89,15 +91,18 @@ export class TopicView {
   render() {
     const { store } = this._page;
     const topic = store.table("topics").get(this._topic);
-    setText(this._facts, topic
+    setText(this._facts, !store.has("topics") ? "" : topic
       ? `${counted(topic.subscriptions, "subscription")}, ${counted(topic.publishers, "publisher")}${topic.waiting ? `, ${number(topic.waiting)} waiting over 1 s` : ""}`
       : "Nobody publishes to this topic or subscribes to it now.");
-    this._subscriptions.update(store.items("subscriptions"));
-    this._publishers.update(store.items("publishers"));
+    for (const [name, table] of [["subscriptions", this._subscriptions], ["publishers", this._publishers]]) {
+      if (store.has(name)) {
+        table.update(store.items(name));
+      }
+    }
     this._more.forEach((each) => each.render());
     const waits = store.items("waits");
     this._waits.element.hidden = !waits.length;
-    fill(this._waitList, waits.map((wait) => waitCard(this._page, wait)));
+    showWaits(this._page, this._waitList, waits);
   }
 }
 

@@ -4,10 +4,10 @@ import { get } from "./api.js";
 import { age, now } from "./ages.js";
 import { badge, fill, h, setText } from "./dom.js";
 import { bytes, counted, number } from "./format.js";
-import { deliveryLink, endColumn, nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
+import { deliveryLink, endColumn, meaningOf, nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
 import { RECEIVED, since } from "./store.js";
 import { Table, choice, panel } from "./table.js";
-import { problem } from "./actions.js";
+import { notAsked, problem } from "./actions.js";
 
 const REFRESH_MS = 2000;
 const LATE_S = 1;
@@ -18,6 +18,7 @@ const REASONS = {
   "publisher-repeats": "The publisher came back, announced this delivery, and has not sent it again yet.",
   "publisher-settles": "All outcomes were told; the publisher has not settled yet.",
   "publisher-proves": "The publisher's link is up again, but its client has not shown life yet.",
+  "publisher-away": "All outcomes are known; the publisher is away, so it cannot be told them.",
 };
 
 export class WaitingView {
@@ -35,7 +36,7 @@ export class WaitingView {
       descending: true,
       columns: [
         { name: "name", label: "Subscription", value: (each) => each.name, cell: (each) => nameCell(each.name), className: "wide" },
-        { name: "state", label: "State", value: (each) => each.state, cell: (each) => stateBadge(each.state) },
+        { name: "state", label: "Why", value: (each) => each.state, cell: (each) => [stateBadge(each.state), " ", h("span", { class: "small quiet" }, meaningOf(each.state))] },
         { name: "router", label: "Router", value: (each) => each.router, cell: (each) => routerLink(each.router) },
         { name: "publishers", label: "Publishers it holds", value: (each) => each.publishers, numeric: true },
         {
@@ -48,8 +49,9 @@ export class WaitingView {
     this._note = h("p", { class: "quiet" });
     this._problem = h("div", { class: "slot" });
     this._list = h("div", { class: "waits" });
-    this._empty = h("p", { class: "panel note good" });
+    this._empty = h("p", { class: "panel note good", hidden: true });
     this._holdersPanel = panel("Who is waited for", this._holders.element);
+    this._holdersPanel.element.hidden = true;
     this.element = h("div", { class: "stack" },
       h("div", { class: "head" }, h("h1", {}, "Who holds what"), this._note, h("span", { class: "push" }),
         choice("Which waits", [["over 1 s", true], ["all", false]], this._late, (late) => this._set({ late })),
@@ -100,10 +102,7 @@ export class WaitingView {
   }
 
   _show({ items, missing = [] }) {
-    fill(this._problem, missing.length
-      ? h("p", { class: "problem" }, h("b", {}, `Not asked with success: ${missing.map((each) => each.router).join(", ")}`),
-          missing.map((each) => `${each.router}: ${each.why}`).join("; "))
-      : null);
+    fill(this._problem, notAsked(missing));
     const holders = holdersOf(items);
     setText(this._note, items.length
       ? `${counted(items.length, "publisher")} ${items.length === 1 ? "waits" : "wait"}, for ${counted(holders.length, "subscription")}`
@@ -112,20 +111,24 @@ export class WaitingView {
     setText(this._empty, this._late ? "No publisher has waited for over a second." : "No publisher has anything unsettled.");
     this._holdersPanel.element.hidden = !holders.length;
     this._holders.update(holders);
-    // Cards are made anew only where what they say has changed, so that a button in use stays in use.
-    const old = new Map([...this._list.children].map((card) => [card.dataset.key, card]));
-    const cards = items.map((wait) => {
-      const card = old.get(wait.key);
-      return card?.dataset.mark === markOf(this._page, wait) ? card : waitCard(this._page, wait);
-    });
-    cards.forEach((card, index) => {
-      if (this._list.children[index] !== card) {
-        this._list.insertBefore(card, this._list.children[index] ?? null);
-      }
-    });
-    while (this._list.children.length > cards.length) {
-      this._list.lastChild.remove();
+    showWaits(this._page, this._list, items);
+  }
+}
+
+/** Shows publishers that wait as cards in `list`; made anew only where what they say has changed: a link in use stays. */
+export function showWaits(page, list, waits) {
+  const old = new Map([...list.children].map((card) => [card.dataset.key, card]));
+  const cards = waits.map((wait) => {
+    const card = old.get(wait.key);
+    return card?.dataset.mark === markOf(page, wait) ? card : waitCard(page, wait);
+  });
+  cards.forEach((card, index) => {
+    if (list.children[index] !== card) {
+      list.insertBefore(card, list.children[index] ?? null);
     }
+  });
+  while (list.children.length > cards.length) {
+    list.lastChild.remove();
   }
 }
 
@@ -140,7 +143,7 @@ function lateness(wait) {
 }
 
 /** One publisher that waits, with the subscriptions it waits for. */
-export function waitCard(page, wait) {
+function waitCard(page, wait) {
   const used = wait.unsettled + (wait.credit ?? 0);
   const bar = h("span");
   bar.style.width = `${used ? Math.min(100, (100 * wait.unsettled) / used) : 0}%`;
