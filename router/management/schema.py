@@ -227,7 +227,7 @@ SUBSCRIPTION = EntityType(
         _integer("epoch", "Revision of the last write to its key; changes with each attach."),
         _text("incarnation", "One life of the subscription, as its client is told."),
         _text("mode", "exactly-once, at-least-once or at-most-once."),
-        _number("timeout_s", "How long it stays without its client."),
+        _number("timeout_s", "How long it stays without its client; a minute at most before that has shown life."),
         _text("peer", "Where its client connected from."),
         _text("state", "attached, provisional, detached, orphaned or elsewhere (see docs/inspector.md)."),
         _number("expires_in_s", "Until it expires; null while its client is there, or known to another router only."),

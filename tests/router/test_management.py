@@ -238,6 +238,18 @@ async def test_a_subscription_that_is_away_is_expired_at_its_router(network: Loc
     assert await all_of(network.routers["r1"].http, "subscription") == []
 
 
+async def test_a_subscription_whose_client_left_before_it_had_shown_life_says_how_long_it_really_stays(
+    alpha: RouterProcess,
+) -> None:
+    client = await RawClient.connect(alpha.port, "brief")
+    await client.subscriber("orders", timeout=900)
+    await client.close_all()
+    row = await until(
+        lambda: shown(alpha.http, "subscription", "brief/sub"), lambda found: found["state"] == "detached"
+    )
+    assert (row["timeout_s"], 0 < row["expires_in_s"] <= 60.0) == (60.0, True)
+
+
 # --- links ------------------------------------------------------------------------------------------------------------
 
 

@@ -196,15 +196,20 @@ def _overview(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
             "state": state,
             "lease": f"{told['lease_left_s']} s left, revision {told['applied']}, incarnation {told['rid'] or '-'}",
             "network": ", ".join(
-                f"{counts[name]} {name}" for name in ("routers", "links", "topics", "subscriptions", "publishers")
+                _counted(counts[f"{noun}s"], noun) for noun in ("router", "link", "topic", "subscription", "publisher")
             ),
-            "here": f"{counts['connections']} connections, {counts['windows']} windows; {counts['waiting_publishers']} "
-            f"publishers wait, {counts['delayed_1s']} longer than 1 s, {counts['stuck_10s']} longer than 10 s",
+            "here": f"{_counted(counts['connections'], 'connection')}, {_counted(counts['windows'], 'window')}; "
+            f"waiting publishers: {counts['waiting_publishers']}, longer than 1 s: {counts['delayed_1s']}, "
+            f"longer than 10 s: {counts['stuck_10s']}",
         }
     )  # fmt: skip
     yield Text()
     yield from _waits(document["waits"])
     yield from _missing(document)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _waits(rows: Sequence[Row]) -> Iterator[RenderableType]:
