@@ -197,11 +197,15 @@ async def _set(
         other = await api.get(_path("router", str(row["to_rid"])))
     if not other["http"]:
         raise CliError(
-            f"the direction from {row['to']} to {row['from']} has not changed", "its router serves no HTTP",
+            f"only the direction from {row['from']} to {row['to']} has changed", f"{row['to']} serves no HTTP",
             "set http.host there, or change the cost in its settings",
         )  # fmt: skip
-    async with Api.at(str(other["http"]), login) as api:
-        back = await api.change("PUT", _path(type_name, str(row["from"])), given)
+    try:
+        async with Api.at(str(other["http"]), login) as api:
+            back = await api.change("PUT", _path(type_name, str(row["from"])), given)
+    except CliError as error:
+        changed = f"only the direction from {row['from']} to {row['to']} has changed"
+        raise CliError(changed, f"at {row['to']}: {error.what}: {error.why}", error.fix) from None
     return {f"{each['from']} to {each['to']}": each["cost"] for each in (row, back)}
 
 

@@ -164,6 +164,8 @@ async def test_a_login_is_given_by_name_and_its_password_by_the_environment() ->
         url = f"--url={router.http}"
         await assert_refused("login_needed", "list", "topic", url, hide=router.http)
         await assert_refused("login_wrong", "list", "topic", url, "--user=ann", hide=router.http, ONCEWIRE_PASSWORD="x")
+        twice = router.http.replace("//", "//ann:secret@")
+        await assert_refused("login_twice", "list", "topic", f"--url={twice}", "--user=ann", ONCEWIRE_PASSWORD="secret")
         await assert_refused("login_silent", "list", "topic", url, "--user=ann", hide=router.http)
         code, out, err = await run_manage("show", "log", url, "--user=ann", ONCEWIRE_PASSWORD="secret")
         assert (code, err) == (0, "")
@@ -193,3 +195,12 @@ async def test_a_link_costs_the_same_in_both_directions_if_that_is_asked() -> No
         assert (code, out, err) == (0, "r1 to r2: 12\nr2 to r1: 12\n", "")
         code, out, _ = await run_manage("set", "link", "r2", "cost=null", url, "--json")
         assert json.loads(out)["cost"] == 1
+
+
+async def test_a_neighbour_that_refuses_leaves_one_direction_changed_and_that_is_said() -> None:
+    settings = {"users": "ann:secret", "roles": "ann=operator", "http.loopback_role": "viewer"}
+    async with LocalNetwork(2, settings=settings) as network:
+        url = network.routers["r1"].http.replace("//", "//ann:secret@")
+        told = await run_manage("set", "link", "r2", "cost=12", "--both", f"--url={url}")
+        assert told[:2] == (2, "")
+        assert told[2].startswith("error: only the direction from r1 to r2 has changed\nwhy: at r2: ")

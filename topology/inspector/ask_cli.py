@@ -41,10 +41,13 @@ class Api:
             authorization: a header that logs somebody in (see login_cli.py); None = none.
 
         Raises:
-            CliError: that is no HTTP address.
+            CliError: that is no HTTP address, or there are two logins.
         """
         if not url.startswith(("http://", "https://")):
             raise CliError(f"{url!r} is no HTTP address", "it does not begin with http:// or https://", _FIX)
+        if authorization is not None and "@" in url.split("/")[2]:
+            why = "--url names a user, and so does --user"
+            raise CliError("it is not clear who logs in", why, "leave one of them out")
         headers = {} if authorization is None else {"Authorization": authorization}
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
