@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -161,6 +162,7 @@ class LocalNetwork:
                 pass
         await asyncio.gather(*(self._start_first(router) for router in self.routers.values()))
         # A router that is ready early need not have seen the last ones; all must be linked when we say so.
+        await asyncio.gather(*(self._wait_acquainted(router) for router in self.routers.values()))
         await asyncio.gather(*(self.wait_ready(name) for name in self.routers))
 
     async def stop(self) -> None:
@@ -253,6 +255,24 @@ class LocalNetwork:
                     pass
                 await asyncio.sleep(POLL_S)
         raise LocalNetworkError(f"router {name} is not ready after {timeout_s:g} s: {missing}")
+
+    async def _wait_acquainted(self, router: LocalRouter) -> None:
+        """Wait until it knows all the others; where its settings let nobody look, no longer than until it is ready."""
+        ends_at = time.monotonic() + READY_TIMEOUT_S
+        wanted, known = set(self.routers), set[str]()
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+            while time.monotonic() < ends_at:
+                with suppress(aiohttp.ClientError, TimeoutError):
+                    async with session.get(f"{router.http}/api/v1/state") as answer:
+                        if answer.status in (401, 403):
+                            return
+                        if answer.status == 200:
+                            known = {str(row["id"]) for row in (await answer.json()).get("routers", [])}
+                if wanted <= known or not router.is_running:
+                    return
+                await asyncio.sleep(POLL_S)
+        missing = ", ".join(sorted(wanted - known))
+        raise LocalNetworkError(f"router {router.id} does not know {missing} after {READY_TIMEOUT_S:g} s")
 
     # --- processes ----------------------------------------------------------------------------------------------------
 

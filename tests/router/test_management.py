@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ LONG_S = 30.0
 @pytest.fixture
 async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
     async with LocalNetwork(3, log_folder=tmp_path, log_level="info") as found:
+        for name in found.routers:
+            await until(partial(costs, found, name), lambda links: len(links) == 6)  # each with each, both ways
         yield found
     assert_no_internal_error(tmp_path)
 
@@ -231,7 +234,8 @@ async def test_a_subscription_that_is_away_is_expired_at_its_router(network: Loc
     r2 = network.routers["r2"]
     away = await RawClient.connect(r2.amqp_port, "away")
     await away.subscriber("orders")
-    await away.close_all()
+    away.cut()
+    await away.closed()
     row = await until(lambda: shown(r2.http, "subscription", "away/sub"), lambda found: found["state"] == "detached")
     answer = await call(r2.http, "POST", entity("subscription", row["key"], "expire"), {"epoch": row["epoch"]})
     assert answer == (200, {"deleted": "away/sub"})
@@ -243,7 +247,8 @@ async def test_a_subscription_whose_client_left_before_it_had_shown_life_says_ho
 ) -> None:
     client = await RawClient.connect(alpha.port, "brief")
     await client.subscriber("orders", timeout=900)
-    await client.close_all()
+    client.cut()
+    await client.closed()
     row = await until(
         lambda: shown(alpha.http, "subscription", "brief/sub"), lambda found: found["state"] == "detached"
     )
