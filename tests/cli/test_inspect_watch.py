@@ -29,7 +29,6 @@ sys.exit(run(sys.argv[1:], click.Group("oncewire", commands={"inspect": inspect}
 async def router() -> AsyncIterator[RouterProcess]:
     async with running_router("--standalone", "--id=alpha") as process:
         yield process
-        await RawClient.close_all()
 
 
 async def test_into_a_pipe_each_change_is_one_line_of_json_until_ctrl_c(router: RouterProcess) -> None:

@@ -30,12 +30,6 @@ TAG = b"t1"
 BODY = b"what was ordered"
 
 
-@pytest.fixture(autouse=True)
-async def raw_clients_closed() -> AsyncIterator[None]:
-    yield
-    await RawClient.close_all()
-
-
 @pytest.fixture
 async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
     async with LocalNetwork(3, log_folder=tmp_path, log_level="warning") as found:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from oncewire.wire import (
     ACCEPTED,
@@ -54,8 +54,6 @@ async def until(read: Callable[[], Awaitable[V]], wanted: Callable[[V], bool]) -
 
 class RawClient(asyncio.Protocol):
     """One connection and one session."""
-
-    _open: ClassVar[list[RawClient]] = []
 
     def __init__(
         self,
@@ -203,14 +201,6 @@ class RawClient(asyncio.Protocol):
                     await self._news.wait()
         except TimeoutError:
             raise AssertionError(f"no {kind.__name__} came; heard: {self.heard!r}") from None
-
-    @classmethod
-    async def close_all(cls) -> None:
-        """Cut every connection that was opened, and wait until it is gone."""
-        for client in cls._open:
-            client.cut()
-            await client.closed()
-        cls._open.clear()
 
     # --- links --------------------------------------------------------------------------------------------------------
 

@@ -163,7 +163,6 @@ async def test_a_client_that_does_something_wrong_hears_what_and_why(router: Rou
         error = await case(router.port)
         assert error is not None, name
         heard.append(f"{name.replace('_', ' ')}\n  {error.condition}\n  {error.description}\n")
-        await RawClient.close_all()
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", "\n".join(heard))
     assert_golden(GOLDEN / "bad_input.txt", text)
     assert (await router.state())["incarnations"] == 1

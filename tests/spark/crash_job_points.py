@@ -39,6 +39,8 @@ CRASH = "CRASH_JOB_CRASH"
 """BATCH:POINT[:SHARE], or empty = no crash."""
 NO_MANIFEST = "CRASH_JOB_NO_MANIFEST"
 """Not empty = the negative control."""
+LETS_GO_S = 600.0
+"""A life that is not let go by then was left behind: the one before it takes half of that at most."""
 ROWS = 200
 """Of each batch."""
 
@@ -71,7 +73,10 @@ def go_file(folder: Path, start: int) -> Path:
 def wait_for_go(start: int) -> None:
     """Return when this life of the job may begin."""
     go = go_file(Path(os.environ[FOLDER]), start)
+    ends_at = time.monotonic() + LETS_GO_S
     while not go.exists():
+        if time.monotonic() > ends_at:
+            raise TimeoutError("nobody lets this life begin")  # whoever started it is gone
         time.sleep(0.02)
 
 
