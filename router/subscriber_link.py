@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -151,7 +152,8 @@ class SubscriberLink:
         if self._waiting:
             self._send_waiting()
         if event.echo and event.properties is not None:
-            self.link.flow()
+            with contextlib.suppress(StateError):  # detached in the same read
+                self.link.flow()
         self._flow = LinkFlow(
             self.number, limit=event.credit_limit, drain=event.drain, delivery_count=event.delivery_count or 0
         )
@@ -233,6 +235,10 @@ class SubscriberLink:
         if ids:
             ids.sort()
             self.link.settle(ids)
+
+    def fail(self) -> None:
+        """See records_driver.ClientLink."""
+        self.connection.fail()
 
     def carry_out(self, effect: Any) -> None:
         """Carry out an effect other than `Deliver` (see records_driver.ClientLink)."""
