@@ -32,6 +32,7 @@ from oncewire.wire import (
     LinkAttached,
     LinkDetached,
     LinkFlow,
+    LinkState,
     ReceiverLink,
     SaslOutcome,
     SenderLink,
@@ -42,7 +43,13 @@ from oncewire.wire import (
 from router import conventions
 from router.link_refusal import LinkRefusal
 from router.logs import EventLog, Part, RouterEvent
-from router.management.amqp_node import ManagementPeer, ReplyLink, RequestLink, is_for_management
+from router.management.amqp_node import (
+    ManagementPeer,
+    ReplyLink,
+    RequestLink,
+    is_dynamic,
+    is_for_management,
+)
 from router.publisher_link import PublisherLink
 from router.subscriber_link import SubscriberLink
 
@@ -90,6 +97,7 @@ class ClientConnection(asyncio.Protocol):
         """Who has logged in; None without a login."""
         self.peer_host = ""
         self._management: ManagementPeer | None = None
+        self._dynamic: list[ReceiverLink | SenderLink] = []
         self._links: dict[int, ClientLink] = {}
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -202,6 +210,8 @@ class ClientConnection(asyncio.Protocol):
                     handler = handlers.get(type(event))
                     if handler is not None:
                         handler(event, inputs)
+            if self._dynamic:
+                self._open_dynamic()
         finally:  # K-3b: what came before a fault counts
             if inputs and self._driver is not None:
                 self._driver.submit(inputs)
@@ -240,7 +250,10 @@ class ClientConnection(asyncio.Protocol):
             return
         assert isinstance(link, ReceiverLink | SenderLink)
         if is_for_management(link):
-            self._open_management(link)
+            if is_dynamic(link):
+                self._dynamic.append(link)
+            else:
+                self._open_management(link)
             return
         shell: ClientLink = (
             PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
@@ -254,6 +267,13 @@ class ClientConnection(asyncio.Protocol):
         link.context = shell
         self._links[shell.number] = shell
         inputs.append(attach)
+
+    def _open_dynamic(self) -> None:
+        """Answer dynamic sources behind the rest of the read: a sender to `$management` says what they are for."""
+        dynamic, self._dynamic = self._dynamic, []
+        for link in dynamic:
+            if link.local_attach is None and link.state is LinkState.ATTACH_RECEIVED:
+                self._open_management(link)
 
     def _open_management(self, link: ReceiverLink | SenderLink) -> None:
         """A link of `$management`: no delivery of the network goes over it, and the record core never hears of it."""

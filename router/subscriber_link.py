@@ -29,7 +29,7 @@ from oncewire.wire import (
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router import conventions
-from router.link_refusal import LinkRefusal, refuse_unless_topic
+from router.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters, refuse_unless_topic
 from router.logs import RouterEvent
 from router.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 
@@ -90,6 +90,9 @@ class SubscriberLink:
         remote = self.link.remote_attach
         assert remote is not None
         source = remote.source
+        if source is not None and source.dynamic:
+            refuse_dynamic()
+        refuse_filters(source)
         if source is not None and source.address is None:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:
