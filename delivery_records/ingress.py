@@ -18,6 +18,7 @@ from delivery_records.inputs import LinkFlow, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.retries import Retries
+from delivery_records.tags import MAX_TAG_BYTES
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
 from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
@@ -145,6 +146,9 @@ class Ingress:
     def on_flow(self, flow: LinkFlow) -> None:
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
         if flow.asked_tag is not None:
+            if len(flow.asked_tag) > MAX_TAG_BYTES:
+                self._detach("amqp:invalid-field", f"x-opt-topic-ask names a tag of more than {MAX_TAG_BYTES} bytes")
+                return
             self._tell_owing(flow.asked_tag)
         if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:
             self.core.timers.cancel(Timer.PROOF, self.key)

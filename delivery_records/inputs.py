@@ -256,6 +256,15 @@ class PathsChanged:
     moved: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class SendFailed:
+    """A `PeerSend` could not be encoded, which is a fault of our own (K-3b)."""
+
+    message: PeerMessage
+    rids: tuple[int, ...]
+    """Its targets; their channels have a gap now."""
+
+
 Input: TypeAlias = (
     PublisherAttach
     | SubscriberAttach
@@ -275,4 +284,5 @@ Input: TypeAlias = (
     | PeerFrame
     | PeerDatagram
     | PathsChanged
+    | SendFailed
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -28,7 +29,7 @@ from oncewire.wire import (
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router import conventions
-from router.link_refusal import LinkRefusal, refuse_unless_topic
+from router.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters, refuse_unless_topic
 from router.logs import RouterEvent
 from router.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 
@@ -89,6 +90,9 @@ class SubscriberLink:
         remote = self.link.remote_attach
         assert remote is not None
         source = remote.source
+        if source is not None and source.dynamic:
+            refuse_dynamic()
+        refuse_filters(source)
         if source is not None and source.address is None:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:
@@ -151,7 +155,8 @@ class SubscriberLink:
         if self._waiting:
             self._send_waiting()
         if event.echo and event.properties is not None:
-            self.link.flow()
+            with contextlib.suppress(StateError):  # detached in the same read
+                self.link.flow()
         self._flow = LinkFlow(
             self.number, limit=event.credit_limit, drain=event.drain, delivery_count=event.delivery_count or 0
         )
@@ -234,6 +239,10 @@ class SubscriberLink:
         if ids:
             ids.sort()
             self.link.settle(ids)
+
+    def fail(self) -> None:
+        """See records_driver.ClientLink."""
+        self.connection.fail()
 
     def carry_out(self, effect: Any) -> None:
         """Carry out an effect other than `Deliver` (see records_driver.ClientLink)."""
