@@ -281,8 +281,7 @@ class Egress:
             for number in named:
                 entry = sync.numbers.pop(number, None)
                 if entry is not None:
-                    if sync.entries.get(entry.tag) is entry:  # else P used the tag again too soon (P-2)
-                        del sync.entries[entry.tag]
+                    del sync.entries[entry.tag]
                     if tracing is not None:
                         self._trace(entry, Rule.SETTLED_AT_SUBSCRIBER)
                     self._settle(entry)

@@ -301,8 +301,8 @@ class ShippedSubscriber:
             self.world.judge.on_handed(self.index, publisher, number)
             self.world.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
             self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
-            self._messages[delivery.tag] = Handed(
-                publisher, number, self._core.incarnation, self._redelivered
-            )
-        # What is handed over again belongs to the incarnation it came in.
-        self._handed[delivery.serial] = self._messages[delivery.tag]
+            # What is handed over again belongs to the incarnation it came in.
+            handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
+            self._handed[delivery.serial] = handed
+            if not delivery.settled:  # the tag of a settled one names nothing
+                self._messages[delivery.tag] = handed
