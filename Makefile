@@ -151,5 +151,5 @@ tools: $(VENV)/.installed
 	[ -z "$$failed" ]
 
 clean:
-	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist site oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""Edges to other worlds: Node, Spark, work queues, MQTT."""
+"""Edges to other worlds: Spark, and the bridge node that receives and publishes for it."""

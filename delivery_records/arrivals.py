@@ -16,10 +16,12 @@ FEW_MARKS = 32
 class Arrivals:
     """Times of arrival by running number. Numbers grow with time, so a mark is the first number of a turn."""
 
-    __slots__ = ("_firsts", "_times", "end")
+    __slots__ = ("_firsts", "_times", "end", "presented")
 
     def __init__(self, end: int, now: float) -> None:
         """What the publisher's map presented (numbers below `end`) counts as arrived `now`."""
+        self.presented = end
+        """Numbers below it came with the map: their deliveries are older than their time here says."""
         self.end = end
         """First number without a time."""
         self._firsts = [0]

@@ -46,7 +46,7 @@ class Egress:
 
     __slots__ = (
         "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "confirmed", "core",
-        "created", "drain", "epoch", "exactly_once", "existed", "has_reduced", "incomplete", "is_closing",
+        "created", "drain", "epoch", "exactly_once", "existed", "has_reduced", "held_since", "incomplete", "is_closing",
         "is_proven", "key", "limit", "link", "map_bound", "mapped", "mode", "name", "request", "sent",
         "sessions", "sync_of_publisher", "syncs", "timeout_s",
     )  # fmt: skip
@@ -83,6 +83,7 @@ class Egress:
         self.is_closing = False
         self.is_proven = not subscription.record.provisional
         self._is_replied = False
+        self.held_since = core.now  # since when none of the held deliveries was sent
         self._held: deque[Entry] = deque()
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
@@ -436,6 +437,8 @@ class Egress:
         entry.is_held = True
         if self.core.tracing is not None:
             self._trace(entry, self._why_held(entry))
+        if not self._held and not self._resumes:
+            self.held_since = self.core.now
         (self._resumes if _has_place(entry) else self._held).append(entry)
 
     def _why_held(self, entry: Entry) -> Rule:
@@ -536,6 +539,7 @@ class Egress:
                 message, entry.message = entry.message, b""
                 waiting.popleft()
                 entry.is_held = False
+                self.held_since = self.core.now
                 self._transfer(entry, message)
             else:
                 waiting.popleft()
@@ -557,6 +561,7 @@ class Egress:
             message, entry.message = entry.message, b""
             waiting.remove(entry)
             entry.is_held = False
+            self.held_since = self.core.now
             self._transfer(entry, message)
 
     def _answer_drain(self) -> None:

@@ -94,7 +94,7 @@ class Inspection:
             }  # fmt: skip
         return counts | {
             "connections": self._listener.connection_count, "waiting_publishers": pulse.waiting,
-            "delayed_1s": pulse.delayed, "stuck_10s": pulse.stuck,
+            "delayed_1s": pulse.delayed, "stuck_10s": pulse.stuck, "held_10s": pulse.held,
         }  # fmt: skip
 
     def applied(self) -> int:

@@ -50,6 +50,8 @@ class Pulse:
     """Publishers with unsettled deliveries."""
     delayed: int = 0
     stuck: int = 0
+    held: int = 0
+    """Subscriptions here for which nothing has moved for STUCK_S, though deliveries are held."""
     delayed_topics: Counter[str] = field(default_factory=Counter)
 
 
@@ -79,6 +81,9 @@ class LocalTables:
                 pulse.delayed += 1
                 pulse.delayed_topics[ingress.topic] += 1
                 pulse.stuck += now - since > STUCK_S
+        pulse.held = sum(
+            now - egress.held_since > STUCK_S and egress.held > 0 for egress in self._core.egresses.values()
+        )
         return pulse
 
     # --- tables -------------------------------------------------------------------------------------------------------
@@ -149,7 +154,10 @@ class LocalTables:
                     "key": head.key, "publisher": ingress.name, "topic": ingress.topic, "router": self._core.node_id,
                     "rid": f"{self._core.rid:x}", "phase": ingress.phase.value, "unsettled": len(ingress.window),
                     "bytes": ingress.window.body_bytes, "credit": credit_of(ingress),
-                    "oldest_s": seconds(now - found.since), "oldest_tag": self._tag_of(ingress, found).hex(),
+                    "oldest_s": seconds(now - found.since),
+                    # Since this attach: the router before knew how old it is.
+                    "oldest_is_older": found.number < ingress.arrivals.presented,
+                    "oldest_tag": self._tag_of(ingress, found).hex(),
                     "reason": found.reason.value, "waiting_for": names, "waiting_for_count": found.owing,
                 }
             )  # fmt: skip

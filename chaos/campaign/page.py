@@ -34,7 +34,7 @@ nothing owed and nothing kept. A run ends at its first violation, so *lost* and 
 
 To repeat it:
 
-```
+```sh
 make campaign                                            # goes on where this ledger ends, then the demo twenty times
 oncewire chaos simulate --first-seed 0 --seeds 1000      # the same seeds on your machine give the same numbers
 oncewire chaos mutants                                   # every rule taken out, one at a time

@@ -50,11 +50,11 @@ is started again after two seconds or half a second, a client after one.
 
 To repeat it:
 
-```
+```sh
 make tools                                    # Toxiproxy, and what draws the plots
 oncewire chaos run --list                     # the experiments: every fault with its values
 oncewire chaos run all                        # each of them once
-oncewire chaos run NAME --seed N --keep DIR   # one of the runs below, with journals, logs and timeline
+oncewire chaos run kill --seed 7 --keep DIR   # one of the runs below, with journals, logs and timeline
 oncewire chaos record                         # goes on where this ledger ends
 ```
 """

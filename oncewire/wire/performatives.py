@@ -155,7 +155,7 @@ class Target:
 
 
 class _Plain:  # noqa: PLW1641  # no hash, as the other performatives: they can be changed
-    """Base of the three performatives of the hot path, written by hand: mypyc makes native constructors of these."""
+    """Base of the three performatives of the hot path, written by hand: they are made for each frame."""
 
     __slots__ = ()
     FIELDS: ClassVar[tuple[str, ...]] = ()

@@ -4,8 +4,6 @@ Most AMQP types have a natural Python type: null is ``None``, boolean is ``bool`
 ``bytes``, string is ``str``, uuid is ``uuid.UUID``, list is ``list`` and map is ``dict``. A plain ``int`` stands for
 the AMQP type long. Where Python has one type and AMQP has several, the thin subclasses of this module name the AMQP
 type, so that a decoded value is encoded again as the type it had.
-
-This module is left out of the mypyc build: subclasses of ``int``, ``str`` and ``bytes`` cannot be native classes.
 """
 
 from __future__ import annotations

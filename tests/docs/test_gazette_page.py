@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from oncewire.client import sequence_header, sequencer, store
+from tests.docs.code_blocks import blocks_of
 from tests.docs.guarantee_tables import functions_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,3 +55,13 @@ def test_every_limit_has_the_value_that_the_page_tells(page: str) -> None:
     }
     assert len(told) == 8
     assert {name: int(known[name]) for name in told} == {name: int(value) for name, value in told.items()}
+
+
+def test_the_program_of_the_page_runs_and_prints_what_the_page_says(page: str, tmp_path: Path) -> None:
+    (program,) = [block for block in blocks_of(PAGE) if block.language == "python"]
+    (told,) = re.findall(r"prints `(\d+)`", page)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program.text], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr, done.returncode) == (f"{told}\n", "", 0)

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from oncewire.cli.errors import CliError
+from oncewire.client import connect
 from oncewire.wire import decode_message
 from router.local_network import LocalNetwork
 from tests.router.raw_client import RawClient
@@ -99,6 +100,52 @@ async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network:
     assert found["items"][0]["waiting_for"][0]["state"] == "detached"
     subscriptions = await get(network, "r2", "/api/v1/subscriptions?router=r2")
     assert [(row["state"], row["expires_in_s"] > 0) for row in subscriptions["items"]] == [("detached", True)]
+
+
+async def test_the_router_of_a_subscription_without_credit_says_that_it_holds_deliveries(network: LocalNetwork) -> None:
+    async with (
+        connect(network.routers["r2"].url, container_id="far") as far,
+        connect(network.routers["r3"].url, container_id="till") as till,
+    ):
+        poor = await far.subscriber("orders", name="poor", prefetch=1)
+        publisher = await till.publisher("orders", name="pub")
+        sendings = [await publisher.submit(BODY) for _ in range(5)]
+
+        async def counts() -> Any:
+            return [(await get(network, name, "/api/v1/overview"))["counts"] for name in ("r2", "r3")]
+
+        hosts, sends = await until(counts, lambda told: told[0]["held_10s"] and told[1]["stuck_10s"])
+        assert (hosts["held_10s"], hosts["stuck_10s"]) == (1, 0), "no publisher of its own waits"
+        assert (sends["held_10s"], sends["stuck_10s"]) == (0, 1)
+        for sending in sendings:
+            await (await poor.receive(DEADLINE_S)).accept()
+            await sending
+        await until(counts, lambda told: not told[0]["held_10s"])
+
+
+async def test_a_delivery_that_moves_with_its_publisher_in_a_drain_is_told_to_be_older(network: LocalNetwork) -> None:
+    urls = [network.routers[name].url for name in ("r1", "r3")]
+    async with (
+        connect(network.routers["r2"].url, container_id="far") as far,
+        connect(urls, container_id="mover") as mover,
+    ):
+        poor = await far.subscriber("moves", name="poor")
+        publisher = await mover.publisher("moves", name="pub")
+        sending = await publisher.submit(BODY)
+
+        async def row() -> Any:
+            told = await get(network, "r2", "/api/v1/waits?network=true")
+            return next((row for row in told["items"] if row["publisher"] == "mover/pub"), None)
+
+        first = await until(row, lambda found: found is not None)
+        assert first["oldest_is_older"] is False
+        await network.terminate(first["router"])
+        moved = await until(row, lambda found: found is not None and found["router"] != first["router"])
+        assert moved["oldest_is_older"] is True
+        assert "the oldest since over" in text_of("waits", {"waits": [moved]})
+        await (await poor.receive(DEADLINE_S)).accept()
+        await sending
+    await network.restart(first["router"])
 
 
 async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network: LocalNetwork) -> None:

@@ -25,6 +25,10 @@ def test_plain():
 @pytest.mark.parametrize("size", [1, 2])
 def test_peer(size):
     raise SystemError("the body ran")
+
+@pytest.mark.needs("node")
+def test_node():
+    raise SystemError("the body ran")
 """
 
 
@@ -44,24 +48,23 @@ def run_pytest(folder: Path, tests: str, *, require: str = "", path: str = "") -
     )
 
 
-def test_a_missing_part_is_listed_at_the_end_with_the_command_that_gets_it(tmp_path: Path) -> None:
+def test_each_missing_part_has_one_line_at_the_end_with_the_number_of_tests_and_the_command(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, TWO_TESTS)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    test = "not run: test_sample.py::test_peer"
-    assert [line for line in lines if line.startswith("not run: ")] == [
-        f"{test}, because Node.js is missing, get it by sudo apt-get install -y nodejs npm",
-        f"{test}, because a C compiler is missing, get it by sudo apt-get install -y gcc python3-dev",
+    assert "not run: 3 tests" in lines[-4]
+    assert lines[-3:-1] == [
+        "not run: 3 tests for lack of Node.js; get it by: sudo apt-get install -y nodejs npm",
+        "not run: 2 tests for lack of a C compiler; get it by: sudo apt-get install -y gcc python3-dev",
     ]
-    assert lines[-2].startswith("not run: ")
-    assert "1 passed, 2 skipped" in lines[-1]
+    assert "1 passed, 3 skipped" in lines[-1]
 
 
 def test_a_missing_part_is_a_failure_where_everything_is_required(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, TWO_TESTS, require="all")
     assert done.returncode == 1
     assert "Node.js is missing, get it by sudo apt-get install -y nodejs npm" in done.stdout
-    assert "1 passed, 2 error" in done.stdout.splitlines()[-1]
+    assert "1 passed, 3 error" in done.stdout.splitlines()[-1]
     assert "not run: " not in done.stdout
 
 

@@ -73,6 +73,10 @@ async def test_a_neighbour_that_beats_more_seldom_by_its_settings_is_kept(tmp_pa
         async def bytes_of_r2() -> int:
             return await metric(network.routers["r1"].http, 'neighbour_bytes_total{direction="in",neighbour="r2"}')
 
+        async def ups() -> int:
+            return len(lines_of(log, "neighbour_up"))
+
+        await until(ups, lambda found: found == 1)  # before, there is no such metric
         before = await bytes_of_r2()
         # Twenty empty frames of 8 bytes: several silences long.
         await until(bytes_of_r2, lambda found: found >= before + 20 * 8)

@@ -5,9 +5,9 @@ A test says so with a marker::
     @pytest.mark.needs("node", "rhea")
     def test_rhea_publishes_across_a_restart(): ...
 
-Where a part is missing the test is skipped, and the run ends with one line for each such test: what did not run,
-why, and the command that gets the part. With ``ONCEWIRE_REQUIRE=all`` (CI) a missing part is a failure instead.
-No test skips itself in another way.
+Where a part is missing the test is skipped, and the run ends with one line for each missing part: its name, how many
+tests did not run, and the command that gets it. With ``ONCEWIRE_REQUIRE=all`` (CI) a missing part is a failure instead.
+No test skips itself in another way, and no test file needs a part to be imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class Part:
     """Something a test may need that neither the base install nor the extra `test` brings.
 
     Attributes:
-        what: How the part is called in the sentence "because ... is missing".
+        what: How the part is called, in "... is missing" and at the end of a run.
         present: Tells whether it is there, without starting or fetching anything.
         command: The one command that gets it.
     """
@@ -116,25 +117,33 @@ PARTS = {
         "the previous release in the history of this checkout", previous_release, "git fetch --unshallow --tags"
     ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
-    "postgresql": Part("a PostgreSQL server, or the package psycopg,", postgresql, "make tools"),
+    "postgresql": Part("a PostgreSQL server, or the package psycopg", postgresql, "make tools"),
     "spark": Part("the package pyspark", python_module("pyspark"), "make tools"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }
 
 
-@dataclass(frozen=True, slots=True)
 class NotRun:
-    """One test that did not run because a part is missing."""
+    """The tests of a run that lack a part."""
 
-    test: str
-    part: Part
+    def __init__(self) -> None:
+        self.tests = 0
+        self.by_part: Counter[Part] = Counter()
 
-    def line(self) -> str:
-        """Returns the sentence that the run ends with."""
-        return f"not run: {self.test}, because {self.part.what} is missing, get it by {self.part.command}"
+    def note(self, missing: list[Part]) -> None:
+        """One more test; it may lack several parts."""
+        self.tests += 1
+        self.by_part.update(missing)
+
+    def lines(self) -> list[str]:
+        """Returns what the run ends with: a line for each part."""
+        return [
+            f"not run: {count} test{'s' if count > 1 else ''} for lack of {part.what}; get it by: {part.command}"
+            for part, count in self.by_part.items()
+        ]
 
 
-NOT_RUN = pytest.StashKey[dict[NotRun, None]]()
+NOT_RUN = pytest.StashKey[NotRun]()
 
 
 def missing_parts(names: Iterable[str]) -> list[Part]:
@@ -169,7 +178,7 @@ def everything_is_required() -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Checks the setting before any test runs."""
     everything_is_required()
-    config.stash[NOT_RUN] = {}
+    config.stash[NOT_RUN] = NotRun()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -186,21 +195,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     missing = missing_parts(names)
     if not missing:
         return
-    # One line for all parameters of a test.
-    test = item.nodeid.partition("[")[0]
-    lines = [NotRun(test, part) for part in missing]
     if everything_is_required():
-        sentences = "; ".join(f"{entry.part.what} is missing, get it by {entry.part.command}" for entry in lines)
+        sentences = "; ".join(f"{part.what} is missing, get it by {part.command}" for part in missing)
         pytest.fail(f"{sentences} ({REQUIRE_VARIABLE}=all)", pytrace=False)
-    for entry in lines:
-        item.config.stash[NOT_RUN][entry] = None
-    pytest.skip("; ".join(f"{entry.part.what} is missing" for entry in lines))
+    item.config.stash[NOT_RUN].note(missing)
+    pytest.skip("; ".join(f"{part.what} is missing" for part in missing))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Ends the run with the list of what did not run."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Ends the run with the list of what is missing, behind pytest's own lists."""
+    yield
     not_run = terminalreporter.config.stash[NOT_RUN]
-    if not_run:
-        terminalreporter.section("not run")
-    for entry in not_run:
-        terminalreporter.write_line(entry.line())
+    if not_run.tests:
+        terminalreporter.ensure_newline()
+        terminalreporter.section(f"not run: {not_run.tests} tests")
+    for line in not_run.lines():
+        terminalreporter.write_line(line)

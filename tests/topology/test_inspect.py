@@ -40,7 +40,7 @@ OVERVIEW: dict[str, Any] = {
     "waiting_for": ["a lease in etcd"], "draining": None, "lease_left_s": 0.0, "applied": 17, "standalone": False,
     "counts": dict.fromkeys(
         ("routers", "links", "topics", "subscriptions", "publishers", "windows", "joining", "connections",
-         "waiting_publishers", "delayed_1s", "stuck_10s"), 2,
+         "waiting_publishers", "delayed_1s", "stuck_10s", "held_10s"), 2,
     ),
     "can": {"manage": False, "bodies": False},
 }  # fmt: skip

@@ -200,7 +200,9 @@ def _overview(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
             ),
             "here": f"{_counted(counts['connections'], 'connection')}, {_counted(counts['windows'], 'window')}; "
             f"waiting publishers: {counts['waiting_publishers']}, longer than 1 s: {counts['delayed_1s']}, "
-            f"longer than 10 s: {counts['stuck_10s']}",
+            f"longer than 10 s: {counts['stuck_10s']}; "
+            # A router of the previous release does not count them.
+            f"subscriptions that gave no credit for 10 s: {counts.get('held_10s', '-')}",
         }
     )  # fmt: skip
     yield Text()
@@ -220,7 +222,8 @@ def _waits(rows: Sequence[Row]) -> Iterator[RenderableType]:
         line = Text()
         line.append(str(row["publisher"]), style="bold")
         line.append(f" at {row['router']}, {row['topic']}: {row['unsettled']} unsettled, ")
-        line.append(f"the oldest since {cell('oldest_s', row['oldest_s'])}", style=_urgency(row["oldest_s"]))
+        since = f"the oldest since {'over ' if row.get('oldest_is_older') else ''}{cell('oldest_s', row['oldest_s'])}"
+        line.append(since, style=_urgency(row["oldest_s"]))
         yield line
         yield from (Text("  " + why) for why in _why(row))
         yield Text(f"  tag {row['oldest_tag']}", style="dim")

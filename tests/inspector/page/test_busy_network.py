@@ -77,6 +77,20 @@ async def test_each_publisher_is_shown_with_the_subscription_it_waits_for(scene:
         )
 
 
+async def test_every_page_says_who_waits_in_the_network_and_badge_and_view_agree(scene: Scene, browser: Any) -> None:
+    # The subscription that all wait for is at r1; r3 has neither it nor a publisher that waits.
+    for router in ("r1", "r3"):
+        async with looking_at(browser, scene.http(router)) as page:
+            await until_text(page, "2 publishers waited over 10 s.", "ul.notes")
+            notes = await page.inner_text("ul.notes")
+            assert ("For 1 subscription of this router deliveries have waited over 10 s" in notes) == (router == "r1")
+            badge = page.locator("#views a[href='#/waiting'] .count")
+            assert await badge.inner_text() == "2"
+            await go(page, "waiting")
+            await until_text(page, "2 publishers wait, for 1 subscription", "main")
+            assert await badge.inner_text() == "2"
+
+
 async def test_a_deliverys_record_has_the_six_fields_and_the_rules(scene: Scene, browser: Any) -> None:
     async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
         await page.locator("article", has_text="till-2/sales").locator("a", has_text=re.compile("^00")).click()

@@ -14,6 +14,7 @@ import { NetworkView } from "./view_network.js";
 import { RouterView } from "./view_router.js";
 import { TopicView, TopicsView } from "./view_topics.js";
 import { WaitingView } from "./view_waiting.js";
+import { Waits } from "./waits.js";
 
 const ALWAYS = ["overview", "routers", "links", "events"];
 /** Tables every view needs: the bar, the banner and the picture of who has gone come from them. */
@@ -37,6 +38,7 @@ class Page {
     this._feed = new Feed(this.store, (feed) => this._showFeed(feed), (error) => this._notice(`${error.error} ${error.fix ?? ""}`));
     this._content = document.getElementById("content");
     this._nav = new Map();
+    this.waits = new Waits(() => this._showWaits());
     this._view = null;
     this._shown = null;
     this.isLost = false;
@@ -55,6 +57,7 @@ class Page {
     });
     this._go();
     this._feed.connect();
+    this.waits.start();
   }
 
   /** Whether who looks may change things; the router decides again when it is asked. */
@@ -119,16 +122,21 @@ class Page {
     if (!this.isLost) {
       this._showState(state);
     }
-    const { delayed_1s: delayed } = overview.counts;
-    const link = this._nav.get("waiting");
-    const count = link.querySelector(".count");
-    count.hidden = !delayed;
-    setText(count, number(delayed));
-    count.setAttribute("title", `Publishers of this router that have waited for over a second: ${delayed}`);
     this._title(this._viewTitle);
     if (overview.standalone && !this._saidAlone) {
       this._saidAlone = true;
       this._notice("This router stands alone, without etcd: nothing it knows outlives it.");
+    }
+  }
+
+  _showWaits() {
+    const { late } = this.waits;
+    const count = this._nav.get("waiting").querySelector(".count");
+    count.hidden = !late;
+    setText(count, number(late));
+    count.setAttribute("title", `Publishers of all routers that have waited for over a second: ${late}`);
+    if (this.store.overview) {
+      this._view.render(new Set(["overview"]));
     }
   }
 

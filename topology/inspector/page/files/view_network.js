@@ -24,6 +24,7 @@ const TILES = [
   ["waiting_publishers", "Publishing here", "#/waiting"],
   ["delayed_1s", "Wait here over 1\u00a0s", "#/waiting", "warn"],
   ["stuck_10s", "Wait here over 10\u00a0s", "#/waiting", "bad"],
+  ["held_10s", "Give no credit over 10\u00a0s", "#/clients/subscriptions", "bad"],
 ];
 
 export class NetworkView {
@@ -140,7 +141,7 @@ export class NetworkView {
   }
 
   _showNotes(overview, routers, links) {
-    const notes = attention(overview, routers, links);
+    const notes = attention(overview, routers, links, this._page.waits);
     if (this._page.isLost) {
       notes.unshift({ kind: "bad", text: "The router of this page does not answer. What is shown here is from before." });
     }
@@ -284,13 +285,17 @@ function routerState(router) {
   return [stateBadge(router.state), router.goneAt ? [" ", age(router.goneAt)] : null];
 }
 
-function attention(overview, routers, links) {
+function attention(overview, routers, links, waits) {
   const notes = [];
   const say = (kind, text, more) => notes.push({ kind, text, more });
-  if (overview?.counts.stuck_10s) {
-    say("bad", `${counted(overview.counts.stuck_10s, "publisher")} of this router waited over 10 s. `, h("a", { href: "#/waiting" }, "Who holds what"));
-  } else if (overview?.counts.delayed_1s) {
-    say("warn", `${counted(overview.counts.delayed_1s, "publisher")} of this router waited over 1 s. `, h("a", { href: "#/waiting" }, "Who holds what"));
+  if (waits.stuck) {
+    say("bad", `${counted(waits.stuck, "publisher")} waited over 10 s. `, h("a", { href: "#/waiting" }, "Who holds what"));
+  } else if (waits.late) {
+    say("warn", `${counted(waits.late, "publisher")} waited over 1 s. `, h("a", { href: "#/waiting" }, "Who holds what"));
+  }
+  if (overview?.counts.held_10s) {
+    say("bad", `For ${counted(overview.counts.held_10s, "subscription")} of this router deliveries have waited over 10 s for credit of the client. `,
+      h("a", { href: `#/clients/subscriptions?router=${encodeURIComponent(overview.router)}` }, "Its subscriptions"));
   }
   if (overview?.waiting_for.length) {
     say("bad", `This router takes no clients: it waits for ${overview.waiting_for.join(", ")}.`);

@@ -93,6 +93,9 @@ export class WaitingView {
       if (this._timer !== null && this._asked === asked) {
         answer.items.forEach((item) => { item[RECEIVED] = now(); });
         this._show(answer);
+        if (this._late && this._network) {
+          this._page.waits.count(answer.items);
+        }
       }
     } catch (error) {
       if (this._timer !== null) {
@@ -133,7 +136,7 @@ export function showWaits(page, list, waits) {
 }
 
 function markOf(page, wait) {
-  const parts = [wait.phase, wait.unsettled, wait.bytes, wait.credit, wait.oldest_tag, wait.reason, lateness(wait), page.may("operator"),
+  const parts = [wait.oldest_is_older, wait.phase, wait.unsettled, wait.bytes, wait.credit, wait.oldest_tag, wait.reason, lateness(wait), page.may("operator"),
     wait.waiting_for_count, wait.waiting_for.map((each) => [each.subscription, each.router, each.state])];
   return JSON.stringify(parts);
 }
@@ -150,7 +153,7 @@ function waitCard(page, wait) {
   const left = wait.waiting_for_count - wait.waiting_for.length;
   const words = { stuck: ["bad", "stuck"], late: ["warn", "waits"] }[lateness(wait)];
   return h("article", { class: `panel wait ${lateness(wait)}`, data: { key: wait.key, mark: markOf(page, wait) }, "aria-label": `Publisher ${wait.publisher}` },
-    h("header", {}, h("h3", {}, wait.publisher), h("span", { class: "for" }, words ? [badge(...words), " "] : null, age(since(wait, wait.oldest_s)))),
+    h("header", {}, h("h3", {}, wait.publisher), h("span", { class: "for" }, words ? [badge(...words), " "] : null, wait.oldest_is_older ? "over " : null, age(since(wait, wait.oldest_s)))),
     h("p", { class: "quiet" }, "to ", topicLink(wait.topic), " at ", routerLink(wait.router), wait.phase === "active" ? null : [" ", stateBadge(wait.phase)]),
     h("div", {},
       h("div", { class: "meter", "aria-hidden": "true" }, bar),

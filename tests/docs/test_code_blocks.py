@@ -1,0 +1,174 @@
+"""Every code block of every page is run by a test, is checked here, or says why it is a fragment."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from bridges.node.settings import NODE, SUBSCRIPTION
+from oncewire.cli.run import root_command
+from tests.docs.code_blocks import PAGES, ROOT, Block, all_blocks, blocks_of
+
+BLOCKS = all_blocks()
+NO_CODE = frozenset({"mermaid", "text"})
+"""Pictures, and what programs print."""
+OTHER_PROGRAMS = frozenset({"journalctl", "kill", "sudo"})
+"""Used on pages as everybody knows them."""
+OURS = frozenset({"oncewire", "router", "topology", "delivery_records", "bridges", "chaos"})
+INDENTED = re.compile(r"(?:^|\n\n)    (?! )[^\n]+")
+LIST_ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """The simple commands of a block, as words."""
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&")
+        lexer.whitespace_split = True
+        command: list[str] = []
+        for word in lexer:
+            if word.strip("|;&"):
+                command.append(word)
+            else:
+                found.append(command)
+                command = []
+        found.append(command)
+    return [command for command in found if command]
+
+
+def check_oncewire(words: list[str]) -> None:
+    """Click understands the command line, with its values.
+
+    Raises:
+        click.UsageError: it does not.
+    """
+    command: click.Command = root_command()
+    context = click.Context(command)
+    while isinstance(command, click.Group):
+        assert words, "a group is no command"
+        name, *words = words
+        found = command.get_command(context, name)
+        assert found is not None, name
+        command, context = found, click.Context(found, parent=context)
+    if "--help" in words:
+        return
+    try:
+        command.make_context(command.name, list(words))
+    except click.BadParameter as error:
+        if "does not exist" not in error.message:  # a file of the reader's
+            raise
+
+
+def check_command(words: list[str]) -> None:
+    """The command exists, with its options and files."""
+    program, *arguments = words
+    if program.removeprefix(".venv/bin/") == "oncewire":
+        check_oncewire(arguments)
+    elif program == "make":
+        phony = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        targets = [word for word in arguments if "=" not in word]
+        assert targets, "make without a target"
+        assert set(targets) <= set(" ".join(phony).split())
+    elif program == ".venv/bin/python":
+        paths = [word for word in arguments if "/" in word]
+        assert paths, "nothing to run"
+        assert [path for path in paths if not (ROOT / path).exists()] == []
+    else:
+        assert program in OTHER_PROGRAMS, f"{program} is not known here"
+
+
+def shown(blocks: list[Block]) -> list[object]:
+    """As parameters of a test."""
+    return [pytest.param(block, id=str(block)) for block in blocks]
+
+
+@pytest.mark.parametrize("block", shown([block for block in BLOCKS if block.language not in NO_CODE]))
+def test_every_code_block_is_run_or_checked_or_says_why_it_is_a_fragment(block: Block) -> None:
+    if block.why_fragment:
+        assert len(block.why_fragment.split()) > 2, "that is no reason"
+    elif block.run_by:
+        test = (ROOT / block.run_by).read_text(encoding="utf-8")
+        assert Path(block.page).name in test, "that test does not read this page"
+    elif block.language == "sh":
+        for command in commands_of(block.text):
+            check_command(command)
+    elif block.language == "json":
+        for line in block.text.splitlines():
+            json.loads(line)
+    else:
+        assert block.language == "toml", "run it in a test, or say why it is a fragment"
+        settings = tomllib.loads(block.text)
+        assert {key for each in settings.pop("subscription", []) for key in each} <= set(SUBSCRIPTION)
+        assert set(settings) <= set(NODE)
+
+
+@pytest.mark.parametrize("block", shown([block for block in BLOCKS if block.language == "python"]))
+def test_every_name_that_a_python_block_imports_from_us_exists(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in OURS:
+            assert node.module is not None
+            spec = importlib.util.find_spec(node.module)
+            assert spec is not None, node.module
+            assert spec.origin is not None
+            if any(part == "spark" for part in node.module.split(".")):  # cannot be imported without Spark
+                source = Path(spec.origin).read_text(encoding="utf-8")
+                assert all(re.search(rf"\b{alias.name}\b", source) for alias in node.names)
+            else:
+                module = importlib.import_module(node.module)
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+def test_every_code_block_says_its_language() -> None:
+    assert [str(block) for block in BLOCKS if not block.language] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_code_hides_in_an_indented_block(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for block in blocks_of(page):
+        text = text.replace(block.text, "")
+    for found in INDENTED.finditer(text):
+        before = text[: found.start()].rstrip().rpartition("\n\n")[2]
+        assert LIST_ITEM.match(before) or before.startswith("  "), found[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "oncewire chaos simulat", "oncewire drain --ur http://r1:8672", "oncewire chaos simulate --seeds many",
+        "make demos", "make", "kubectl apply", ".venv/bin/python benchmarks/bench_nothing.py", "oncewire chaos",
+    ],
+)  # fmt: skip
+def test_a_command_that_does_not_exist_is_found(text: str) -> None:
+    (command,) = commands_of(text)
+    with pytest.raises((AssertionError, click.UsageError)):
+        check_command(command)
+
+
+@pytest.mark.parametrize(
+    ("promise", "built"),
+    [
+        (r"dead[- ]letter", r"dead_letter"),
+        (r"rejections by policy", r"rejects_by_policy"),
+        (r"\bmypyc\b", r"mypycify"),
+        (r"\[(?:mqtt|queue)\]", r"^(?:mqtt|queue) = "),
+    ],
+)
+def test_nothing_is_promised_that_is_not_built(promise: str, built: str) -> None:
+    code = [*(path for folder in sorted(OURS) for path in (ROOT / folder).rglob("*.py")), ROOT / "pyproject.toml"]
+    sources = {path: path.read_text(encoding="utf-8") for path in code}
+    if any(re.search(built, text, re.MULTILINE) for text in sources.values()):
+        return
+    history = {ROOT / "CHANGELOG.md", ROOT / "docs" / "from-the-notes.md"}
+    pages = {path: path.read_text(encoding="utf-8") for path in PAGES if path not in history}
+    told = [str(path.relative_to(ROOT)) for path, text in {**pages, **sources}.items() if re.search(promise, text)]
+    assert told == []
