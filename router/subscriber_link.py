@@ -89,6 +89,8 @@ class SubscriberLink:
         remote = self.link.remote_attach
         assert remote is not None
         source = remote.source
+        if remote.target is None:  # 2.6.3: such an endpoint "MUST immediately" be detached
+            raise LinkRefusal("amqp:invalid-field", "a subscriber's attach needs a target; its fields may be empty")
         if source is not None and source.address is None:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:

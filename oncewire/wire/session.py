@@ -54,6 +54,7 @@ from oncewire.wire.performatives import (
 from oncewire.wire.receiver_link import ReceiverLink
 from oncewire.wire.sender_link import SenderLink
 from oncewire.wire.states import SESSION_MAPPED, SESSION_NEXT, LinkState, SessionState, Step
+from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
 from oncewire.wire.types import Described, Symbol
 
 if TYPE_CHECKING:
@@ -477,6 +478,9 @@ class AmqpSession:
 
     def receive_disposition(self, disposition: Disposition) -> None:
         """Take a disposition: one event per link that it concerns."""
+        if is_transactional(disposition.state):  # 4.4.2: counted outside of it, it could not be taken back
+            self.end_faulty(UNKNOWN_TRANSACTION, NO_TRANSACTIONS)
+            return
         unsettled = self.sent_unsettled if disposition.role else self.received_unsettled
         first = disposition.first
         last = first if disposition.last is None else disposition.last
