@@ -59,6 +59,7 @@ from oncewire.wire.states import (
     SessionState,
     Step,
 )
+from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
 from oncewire.wire.types import Symbol
 
 # Enough for the unsettled map of the default window, few enough bytes to hold per connection (C-4).
@@ -343,6 +344,8 @@ class Connection:
     def _receive_frame(self, channel: int, performative: Performative, payload: bytes) -> None:
         """Carry out any frame."""
         if isinstance(performative, Open):
+            if channel:  # 2.4.1: "The open frame can only be sent on channel 0." A close may come on any (2.4.3).
+                raise RemoteProtocolError(FRAMING_ERROR, f"open came on channel {channel}, not on channel 0")
             self._receive_open(performative)
         elif isinstance(performative, Close):
             self._receive_close(performative)
@@ -367,6 +370,9 @@ class Connection:
     ) -> None:
         if isinstance(performative, Transfer):
             session.receive_transfer(performative, payload)
+        elif isinstance(performative, Disposition) and is_transactional(performative.state):
+            # 4.4.2: an outcome that counts outside of its transaction could not be taken back.
+            session.end_faulty(UNKNOWN_TRANSACTION, NO_TRANSACTIONS)
         elif isinstance(performative, Disposition):
             session.receive_disposition(performative)
         elif isinstance(performative, Flow):

@@ -54,7 +54,6 @@ from oncewire.wire.performatives import (
 from oncewire.wire.receiver_link import ReceiverLink
 from oncewire.wire.sender_link import SenderLink
 from oncewire.wire.states import SESSION_MAPPED, SESSION_NEXT, LinkState, SessionState, Step
-from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
 from oncewire.wire.types import Described, Symbol
 
 if TYPE_CHECKING:
@@ -432,6 +431,9 @@ class AmqpSession:
         if self._queued_control > MAX_QUEUED_CONTROL:
             self.end_faulty(RESOURCE_LIMIT_EXCEEDED, "too many frames wait for the session window to open")
             return
+        # 2.5.6: the endpoint "MUST update the next-incoming-id directly from the next-outgoing-id of the frame".
+        received = self.incoming_window - self._incoming_left
+        self._incoming_base = (flow.next_outgoing_id - received) & SERIAL_MASK
         # Null: the peer had not seen our begin, so it had seen nothing from our first id on.
         seen = FIRST_OUTGOING_ID if flow.next_incoming_id is None else flow.next_incoming_id
         in_flight = max(0, serial_difference(self._next_outgoing_id, seen))
@@ -478,9 +480,6 @@ class AmqpSession:
 
     def receive_disposition(self, disposition: Disposition) -> None:
         """Take a disposition: one event per link that it concerns."""
-        if is_transactional(disposition.state):  # 4.4.2: counted outside of it, it could not be taken back
-            self.end_faulty(UNKNOWN_TRANSACTION, NO_TRANSACTIONS)
-            return
         unsettled = self.sent_unsettled if disposition.role else self.received_unsettled
         first = disposition.first
         last = first if disposition.last is None else disposition.last
