@@ -27,8 +27,8 @@ def guarded_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]
 
 @pytest.fixture(scope="session")
 def hasty_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
-    """A router for which a client is lost after a second of silence."""
-    yield from running(tmp_path_factory.mktemp("hasty"), "--listen-idle-timeout-s=1")
+    """A router for which a client is lost after two seconds of silence."""
+    yield from running(tmp_path_factory.mktemp("hasty"), "--listen-idle-timeout-s=2")
 
 
 @pytest.fixture(scope="session", autouse=True)
