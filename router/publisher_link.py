@@ -216,6 +216,8 @@ def _topic_of(attach: Attach) -> str:
     target = attach.target
     if isinstance(target, Described):
         raise LinkRefusal("amqp:not-implemented", "transactions are not offered")
+    if attach.source is None:  # 2.6.3: such an endpoint "MUST immediately" be detached
+        raise LinkRefusal("amqp:invalid-field", "a publisher's attach needs a source; its fields may be empty")
     if target is None:
         raise LinkRefusal(
             "amqp:invalid-field", "a publisher's attach needs a target: the topic is its address"

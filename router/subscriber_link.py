@@ -90,6 +90,8 @@ class SubscriberLink:
         remote = self.link.remote_attach
         assert remote is not None
         source = remote.source
+        if remote.target is None:  # 2.6.3: such an endpoint "MUST immediately" be detached
+            raise LinkRefusal("amqp:invalid-field", "a subscriber's attach needs a target; its fields may be empty")
         if source is not None and source.dynamic:
             refuse_dynamic()
         refuse_filters(source)

@@ -59,6 +59,7 @@ from oncewire.wire.states import (
     SessionState,
     Step,
 )
+from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
 from oncewire.wire.types import Symbol
 
 # Enough for the unsettled map of the default window, few enough bytes to hold per connection (C-4).
@@ -369,6 +370,9 @@ class Connection:
     ) -> None:
         if isinstance(performative, Transfer):
             session.receive_transfer(performative, payload)
+        elif isinstance(performative, Disposition) and is_transactional(performative.state):
+            # 4.4.2: an outcome that counts outside of its transaction could not be taken back.
+            session.end_faulty(UNKNOWN_TRANSACTION, NO_TRANSACTIONS)
         elif isinstance(performative, Disposition):
             session.receive_disposition(performative)
         elif isinstance(performative, Flow):

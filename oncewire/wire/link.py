@@ -29,6 +29,7 @@ from oncewire.wire.performatives import (
     UnsettledMap,
 )
 from oncewire.wire.states import LINK_NEXT, LinkState, Step
+from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, acquires
 from oncewire.wire.types import Described, Symbol
 
 if TYPE_CHECKING:
@@ -311,6 +312,9 @@ class Link:
     def receive_flow(self, flow: Flow) -> None:
         """Take a flow of the peer that names this link."""
         if self.state is LinkState.DETACH_SENT:
+            return
+        if acquires(flow.properties):  # 4.4.3
+            self.detach_faulty(UNKNOWN_TRANSACTION, NO_TRANSACTIONS)
             return
         credit_limit = self.take_flow(flow)
         self.session.pending_events.append(

@@ -27,6 +27,7 @@ from oncewire.wire.events import DeliveryReceived
 from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, AttachOptions, Link
 from oncewire.wire.performatives import DeliveryState, Fields, Flow, ReceiverSettleMode, Transfer
 from oncewire.wire.states import LINK_ATTACHED, LinkState
+from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
 
 if TYPE_CHECKING:
     from oncewire.wire.session import AmqpSession
@@ -141,6 +142,10 @@ class ReceiverLink(Link):
 
     def receive_transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Take one frame of a delivery."""
+        # 4.4.1: published outside of its transaction, it could not be rolled back.
+        if self.state is LINK_ATTACHED and is_transactional(transfer.state):
+            self.detach_faulty(UNKNOWN_TRANSACTION, NO_TRANSACTIONS)
+            return
         if self._partial is not None:
             self._continue(self._partial, transfer, payload)
             return

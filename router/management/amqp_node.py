@@ -105,9 +105,12 @@ class ReplyLink:
         self._waiting.append(answer)
         self._send_waiting()
 
-    def on_flow(self, _event: FlowEvent) -> None:
-        """The client has given credit."""
+    def on_flow(self, event: FlowEvent) -> None:
+        """The client has given credit; what is here goes out, and drained credit is given back (2.6.7)."""
         self._send_waiting()
+        if event.drain:
+            with contextlib.suppress(LocalProtocolError):  # detached in the same read
+                self.link.drained()
 
     def on_delivery(self, _event: DeliveryReceived) -> None:
         """Nothing comes in on a sending link."""

@@ -22,6 +22,7 @@ from oncewire.wire import (
     LinkFlow,
     ReceiverSettleMode,
     Symbol,
+    Target,
     UnsettledMap,
 )
 from router.local_network import LocalNetwork
@@ -163,7 +164,7 @@ async def test_a_draining_router_takes_no_links_says_so_everywhere_and_takes_cre
     delivery = await busy.delivery()
     draining = asyncio.create_task(network.terminate("r1"))
     await source.wait_for(LinkFlow, lambda flow: flow.link is publisher.link and flow.credit_limit == 1)
-    late = busy.client.session.attach_receiver("late", source=None, target=None, unsettled=None)
+    late = busy.client.session.attach_receiver("late", source=None, target=Target(), unsettled=None)
     busy.client.flush()
     refused = await busy.client.wait_for(LinkDetached, lambda event: event.link is late)
     assert refused.error is not None

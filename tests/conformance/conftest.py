@@ -1,0 +1,60 @@
+"""Routers that all tests of this folder share, and the fixture that connects to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from oncewire.wire.frames import SASL_HEADER
+from tests.conformance.peer import Dial, Peer
+from tests.conformance.routers import LARGEST_MESSAGE, PASSWORD, USER, Router, running
+
+
+@pytest.fixture(scope="session")
+def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
+    """The router most tests talk to: no login is needed, and one user has one."""
+    flags = (f"--users={USER}:{PASSWORD}", f"--limits-max-message-size={LARGEST_MESSAGE}")
+    yield from running(tmp_path_factory.mktemp("router"), *flags)
+
+
+@pytest.fixture(scope="session")
+def guarded_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
+    """A router that serves nobody without a login."""
+    flags = (f"--users={USER}:{PASSWORD}", "--listen-allow-anonymous=never")
+    yield from running(tmp_path_factory.mktemp("guarded"), *flags)
+
+
+@pytest.fixture(scope="session")
+def hasty_router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
+    """A router for which a client is lost after two seconds of silence."""
+    yield from running(tmp_path_factory.mktemp("hasty"), "--listen-idle-timeout-s=2")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def silent(guarded_router: Router) -> Iterator[Peer]:
+    """A connection on which nothing is sent but a header, from the first test on, so no test waits long."""
+    peer = Peer(guarded_router.port)
+    peer.header(SASL_HEADER)
+    yield peer
+    peer.drop()
+
+
+@pytest.fixture
+def dial(router: Router) -> Iterator[Dial]:
+    """Connects to the shared router, or to another one when its port is given."""
+    peers: list[Peer] = []
+
+    def connect(port: int | None = None) -> Peer:
+        peers.append(Peer(router.port if port is None else port))
+        return peers[-1]
+
+    yield connect
+    for peer in peers:
+        peer.drop()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic that no other test uses."""
+    return str(request.node.nodeid.rpartition("/")[2]).replace("::", "/")

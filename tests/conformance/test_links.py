@@ -1,0 +1,297 @@
+"""Attach, detach, stealing, termini (parts 2.6.1 to 2.6.6 and 3.5): scenarios of the protocol test suite, by its names.
+
+Every address here is a topic: a queue of the suite becomes a topic with a subscription that is attached first.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from urllib.parse import quote
+
+from oncewire.wire import Attach, Described, Detach, Fields, Flow, Source, Symbol, Target, ULong
+from oncewire.wire.errors import (
+    DECODE_ERROR,
+    INVALID_FIELD,
+    NOT_IMPLEMENTED,
+    RESOURCE_DELETED,
+    STOLEN,
+    UNATTACHED_HANDLE,
+)
+from oncewire.wire.performatives import End, TerminusDurability, TerminusExpiryPolicy
+from tests.conformance.peer import ATTACH, Dial, Peer, composite, heard, published, symbols
+from tests.conformance.routers import Router
+
+DELETE_ON_CLOSE: Fields = {Symbol("lifetime-policy"): Described(ULong(0x2B), [])}
+SENDER, RECEIVER = False, True
+
+
+class TestAttach:
+    """2.6.3."""
+
+    def test_empty_attach(self, dial: Dial) -> None:
+        peer = dial().ready()
+        peer.send(composite(ATTACH))
+        assert peer.expect_error()[1].condition in (DECODE_ERROR, INVALID_FIELD)
+
+    def test_successful_attach_as_sender(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        reply = peer.attach(SENDER, "out", 0, source=Source(), target=Target(address=topic))
+        assert reply.name == "out"
+        assert reply.role is RECEIVER
+        assert isinstance(reply.target, Target)
+        assert reply.target.address == topic
+        assert reply.source is not None
+
+    def test_successful_attach_as_receiver(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        reply = peer.attach(RECEIVER, "in", 0, source=Source(address=topic), target=Target())
+        assert reply.name == "in"
+        assert reply.role is SENDER
+        assert reply.source is not None
+        assert reply.source.address == topic
+        assert reply.initial_delivery_count is not None, "2.7.3: a sender's attach says where it counts from"
+
+    def test_attach_receiver_with_null_target(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        peer.send_attach(RECEIVER, "in", 0, source=Source(address=topic))
+        assert peer.refused().condition == INVALID_FIELD
+        _assert_handle_is_free(peer)
+
+    def test_attach_sender_with_null_source(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        peer.send_attach(SENDER, "out", 0, target=Target(address=topic))
+        assert peer.refused().condition == INVALID_FIELD
+        _assert_handle_is_free(peer)
+
+
+def _assert_handle_is_free(peer: Peer) -> None:
+    """Nothing is attached to handle 0: a flow that names it ends the session."""
+    peer.send_flow(0, 1, echo=True)
+    what, error = peer.expect_error()
+    assert (what, error.condition) == (End, UNATTACHED_HANDLE)
+
+
+class TestLinkStealing:
+    """2.6.1: a link that is attached again is stolen from the place where it was."""
+
+    def test_subsequent_attach_on_the_same_session(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        first = peer.attach_sender(topic, "test")
+        peer.send_attach(SENDER, "test", 1, source=Source(), target=Target(address=topic))
+        _assert_stolen(peer, first)
+
+    def test_subsequent_attach_on_different_sessions(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        first = peer.attach_sender(topic, "test")
+        peer.begin(2)
+        peer.send_attach(SENDER, "test", 0, source=Source(), target=Target(address=topic))
+        _assert_stolen(peer, first)
+
+
+def _assert_stolen(peer: Peer, first: Attach) -> None:
+    """The first link is detached as stolen, the second attach succeeds; in whatever order."""
+    found = [peer.expect_one_of(Attach, Detach, skipped=(Flow,)) for _ in range(2)]
+    (stolen,) = [each for each in found if isinstance(each, Detach)]
+    (second,) = [each for each in found if isinstance(each, Attach)]
+    assert stolen.error is not None
+    assert (stolen.handle, stolen.error.condition) == (first.handle, STOLEN)
+    assert second.target is not None
+
+
+class TestTopicDestination:
+    """Subscriptions of topics as JMS clients attach them."""
+
+    def test_non_shared_volatile_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
+        source = Source(
+            address=topic, expiry_policy=TerminusExpiryPolicy.LINK_DETACH, capabilities=symbols("topic")
+        )
+        _attach_and_close(dial().ready(), source)
+
+    def test_non_shared_durable_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
+        source = Source(
+            address=topic,
+            durable=TerminusDurability.UNSETTLED_STATE,
+            expiry_policy=TerminusExpiryPolicy.NEVER,
+            capabilities=symbols("topic"),
+        )
+        _attach_and_close(dial().ready(), source)
+
+    def test_shared_global_volatile_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
+        _assert_shared_is_refused(dial().ready(), topic, TerminusExpiryPolicy.LINK_DETACH)
+
+    def test_shared_global_durable_subscription_link_attach_detach(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        _assert_shared_is_refused(peer, topic, TerminusExpiryPolicy.NEVER)
+        # A null source looks a subscription up (2.6.3): of a refused one there is none.
+        peer.send_attach(RECEIVER, "foo|global", 2, target=Target())
+        assert peer.refused(2).condition == Symbol("amqp:not-found")
+
+    def test_shared_global_durable_subscription_close_with_active_link(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        peer.attach_receiver(topic, "foo|active", 5)
+        _assert_shared_is_refused(peer, topic, TerminusExpiryPolicy.NEVER)
+        peer.send_flow(5, 1)
+        sender = published(dial, topic, b"goes on")
+        assert heard(peer) == b"goes on", "the link beside the refused ones is as it was"
+        assert sender.outcome(0).settled
+
+
+def _attach_and_close(peer: Peer, source: Source) -> None:
+    reply = peer.attach(RECEIVER, "subscription", 0, source=source, target=Target())
+    assert reply.role is SENDER
+    assert reply.source is not None
+    assert peer.detach(closed=True).closed
+    peer.close()
+
+
+def _assert_shared_is_refused(peer: Peer, topic: str, policy: Symbol) -> None:
+    for handle, name in enumerate(("foo|global", "foo|global2")):
+        source = Source(
+            address=topic, expiry_policy=policy, capabilities=symbols("topic", "global", "shared")
+        )
+        peer.send_attach(RECEIVER, name, handle, source=source, target=Target())
+        assert peer.refused(handle).condition == NOT_IMPLEMENTED
+
+
+class TestDeleteOnClose:
+    """3.5.9 and 3.5.10: nodes that a client has made are not built, and an attach that wants one is refused."""
+
+    def test_delete_on_close_on_source(self, dial: Dial) -> None:
+        source = Source(dynamic=True, dynamic_node_properties=DELETE_ON_CLOSE)
+        _assert_dynamic_is_refused(dial().ready(), RECEIVER, source, Target())
+
+    def test_delete_on_close_on_target(self, dial: Dial) -> None:
+        target = Target(dynamic=True, dynamic_node_properties=DELETE_ON_CLOSE)
+        _assert_dynamic_is_refused(dial().ready(), SENDER, Source(), target)
+
+    def test_does_not_delete_on_detach(self, dial: Dial) -> None:
+        # Refused again as often as it is tried: nothing of the first attach is left.
+        peer = dial().ready()
+        source = Source(dynamic=True, dynamic_node_properties=DELETE_ON_CLOSE)
+        _assert_dynamic_is_refused(peer, RECEIVER, source, Target())
+        _assert_dynamic_is_refused(peer, RECEIVER, source, Target())
+
+    def test_dynamic_node_is_persisted(self, dial: Dial) -> None:
+        source = Source(
+            dynamic=True,
+            dynamic_node_properties=DELETE_ON_CLOSE,
+            expiry_policy=TerminusExpiryPolicy.NEVER,
+            durable=TerminusDurability.UNSETTLED_STATE,
+        )
+        _assert_dynamic_is_refused(dial().ready(), RECEIVER, source, Target())
+
+
+def _assert_dynamic_is_refused(peer: Peer, role: bool, source: Source, target: Target) -> None:
+    """Refused with the condition that says why; session and connection go on, and the handle is free again."""
+    peer.send_attach(role, "dynamic", 7, source=source, target=target)
+    assert peer.refused(7).condition == NOT_IMPLEMENTED
+    peer.sync()
+
+
+class TestTemporaryDestination:
+    """Temporary queues and topics of JMS are dynamic nodes: refused, for whoever asks."""
+
+    def test_delete_on_close_with_connection_close_for_queue(self, dial: Dial) -> None:
+        peer = dial().ready()
+        _assert_temporary_target_is_refused(peer, "temporary-queue")
+        peer.close()
+
+    def test_delete_on_close_with_connection_close_for_topic(self, dial: Dial) -> None:
+        peer = dial().ready()
+        _assert_temporary_target_is_refused(peer, "temporary-topic")
+        peer.close()
+
+    def test_create_temporary_queue_receiving_link(self, dial: Dial) -> None:
+        peer = dial().ready()
+        _assert_temporary_target_is_refused(peer, "temporary-queue")
+        _assert_temporary_source_is_refused(peer, "temporary-queue")
+
+    def test_create_temporary_queue_receiving_link_from_other_connection_disallowed(self, dial: Dial) -> None:
+        _assert_temporary_target_is_refused(dial().ready(), "temporary-queue")
+        _assert_temporary_source_is_refused(dial().ready(), "temporary-queue")
+
+    def test_create_temporary_queue_sending_link_from_other_connection_allowed(self, dial: Dial) -> None:
+        _assert_temporary_target_is_refused(dial().ready(), "temporary-queue")
+        _assert_temporary_target_is_refused(dial().ready(), "temporary-queue")
+
+    def test_create_temporary_topic_subscription_receiving_link(self, dial: Dial) -> None:
+        peer = dial().ready()
+        _assert_temporary_source_is_refused(peer, "temporary-topic")
+        _assert_temporary_target_is_refused(peer, "temporary-topic")
+
+    def test_create_temporary_topic_subscription_receiving_link_from_other_connection_disallowed(
+        self, dial: Dial
+    ) -> None:
+        _assert_temporary_source_is_refused(dial().ready(), "temporary-topic")
+        _assert_temporary_source_is_refused(dial().ready(), "temporary-topic")
+
+    def test_create_temporary_topic_sending_link_from_other_connection_allowed(self, dial: Dial) -> None:
+        _assert_temporary_source_is_refused(dial().ready(), "temporary-topic")
+        _assert_temporary_target_is_refused(dial().ready(), "temporary-topic")
+
+
+def _assert_temporary_target_is_refused(peer: Peer, kind: str) -> None:
+    target = Target(
+        dynamic=True,
+        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
+        dynamic_node_properties=DELETE_ON_CLOSE,
+        capabilities=symbols(kind),
+    )
+    _assert_dynamic_is_refused(peer, SENDER, Source(), target)
+
+
+def _assert_temporary_source_is_refused(peer: Peer, kind: str) -> None:
+    source = Source(
+        dynamic=True,
+        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
+        dynamic_node_properties=DELETE_ON_CLOSE,
+        capabilities=symbols(kind),
+    )
+    _assert_dynamic_is_refused(peer, RECEIVER, source, Target())
+
+
+class TestFilter:
+    """3.5.8: filters are not built; an application must not get what its filter would have kept from it."""
+
+    def test_selector_filter(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        filters: Fields = {
+            Symbol("selector-filter"): Described(Symbol("apache.org:selector-filter:string"), "index=1")
+        }
+        peer.send_attach(RECEIVER, "in", 0, source=Source(address=topic, filter=filters), target=Target())
+        assert peer.refused().condition == NOT_IMPLEMENTED
+
+    def test_unsupported_filter(self, dial: Dial, topic: str) -> None:
+        peer = dial().ready()
+        filters: Fields = {
+            Symbol("selector-filter"): Described(Symbol("apache.org:selector-filter:string"), "index=1"),
+            Symbol("test-filter"): Described(Symbol("example:test-filter:string"), "foo"),
+        }
+        peer.send_attach(RECEIVER, "in", 0, source=Source(address=topic, filter=filters), target=Target())
+        assert peer.refused().condition == NOT_IMPLEMENTED
+        peer.close()
+
+
+class TestQueueDeletion:
+    """A topic cannot be deleted; a subscription can, by an operator."""
+
+    def test_receiver_detached_on_queue_delete(self, dial: Dial, router: Router, topic: str) -> None:
+        peer = dial()
+        peer.open(container_id="deleted-subscriber")
+        peer.begin()
+        peer.attach_receiver(topic, "in")
+        _delete(router, "subscription", "deleted-subscriber/in")
+        found = peer.expect(Detach, Flow)
+        assert found.error is not None
+        assert found.error.condition == RESOURCE_DELETED
+
+
+def _delete(router: Router, kind: str, name: str) -> None:
+    url = f"{router.http}/api/v1/management/{kind}/{quote(name, safe='')}"
+    with urllib.request.urlopen(url) as answer:
+        epoch = json.loads(answer.read())["epoch"]
+    body = json.dumps({"epoch": epoch}).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="DELETE")
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status in (200, 204)
