@@ -45,6 +45,14 @@ SUBSCRIPTION_TIMEOUT_S = 60
 """T_sub: how long the network keeps what it owes a subscription that is away. A topic waits for it that long."""
 MAX_NAME_BYTES = 255
 """Of a link: it is kept in every router's memory."""
+MAX_CONTAINER_ID_BYTES = 255
+"""Open is the first frame and has 512 bytes at most (2.4.1), in which the host's name stands, too."""
+MIN_FRAME_SIZE = 4096
+"""Smallest `max_frame_size`, as routers have it. An attach and its reply are one frame each (C-4): container-id, topic
+and name of 255 bytes each and what else stands in them, beside a map with as many entries as the frame bounds it to.
+With less, links attach until they have something unsettled, and then never again."""
+MAX_FRAME_SIZE = (1 << 32) - 1
+"""AMQP's field is an uint (2.7.1)."""
 
 
 class RandomContainerWarning(UserWarning):
@@ -71,11 +79,11 @@ def connect(
         ssl_context: for ``amqps``; None = Python's default.
         timeout: seconds to try before the first connection, or a link, counts as failed.
         idle_time_out: seconds of silence after which a router counts as gone.
-        max_frame_size: bytes; bounds the unsettled maps (C-4).
+        max_frame_size: bytes, 4,096 or more; bounds the unsettled maps (C-4).
         on_event: called in the event loop with what happens to connection and links.
 
     Raises:
-        UsageError: an address cannot be read.
+        UsageError: an address cannot be read, `max_frame_size` is too small, or `container_id` too long.
     """
     return Client(
         [urls] if isinstance(urls, str) else list(urls),
@@ -108,6 +116,20 @@ class Client:
         max_frame_size: int,
         on_event: Callable[[ClientEvent], None] | None,
     ) -> None:
+        if not MIN_FRAME_SIZE <= max_frame_size <= MAX_FRAME_SIZE:
+            raise UsageError(
+                f"max_frame_size={max_frame_size} cannot be used",
+                "a link attaches with its unsettled deliveries in one frame"
+                if max_frame_size < MIN_FRAME_SIZE
+                else "AMQP knows no larger frames than 4,294,967,295 bytes",
+                f"give at least {MIN_FRAME_SIZE}, or leave it out: it is {DEFAULT_MAX_FRAME_SIZE} then",
+            )
+        if container_id is not None and len(container_id.encode()) > MAX_CONTAINER_ID_BYTES:
+            raise UsageError(
+                f"the container_id of {len(container_id.encode())} bytes cannot be used",
+                f"the first frame of a connection holds {MAX_CONTAINER_ID_BYTES} bytes of it at most",
+                "choose a shorter one",
+            )
         self._random = random.Random()
         self._failover = Failover(urls, self._random.uniform)
         self._is_random = container_id is None
