@@ -405,6 +405,7 @@ class Subscriber(ClientLink):
                 settled=event.settled,
                 resume=event.resume,
                 aborted=event.aborted,
+                message_format=event.message_format,
             )
         )
 
@@ -497,6 +498,7 @@ class Subscriber(ClientLink):
             effect.again,
             effect.settled,
             self._core.incarnation,
+            effect.message_format,
         )
         if effect.again:
             self._queue.appendleft(delivery)

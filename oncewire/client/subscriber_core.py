@@ -56,6 +56,7 @@ class _Entry:
         "counts",
         "delivery_id",
         "lacks_body",
+        "message_format",
         "outcome",
         "payload",
         "pre_settled",
@@ -80,6 +81,7 @@ class _Entry:
         self.recorded = False  # the journal holds the outcome
         self.lacks_body = False  # arrived before a restart and not done: the body comes again
         self.again = 0
+        self.message_format = 0
 
 
 def _serial(entry: _Entry) -> int:
@@ -172,7 +174,9 @@ class SubscriberCore:
         entry = self._unprocessed[serial]
         entry.again += 1
         return [
-            DeliverMessage(serial, entry.tag, entry.payload, settled=entry.pre_settled, again=entry.again)
+            DeliverMessage(
+                serial, entry.tag, entry.payload, entry.pre_settled, entry.again, entry.message_format
+            )
         ]
 
     # ------------------------------------------------------------------------------------------------- the link
@@ -257,6 +261,7 @@ class SubscriberCore:
         settled: bool = False,
         resume: bool = False,
         aborted: bool = False,
+        message_format: int = 0,
     ) -> list[SubscriberEffect]:
         """A whole delivery came, or one that was aborted."""
         effects: list[SubscriberEffect] = []
@@ -265,16 +270,24 @@ class SubscriberCore:
         if not aborted:
             self._to_resume.discard(tag)
             if entry is not None:
+                entry.message_format = message_format
                 self._repeat(entry, delivery_id, payload, settled, effects)
             elif not resume:  # AMQP 2.6.13: a resume of what this end does not hold is ignored
-                self._arrive(delivery_id, tag, payload, settled, effects)
+                self._arrive(delivery_id, tag, payload, settled, message_format, effects)
         self._replenish(effects)
         return effects
 
     def _arrive(
-        self, delivery_id: int, tag: bytes, payload: bytes, settled: bool, effects: list[SubscriberEffect]
+        self,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes,
+        settled: bool,
+        message_format: int,
+        effects: list[SubscriberEffect],
     ) -> None:
         entry = self._new_entry(tag, payload)
+        entry.message_format = message_format
         entry.delivery_id = delivery_id
         entry.attach = self._attach
         entry.settled = entry.pre_settled = settled
@@ -283,7 +296,7 @@ class SubscriberCore:
         self._unprocessed[entry.serial] = entry
         if not settled:
             self._map[tag] = entry
-        effects.append(DeliverMessage(entry.serial, tag, payload, settled=settled))
+        effects.append(DeliverMessage(entry.serial, tag, payload, settled, message_format=message_format))
 
     def _repeat(
         self, entry: _Entry, delivery_id: int, payload: bytes, settled: bool, effects: list[SubscriberEffect]
@@ -306,7 +319,11 @@ class SubscriberCore:
         entry.counts = True
         self._held += 1
         self._unprocessed[entry.serial] = entry
-        effects.append(DeliverMessage(entry.serial, entry.tag, payload, settled=False))
+        effects.append(
+            DeliverMessage(
+                entry.serial, entry.tag, payload, settled=False, message_format=entry.message_format
+            )
+        )
 
     def settled(self, deliveries: Sequence[tuple[int, bytes]]) -> list[SubscriberEffect]:
         """The router settled (delivery-id, tag) pairs: forget them, after they are processed."""
