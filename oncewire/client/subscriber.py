@@ -406,6 +406,7 @@ class Subscriber(ClientLink):
                 resume=event.resume,
                 aborted=event.aborted,
                 message_format=event.message_format,
+                receiver_settles=event.receiver_settles,
             )
         )
 

@@ -137,6 +137,28 @@ async def test_numbers_of_messages_that_are_being_stored_are_not_given_out_again
         await again.suspend()
 
 
+async def test_a_publisher_that_closes_takes_nothing_any_more(
+    server: WireServer, journal: SqliteJournal
+) -> None:
+    async with connect(server.url, container_id="c") as client:
+        subscriber = await client.subscriber("t", name="s", journal=journal)
+        publisher = await client.publisher("t", name="p", journal=journal)
+        async with subscriber.transaction():  # holds the journal
+            waiting = asyncio.create_task(publisher.submit_many(["1"]))
+            await asyncio.sleep(0)
+            closing = asyncio.create_task(publisher.close())
+            await until(lambda: publisher._is_closing)
+            with pytest.raises(ClientClosed):
+                _ = await publisher.submit("2")
+            with pytest.raises(ClientClosed):
+                await publisher.submit_many(["3"])
+        await closing
+        with pytest.raises(ClientClosed):
+            await waiting
+        again = await client.publisher("t", name="p", journal=journal)
+        assert (again.next_number, again.recovered) == (0, ())
+
+
 async def test_opening_a_link_inside_a_transaction_of_its_journal_fails_with_the_reason(
     server: WireServer, journal: SqliteJournal
 ) -> None:

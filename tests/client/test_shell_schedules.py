@@ -70,11 +70,6 @@ EDITS = {
         "if (name, kind) in self._links or (name, kind) in self._opening:",
         "if (name, kind) in self._links:",
     ),
-    "messages are taken while the publisher closes": (
-        "publisher",
-        "        if self._is_closing:\n            raise self._is_over()\n",
-        "",
-    ),
     "a second close of a publisher does not wait for the first": (
         "link",
         "        await asyncio.wait([self._over])\n        return False\n",
