@@ -37,6 +37,7 @@ from oncewire.client import (
     Subscriber,
     connect,
 )
+from oncewire.wire import encode_data_message
 
 logger = logging.getLogger("oncewire.bridge")
 
@@ -134,7 +135,11 @@ class Receiver:
     """
 
     def __init__(
-        self, subscription: Subscription, path: Path, routers: Sequence[str], tls: ssl.SSLContext | None = None
+        self,
+        subscription: Subscription,
+        path: Path,
+        routers: Sequence[str],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         if not 1 <= len(subscription.topics) <= MAX_TOPICS:
             raise BadRequest(
@@ -257,10 +262,10 @@ class Receiver:
         if shard is not None:
             everything, deliveries = deliveries, []
             for delivery in everything:
-                (deliveries if shard.holds(delivery.payload) else others).append(delivery)
+                (deliveries if shard.holds(_message_of(delivery)) else others).append(delivery)
         arrivals = [
-            Arrival(source, delivery.payload, identity_of(delivery.payload), delivery.incarnation)
-            for delivery in deliveries
+            Arrival(source, message, identity_of(message), delivery.incarnation)
+            for delivery, message in ((delivery, _message_of(delivery)) for delivery in deliveries)
         ]
         while deliveries or others:
             try:
@@ -337,6 +342,11 @@ class Receiver:
             self.numbers.trouble = text
             self._changed.tell()
             logger.warning("subscription %s cannot receive just now: %s", self.subscription.name, text)
+
+
+def _message_of(delivery: Delivery) -> bytes:
+    """What is kept: other formats as one data section, so that nobody takes anything in them for a router's word."""
+    return encode_data_message(delivery.payload) if delivery.message_format else delivery.payload
 
 
 _ACCEPTED = frozenset({Judgement.NEW, Judgement.DUPLICATE})

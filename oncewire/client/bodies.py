@@ -6,8 +6,8 @@ from oncewire.client.errors import UsageError
 from oncewire.wire import BodyKind, Message, Properties, WireError, encode_data_message, encode_message
 
 Body = bytes | bytearray | memoryview | str | Message | object
-"""bytes: one data section. str: an amqp-value string. Message: as it is. Else an object with `encode() -> bytes`, such
-as `proton.Message`; proton itself is never imported here."""
+"""bytes: one data section. str: an amqp-value string. Message: as it is. Else an object whose `encode()` gives bytes or
+a bytearray, such as `proton.Message`; proton itself is never imported here."""
 
 
 def encode_body(
@@ -45,9 +45,9 @@ def encode_body(
             raise _not_sendable(str(error)) from error
     encode = getattr(body, "encode", None)
     encoded = encode() if callable(encode) else None
-    if not isinstance(encoded, bytes):
+    if not isinstance(encoded, (bytes, bytearray)):  # proton.Message gives a bytearray
         raise _not_sendable(f"a {type(body).__name__} is no message")
-    return encoded
+    return bytes(encoded)
 
 
 def _not_sendable(why: str) -> UsageError:

@@ -8,13 +8,20 @@ import random
 import secrets
 import ssl
 import warnings
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
 from oncewire.client.connector import Connector
-from oncewire.client.errors import ClientClosed, ClientError, ConnectFailed, LinkRefused, UsageError
+from oncewire.client.errors import (
+    ClientClosed,
+    ClientError,
+    ConnectFailed,
+    JournalLocked,
+    LinkRefused,
+    UsageError,
+)
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
 from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
 from oncewire.client.journal import Journal, MemoryJournal
@@ -38,6 +45,14 @@ SUBSCRIPTION_TIMEOUT_S = 60
 """T_sub: how long the network keeps what it owes a subscription that is away. A topic waits for it that long."""
 MAX_NAME_BYTES = 255
 """Of a link: it is kept in every router's memory."""
+MAX_CONTAINER_ID_BYTES = 255
+"""Open is the first frame and has 512 bytes at most (2.4.1), in which the host's name stands, too."""
+MIN_FRAME_SIZE = 4096
+"""Smallest `max_frame_size`, as routers have it. An attach and its reply are one frame each (C-4): container-id, topic
+and name of 255 bytes each and what else stands in them, beside a map with as many entries as the frame bounds it to.
+With less, links attach until they have something unsettled, and then never again."""
+MAX_FRAME_SIZE = (1 << 32) - 1
+"""AMQP's field is an uint (2.7.1)."""
 
 
 class RandomContainerWarning(UserWarning):
@@ -64,11 +79,11 @@ def connect(
         ssl_context: for ``amqps``; None = Python's default.
         timeout: seconds to try before the first connection, or a link, counts as failed.
         idle_time_out: seconds of silence after which a router counts as gone.
-        max_frame_size: bytes; bounds the unsettled maps (C-4).
+        max_frame_size: bytes, 4,096 or more; bounds the unsettled maps (C-4).
         on_event: called in the event loop with what happens to connection and links.
 
     Raises:
-        UsageError: an address cannot be read.
+        UsageError: an address cannot be read, `max_frame_size` is too small, or `container_id` too long.
     """
     return Client(
         [urls] if isinstance(urls, str) else list(urls),
@@ -101,6 +116,20 @@ class Client:
         max_frame_size: int,
         on_event: Callable[[ClientEvent], None] | None,
     ) -> None:
+        if not MIN_FRAME_SIZE <= max_frame_size <= MAX_FRAME_SIZE:
+            raise UsageError(
+                f"max_frame_size={max_frame_size} cannot be used",
+                "a link attaches with its unsettled deliveries in one frame"
+                if max_frame_size < MIN_FRAME_SIZE
+                else "AMQP knows no larger frames than 4,294,967,295 bytes",
+                f"give at least {MIN_FRAME_SIZE}, or leave it out: it is {DEFAULT_MAX_FRAME_SIZE} then",
+            )
+        if container_id is not None and len(container_id.encode()) > MAX_CONTAINER_ID_BYTES:
+            raise UsageError(
+                f"the container_id of {len(container_id.encode())} bytes cannot be used",
+                f"the first frame of a connection holds {MAX_CONTAINER_ID_BYTES} bytes of it at most",
+                "choose a shorter one",
+            )
         self._random = random.Random()
         self._failover = Failover(urls, self._random.uniform)
         self._is_random = container_id is None
@@ -112,6 +141,7 @@ class Client:
         self._max_frame_size = max_frame_size
         self._on_event = on_event
         self._links: dict[tuple[str, type[ClientLink]], ClientLink] = {}
+        self._opening: set[tuple[str, type[ClientLink]]] = set()
         self._writers: dict[int, JournalWriter] = {}
         self._own_journals: dict[Path, SqliteJournal] = {}
         self._memory = MemoryJournal()
@@ -131,9 +161,9 @@ class Client:
             ConnectFailed: no router could be reached in time.
             AuthenticationFailed: a router refused user and password.
         """
+        self._check_alive()
         if self._runner is not None:
             return self
-        self._check_alive()
         loop = asyncio.get_running_loop()
         self._connector = Connector(
             self,
@@ -231,23 +261,20 @@ class Client:
             await self._stop()
 
     async def _stop(self) -> None:
-        """End the runner and everything it started; nothing is left behind."""
+        """End the runner and everything it started; nothing is left behind. Called again it waits for the same."""
         if self._runner is None or self._connector is None:
             return
         self._fail(
             ClientClosed("the client is closed", "this program closed it", "connect again with a new client")
         )
         self._connector.stop()
-        runner, self._runner = self._runner, None
         if self._connector.session is None:  # nobody to say goodbye to: it may be dialling
-            runner.cancel()
-        await asyncio.wait([runner])
-        for writer in self._writers.values():
-            writer.stop()
+            self._runner.cancel()
+        await asyncio.wait([self._runner])
+        for writer in list(self._writers.values()):
+            await writer.stop()
         for journal in self._own_journals.values():
             journal.close()
-        self._writers.clear()
-        self._own_journals.clear()
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -281,27 +308,27 @@ class Client:
             JournalError: the journal cannot be used.
             UsageError: the name is in use in this client.
         """
-        writer = self._writer(journal)
         link_name = self._link_name("pub", name, journal)
-        self._check_name(link_name, Publisher)
-        core = PublisherCore(
-            window=window,
-            window_bytes=window_bytes,
-            resend_in_doubt=resend_in_doubt,
-            exactly_once=exactly_once,
-            recovered=writer.journal.open_publisher(link_name),
-        )
-        publisher = Publisher(
-            self,
-            link_name,
-            topic,
-            writer,
-            core,
-            exactly_once=exactly_once,
-            timeout_s=timeout,
-            is_named=name is not None,
-        )
-        await self._open(publisher, writer, publisher.opened)
+        async with self._reserved(link_name, Publisher, journal) as writer:
+            core = PublisherCore(
+                window=window,
+                window_bytes=window_bytes,
+                resend_in_doubt=resend_in_doubt,
+                exactly_once=exactly_once,
+                recovered=writer.journal.open_publisher(link_name),
+            )
+            publisher = Publisher(
+                self,
+                link_name,
+                topic,
+                writer,
+                core,
+                exactly_once=exactly_once,
+                timeout_s=timeout,
+                is_named=name is not None,
+            )
+            self._add(publisher, writer)
+        await self._open(publisher)
         return publisher
 
     async def subscriber(
@@ -331,33 +358,57 @@ class Client:
             JournalError: the journal cannot be used.
             UsageError: the name is in use in this client.
         """
-        writer = self._writer(journal)
         link_name = self._link_name("sub", name, journal)
-        self._check_name(link_name, Subscriber)
-        core = SubscriberCore(
-            prefetch=prefetch,
-            exactly_once=exactly_once,
-            recovered=writer.journal.open_subscriber(link_name),
-        )
-        subscriber = Subscriber(
-            self,
-            link_name,
-            topic,
-            writer,
-            core,
-            exactly_once=exactly_once,
-            timeout_s=timeout,
-            is_named=name is not None,
-        )
-        await self._open(subscriber, writer, subscriber.opened)
+        async with self._reserved(link_name, Subscriber, journal) as writer:
+            core = SubscriberCore(
+                prefetch=prefetch,
+                exactly_once=exactly_once,
+                recovered=writer.journal.open_subscriber(link_name),
+            )
+            subscriber = Subscriber(
+                self,
+                link_name,
+                topic,
+                writer,
+                core,
+                exactly_once=exactly_once,
+                timeout_s=timeout,
+                is_named=name is not None,
+            )
+            self._add(subscriber, writer)
+        await self._open(subscriber)
         return subscriber
 
-    async def _open(
-        self, link: Publisher | Subscriber, writer: JournalWriter, opened: Callable[[], object]
-    ) -> None:
+    @asynccontextmanager
+    async def _reserved(
+        self, name: str, kind: type[ClientLink], journal: Journal | str | Path | None
+    ) -> AsyncIterator[JournalWriter]:
+        """Keep a name and hold its journal, in which the former link of that name writes nothing more (S-2)."""
+        self._check_name(name, kind)
+        writer = self._writer(journal)
+        self._opening.add((name, kind))
+        try:
+            async with AsyncExitStack() as held:
+                try:
+                    async with asyncio.timeout(self.open_timeout):
+                        await held.enter_async_context(writer.at_rest())
+                except TimeoutError:
+                    raise JournalLocked(
+                        f"the link {name!r} cannot be opened",
+                        f"a transaction of this program has held its journal for {self.open_timeout:g} s",
+                        "leave the block of `transaction()` before a link of the same journal is opened",
+                    ) from None
+                self._check_alive()
+                yield writer
+        finally:
+            self._opening.discard((name, kind))
+
+    def _add(self, link: ClientLink, writer: JournalWriter) -> None:
         self._links[link.name, type(link)] = link
         writer.add(link)
         writer.work(link)
+
+    async def _open(self, link: Publisher | Subscriber) -> None:
         assert self._connector is not None
         if self._connector.session is not None:
             link.connected(self._connector.session)
@@ -417,7 +468,7 @@ class Client:
             raise UsageError(
                 "no link can be opened", "the client is not connected", "use `async with connect(...)`"
             )
-        if (name, kind) in self._links:
+        if (name, kind) in self._links or (name, kind) in self._opening:
             raise UsageError(
                 f"the link {name!r} cannot be opened", "this client has it open already", "close it first"
             )

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+from functools import cache
 from importlib import metadata
 from typing import Protocol
 
@@ -363,6 +364,7 @@ def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+@cache
 def _version() -> str:
     try:
         return metadata.version("oncewire")

@@ -109,7 +109,7 @@ PublisherEffect: TypeAlias = (
 class DeliverMessage:
     """Hand this delivery to the application, behind all earlier ones (`again`: before them, it was released).
 
-    `serial` names it toward the core. `settled` = the router expects no outcome.
+    `serial` names it toward the core. `settled` = the router expects no outcome. `message_format` as in AMQP 2.7.5.
     """
 
     serial: int
@@ -117,6 +117,7 @@ class DeliverMessage:
     payload: bytes
     settled: bool
     again: int = 0
+    message_format: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oncewire.client import wire_words
 from oncewire.client.outcomes import ACCEPTED, rejected
-from oncewire.wire import Message, decode_message
+from oncewire.wire import DecodeError, Message, Symbol, decode_message
 
 if TYPE_CHECKING:
     from oncewire.client.subscriber import Subscriber
@@ -26,6 +26,8 @@ class Delivery:
         attempts: how often it was released here before.
         is_settled: sent at-most-once: nobody waits for an outcome, and `accept()` only makes room.
         incarnation: of the subscription it came in; messages between two incarnations may be missing.
+        message_format: how the payload is to be read (AMQP 2.7.5). 0 = an AMQP message. Routers pass other formats
+            through unread, so nothing in such a payload is a router's word (I-1b).
     """
 
     __slots__ = (
@@ -34,6 +36,7 @@ class Delivery:
         "attempts",
         "incarnation",
         "is_settled",
+        "message_format",
         "payload",
         "serial",
         "tag",
@@ -48,6 +51,7 @@ class Delivery:
         attempts: int,
         is_settled: bool,
         incarnation: int,
+        message_format: int = 0,
     ) -> None:
         self._subscriber = subscriber
         self._message: Message | None = None
@@ -57,6 +61,7 @@ class Delivery:
         self.attempts = attempts
         self.is_settled = is_settled
         self.incarnation = incarnation
+        self.message_format = message_format
 
     # --- what it says -------------------------------------------------------------------------------------------------
 
@@ -65,8 +70,11 @@ class Delivery:
         """The decoded message.
 
         Raises:
-            oncewire.wire.DecodeError: the payload is no AMQP message; reject it.
+            oncewire.wire.DecodeError: the payload is no AMQP message, or has another format; reject it, or read
+                `payload` by your own rules.
         """
+        if self.message_format:
+            raise DecodeError(f"its message-format is {self.message_format}, not 0")
         if self._message is None:
             self._message = decode_message(self.payload)
         return self._message
@@ -78,18 +86,22 @@ class Delivery:
 
     @property
     def publisher(self) -> str:
-        """Who sent it, container-id/link-name; empty if unknown."""
-        return str(self.message.annotations.get(wire_words.PUBLISHER, ""))
+        """Who sent it, container-id/link-name; empty if unknown, as with each `message_format` other than 0."""
+        return str(self._annotation(wire_words.PUBLISHER) or "")
 
     @property
     def is_redelivered(self) -> bool:
         """True when it was repeated after a failover; of use to at-least-once subscribers only."""
-        return self.message.annotations.get(wire_words.REDELIVERED) is True
+        return self._annotation(wire_words.REDELIVERED) is True
 
     @property
     def is_in_doubt(self) -> bool:
         """True when its publisher sends it again not knowing what became of the first try (A-5)."""
-        return self.message.annotations.get(wire_words.IN_DOUBT) is True
+        return self._annotation(wire_words.IN_DOUBT) is True
+
+    def _annotation(self, key: Symbol) -> object:
+        """What a router has written; in other formats it writes nothing, so the publisher would speak (I-1b)."""
+        return None if self.message_format else self.message.annotations.get(key)
 
     # --- finishing it -------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,12 @@ from oncewire.client.journal import Journal
 class JournalUser(Protocol):
     """A link whose core is kept in the journal."""
 
+    def check_usable(self) -> None:
+        """Raise why the link has ended, if it has: nothing of it may be written any more (S-2)."""
+
     @property
     def wants_commit(self) -> bool:
-        """Whether its core has something to write."""
+        """Whether its core has something to write; a link that has ended has not (S-2)."""
 
     def take_commit(self) -> Callable[[], None]:
         """Take the core's changes; the callable writes them into the open transaction (it may run in a thread)."""
@@ -30,7 +33,7 @@ class JournalUser(Protocol):
 
 
 class JournalWriter:
-    """All commits of one journal, one after the other.
+    """All commits of one journal, one after the other, and the reading of a part between two of them (S-2).
 
     Args:
         journal: used by nobody else from now on.
@@ -51,6 +54,7 @@ class JournalWriter:
         self._users: list[JournalUser] = []
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._is_stopped = False
         self._thread = ThreadPoolExecutor(1, "oncewire-journal") if journal.is_durable else None
 
     def add(self, user: JournalUser) -> None:
@@ -81,11 +85,21 @@ class JournalWriter:
                     await self._commit([user for user in self._users if user.wants_commit])
 
     @asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """Hold the journal while nothing is under way with it: what stands there is what was committed (S-2)."""
+        async with self._lock:
+            yield
+
+    @asynccontextmanager
     async def transaction(self, user: JournalUser) -> AsyncIterator[Callable[[], None]]:
         """Hold the journal with a transaction open, for the application's own changes.
 
         Yields a function to be called last: it adds the core's changes. Leaving the block commits; an exception inside
         rolls everything back and changes nothing, as long as that function was not called.
+
+        Raises:
+            ClientError: the link has ended, before the transaction began or inside the block: nothing was written.
+            JournalError: nothing became durable.
         """
         async with self._lock:
             added = False
@@ -95,10 +109,12 @@ class JournalWriter:
 
             def add_changes() -> None:
                 nonlocal added
+                user.check_usable()  # S-2: it may have ended inside the block
                 added = True
                 user.take_commit()()
 
             try:
+                user.check_usable()  # S-2: it may have ended while this waited
                 yield add_changes
             except BaseException as error:
                 self.journal.rollback()
@@ -108,7 +124,7 @@ class JournalWriter:
             await self._finish(self.journal.commit, [user])
 
     async def drain(self, user: JournalUser) -> None:
-        """Write everything the user's core wants written now.
+        """Write everything the user's core wants written now; nothing if the link ends before its turn comes.
 
         Raises:
             JournalError: it did not become durable.
@@ -167,11 +183,14 @@ class JournalWriter:
         running.result()
         return cancelled
 
-    def stop(self) -> None:
-        """Let go of the journal; a commit under way ends first."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
-        self.journal.is_claimed = False
+    async def stop(self) -> None:
+        """Release the journal when what is under way with it has ended. All its links have ended before."""
+        async with self._lock:
+            if not self._is_stopped:  # else another client may have claimed it since
+                self._is_stopped = True
+                if self._thread is not None:
+                    self._thread.shutdown(wait=True)
+                self.journal.is_claimed = False
 
 
 def _as_journal_error(error: BaseException) -> JournalError:

@@ -75,6 +75,8 @@ class ClientLink:
         self._failure: ClientError | None = None
         self.trouble = ""
         self._leaving: asyncio.Future[AmqpError | None] | None = None
+        self._is_closing = False  # the application has closed or suspended it; it may still be in use
+        self._over: asyncio.Future[None] = self._loop.create_future()  # done when it has failed or is closed
         # Everybody who waits for something this link may never bring: told when it fails.
         self._waiters: set[asyncio.Future[None]] = set()
 
@@ -118,7 +120,7 @@ class ClientLink:
 
     @property
     def wants_commit(self) -> bool:
-        """Whether the core has something to write."""
+        """Whether the core has something to write, and may."""
         raise NotImplementedError
 
     def take_commit(self) -> Callable[[], None]:
@@ -222,6 +224,7 @@ class ClientLink:
             if not waiter.done():
                 waiter.set_exception(error)
         self._release_all(error)
+        self._over.set_result(None)
 
     def commit_failed(self, error: JournalError) -> None:
         """The journal could not be written: what the core counts on is not there, so it must not go on."""
@@ -281,19 +284,24 @@ class ClientLink:
 
     # --- waiting and leaving ------------------------------------------------------------------------------------------
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
         """Raise why the link cannot be used any more, if so."""
         if self._failure is not None:
             raise self._failure
 
     async def _wait(self, waiter: asyncio.Future[None]) -> None:
-        """Wait for it, or for the link's failure."""
-        self._check_usable()
+        """Wait for what nobody else waits for, or for the link's failure."""
+        self.check_usable()
         self._waiters.add(waiter)
         try:
             await waiter
         finally:
             self._waiters.discard(waiter)
+
+    async def _wait_shared(self, event: asyncio.Future[None]) -> None:
+        """Wait for what others may wait for, too, or for the link's failure. Being cancelled leaves it as it is."""
+        await asyncio.wait([event, self._over], return_when=asyncio.FIRST_COMPLETED)
+        self.check_usable()
 
     def _detach_now(self, *, closed: bool) -> bool:
         """Send a detach if the link is attached; its answer comes later."""
@@ -305,6 +313,14 @@ class ClientLink:
             return False
         self.client.flush()
         return True
+
+    async def _begin_closing(self) -> bool:
+        """True for the first to close the link, who must see to it that it ends. Others wait until it has."""
+        if not self._is_closing:
+            self._is_closing = True
+            return True
+        await asyncio.wait([self._over])
+        return False
 
     async def _leave(self, *, closed: bool) -> AmqpError | None:
         """Detach; of a closing detach wait for the answer, at most DETACH_S, and return the error in it.

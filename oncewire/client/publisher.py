@@ -68,7 +68,6 @@ class Publisher(PublisherLink):
             is_named=is_named,
         )
         self._turn = asyncio.Lock()  # submitters wait in the order they came
-        self._closed = False
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -158,8 +157,8 @@ class Publisher(PublisherLink):
         async with asyncio.timeout(timeout):
             while self._sendings:
                 self._idle = self._idle or self._loop.create_future()
-                await self._wait(asyncio.shield(self._idle))
-        self._check_usable()
+                await self._wait_shared(self._idle)
+        self.check_usable()
         unhappy = list(self._unhappy)
         self._unhappy.clear()
         unseen = [sending.future.result() for sending in unhappy if not sending.was_awaited]
@@ -191,7 +190,8 @@ class Publisher(PublisherLink):
         Raises:
             As `flush`; while messages have no outcome the publisher is suspended instead.
         """
-        if self._closed:
+        if self._is_closing:
+            await self._finish(closed=True)
             return
         try:
             async with asyncio.timeout(timeout):
@@ -223,14 +223,17 @@ class Publisher(PublisherLink):
 
         Messages without outcome raise ClientClosed to who waits for them.
         """
-        if not self._closed:
-            await self._finish(closed=False)
+        await self._finish(closed=False)
 
     async def _finish(self, *, closed: bool) -> None:
-        self._closed = True
-        if self._failure is None:
+        """End the link, also when this is cancelled; nothing is taken from now on."""
+        if not await self._begin_closing():
+            return
+        try:
             await self._journal.drain(self)
-            await self._leave(closed=closed)
+            if self._failure is None:
+                await self._leave(closed=closed)
+        finally:
             self.fail(self._is_over())
 
     async def __aenter__(self) -> Publisher:
@@ -265,7 +268,7 @@ class Publisher(PublisherLink):
         effect: Callable[[sqlite3.Connection], object] | None = None,
         durable: bool = False,
     ) -> list[Sending]:
-        self._check_usable()
+        self._check_open()
         size = sum(map(len, payloads))
         if not durable and not self._turn.locked() and self._core.has_room(size, len(payloads)):
             return self._take(payloads)
@@ -279,10 +282,16 @@ class Publisher(PublisherLink):
             while not self._core.has_room(size, len(payloads)):
                 self._room = self._loop.create_future()
                 await self._wait(self._room)
-            self._check_usable()
+            self._check_open()
             if not durable:
                 return self._take(payloads)
             return await self._take_durably(payloads, effect)
+
+    def _check_open(self) -> None:
+        """What is taken while it closes might be stored or sent after the last look."""
+        self.check_usable()
+        if self._is_closing:
+            raise self._is_over()
 
     def _take(self, payloads: list[bytes]) -> list[Sending]:
         sendings = [self._sending(self._core.submit(payload)) for payload in payloads]
@@ -303,6 +312,7 @@ class Publisher(PublisherLink):
                 )
             return self._take(payloads)
         async with self._journal.transaction(self) as add_changes:
+            self._check_open()
             if effect is not None:
                 effect(journal.connection)
             sendings = [self._sending(self._core.submit(payload)) for payload in payloads]

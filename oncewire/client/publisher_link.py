@@ -94,7 +94,7 @@ class PublisherLink(ClientLink):
         Raises:
             ClientError: it was refused.
         """
-        await self._wait(asyncio.shield(self._ready))
+        await self._wait_shared(self._ready)
 
     def _attach(self, session: AmqpSession) -> SenderLink | None:
         if not self._core.may_attach:
@@ -190,8 +190,8 @@ class PublisherLink(ClientLink):
 
     @property
     def wants_commit(self) -> bool:
-        """Whether the core has something to write."""
-        return self._core.wants_commit
+        """Whether the core has something to write, and may."""
+        return self._failure is None and self._core.wants_commit
 
     def take_commit(self) -> Callable[[], None]:
         """Take the core's changes; see JournalUser."""
@@ -300,6 +300,3 @@ class PublisherLink(ClientLink):
             if not sending.future.done():
                 sending.future.set_exception(error)
                 sending.future.exception()  # whoever does not wait for it needs no warning
-        for waiter in (self._ready, self._idle, self._room):
-            if waiter is not None and not waiter.done():
-                waiter.cancel()

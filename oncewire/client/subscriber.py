@@ -23,7 +23,7 @@ from oncewire.client.core_effects import (
     SubscriberEffect,
 )
 from oncewire.client.delivery import Delivery
-from oncewire.client.errors import ClientClosed, ClientError, LinkRefused, UsageError
+from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, UsageError
 from oncewire.client.events import DeliveryGivenUp, NewIncarnation, SubscriptionExpired
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import NO_ANSWER, ClientLink
@@ -87,7 +87,6 @@ class Subscriber(ClientLink):
         self._confirmed: asyncio.Future[None] = self._loop.create_future()
         # Set while the terminus is attached to only to be closed (E-8).
         self._looked_up: asyncio.Future[AmqpError | None] | None = None
-        self._closed = False
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -129,7 +128,7 @@ class Subscriber(ClientLink):
         return self._core.incarnation
 
     async def _until_available(self) -> None:
-        self._check_usable()
+        self.check_usable()
         while not self._queue:
             taker: asyncio.Future[None] = self._loop.create_future()
             self._takers.append(taker)
@@ -165,7 +164,7 @@ class Subscriber(ClientLink):
             UsageError: one of them was finished before; none is finished then.
             ClientError: it could not be recorded.
         """
-        self._check_usable()
+        self.check_usable()
         self._complete(deliveries, outcome)
         if not self._journal.journal.is_durable:
             self._journal.work(self)
@@ -173,7 +172,7 @@ class Subscriber(ClientLink):
         recorded: asyncio.Future[None] = self._loop.create_future()
         self._recording.append(recorded)
         self._journal.work(self)
-        await self._wait(recorded)
+        await recorded
 
     @asynccontextmanager
     async def transaction(self, *deliveries: Delivery) -> AsyncIterator[sqlite3.Connection]:
@@ -186,6 +185,7 @@ class Subscriber(ClientLink):
         Raises:
             UsageError: the subscriber has no SQLite journal, or a delivery was finished before.
             JournalError: nothing was recorded; the subscriber has failed.
+            ClientError: the subscriber failed or was closed, before the block or inside it: nothing was recorded.
         """
         journal = self._journal.journal
         if not isinstance(journal, SqliteJournal):
@@ -194,7 +194,7 @@ class Subscriber(ClientLink):
                 "the subscriber has no SQLite journal",
                 "open it with journal=PATH",
             )
-        self._check_usable()
+        self.check_usable()
         self._check_unfinished(deliveries)
         async with self._journal.transaction(self) as add_changes:
             yield journal.connection
@@ -203,7 +203,7 @@ class Subscriber(ClientLink):
 
     def put_back(self, delivery: Delivery) -> None:
         """See ``Delivery.release``."""
-        self._check_usable()
+        self.check_usable()
         self._check_unfinished([delivery])
         self._perform(self._core.release(delivery.serial))
 
@@ -232,11 +232,13 @@ class Subscriber(ClientLink):
 
         Deliveries that are not finished come again when it is opened again.
         """
-        if not self._closed:
-            self._closed = True
+        if not await self._begin_closing():
+            return
+        try:
+            await self._journal.drain(self)
+        finally:
             if self._failure is None:
-                await self._journal.drain(self)
-                await self._leave(closed=False)
+                await self._leave(closed=False)  # waits for nothing
                 self.fail(self._is_over())
 
     async def close(self) -> None:
@@ -254,11 +256,14 @@ class Subscriber(ClientLink):
         Raises:
             ClientError: it could not be deleted; it ends by itself after its `timeout`.
         """
-        if self._closed:
+        if not await self._begin_closing() or self._failure is not None:
             return
-        self._closed = True
-        if self._failure is not None:
-            return
+        try:
+            await self._end_subscription()
+        finally:
+            self.fail(self._is_over())
+
+    async def _end_subscription(self) -> None:
         await self._journal.drain(self)
         error = await self._close_until_deleted()
         if error is not None:
@@ -272,7 +277,6 @@ class Subscriber(ClientLink):
             raise failure
         self._core.end_subscription()
         await self._journal.drain(self)
-        self.fail(self._is_over())
 
     async def _close_until_deleted(self) -> AmqpError | None:
         """E-8: only an answer without an error counts; after any other the link is looked up and closed again."""
@@ -310,7 +314,7 @@ class Subscriber(ClientLink):
         Raises:
             ClientError: it was refused.
         """
-        await self._wait(asyncio.shield(self._confirmed))
+        await self._wait_shared(self._confirmed)
 
     def _attach(self, session: AmqpSession) -> ReceiverLink | None:
         target = Target(address=self.client.container_id)
@@ -401,6 +405,7 @@ class Subscriber(ClientLink):
                 settled=event.settled,
                 resume=event.resume,
                 aborted=event.aborted,
+                message_format=event.message_format,
                 receiver_settles=event.receiver_settles,
             )
         )
@@ -424,8 +429,8 @@ class Subscriber(ClientLink):
 
     @property
     def wants_commit(self) -> bool:
-        """Whether the core has something to write."""
-        return self._core.wants_commit
+        """Whether the core has something to write, and may."""
+        return self._failure is None and self._core.wants_commit
 
     def take_commit(self) -> Callable[[], None]:
         """Take the core's changes; see JournalUser."""
@@ -441,6 +446,14 @@ class Subscriber(ClientLink):
         self._being_recorded = []
         self._perform(self._core.committed())
         self._journal.work(self)
+
+    def commit_failed(self, error: JournalError) -> None:
+        """They are not; whoever waits for them hears it, also when the link had ended before."""
+        super().commit_failed(error)
+        for waiter in self._being_recorded:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._being_recorded = []
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -486,6 +499,7 @@ class Subscriber(ClientLink):
             effect.again,
             effect.settled,
             self._core.incarnation,
+            effect.message_format,
         )
         if effect.again:
             self._queue.appendleft(delivery)
@@ -500,8 +514,7 @@ class Subscriber(ClientLink):
 
     def _release_all(self, error: ClientError) -> None:
         self._queue.clear()
-        for waiter in [*self._recording, *self._being_recorded]:
+        for waiter in self._recording:  # a commit that is under way ends first, and tells how
             if not waiter.done():
                 waiter.set_exception(error)
-        if not self._confirmed.done():
-            self._confirmed.cancel()
+        self._recording = []

@@ -56,6 +56,7 @@ class _Entry:
         "counts",
         "delivery_id",
         "lacks_body",
+        "message_format",
         "outcome",
         "payload",
         "pre_settled",
@@ -82,6 +83,7 @@ class _Entry:
         self.recorded = False  # the journal holds the outcome
         self.lacks_body = False  # arrived before a restart and not done: the body comes again
         self.again = 0
+        self.message_format = 0
 
 
 def _serial(entry: _Entry) -> int:
@@ -174,7 +176,9 @@ class SubscriberCore:
         entry = self._unprocessed[serial]
         entry.again += 1
         return [
-            DeliverMessage(serial, entry.tag, entry.payload, settled=entry.pre_settled, again=entry.again)
+            DeliverMessage(
+                serial, entry.tag, entry.payload, entry.pre_settled, entry.again, entry.message_format
+            )
         ]
 
     # ------------------------------------------------------------------------------------------------- the link
@@ -259,6 +263,7 @@ class SubscriberCore:
         settled: bool = False,
         resume: bool = False,
         aborted: bool = False,
+        message_format: int = 0,
         receiver_settles: bool = False,
     ) -> list[SubscriberEffect]:
         """A whole delivery came, or one that was aborted.
@@ -275,19 +280,27 @@ class SubscriberCore:
             if not is_new:
                 self._to_resume.discard(tag)
             if entry is not None:
+                entry.message_format = message_format
                 entry.receiver_settles = receiver_settles
                 self._repeat(entry, delivery_id, payload, settled, effects)
             elif not resume:  # AMQP 2.6.13: a resume of what this end does not hold is ignored
-                self._arrive(delivery_id, tag, payload, settled, effects)
+                self._arrive(delivery_id, tag, payload, settled, message_format, effects)
                 if receiver_settles:
                     self._map[tag].receiver_settles = True
         self._replenish(effects)
         return effects
 
     def _arrive(
-        self, delivery_id: int, tag: bytes, payload: bytes, settled: bool, effects: list[SubscriberEffect]
+        self,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes,
+        settled: bool,
+        message_format: int,
+        effects: list[SubscriberEffect],
     ) -> None:
         entry = self._new_entry(tag, payload)
+        entry.message_format = message_format
         entry.delivery_id = delivery_id
         entry.attach = self._attach
         entry.settled = entry.pre_settled = settled
@@ -296,7 +309,7 @@ class SubscriberCore:
         self._unprocessed[entry.serial] = entry
         if not settled:
             self._map[tag] = entry
-        effects.append(DeliverMessage(entry.serial, tag, payload, settled=settled))
+        effects.append(DeliverMessage(entry.serial, tag, payload, settled, message_format=message_format))
 
     def _repeat(
         self, entry: _Entry, delivery_id: int, payload: bytes, settled: bool, effects: list[SubscriberEffect]
@@ -327,7 +340,11 @@ class SubscriberCore:
         entry.counts = True
         self._held += 1
         self._unprocessed[entry.serial] = entry
-        effects.append(DeliverMessage(entry.serial, entry.tag, payload, settled=False))
+        effects.append(
+            DeliverMessage(
+                entry.serial, entry.tag, payload, settled=False, message_format=entry.message_format
+            )
+        )
 
     def settled(self, deliveries: Sequence[tuple[int, bytes]]) -> list[SubscriberEffect]:
         """The router settled (delivery-id, tag) pairs: forget them, after they are processed."""

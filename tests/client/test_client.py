@@ -18,6 +18,7 @@ from oncewire.client import (
     WindowFull,
     connect,
 )
+from oncewire.client.connection import MIN_FRAME_SIZE
 from tests.client.shell_helpers import LONG, error, until
 from tests.client.wire_server import RELEASED, Network, Rejected, WireServer
 
@@ -77,6 +78,31 @@ async def test_bodies_of_every_kind_arrive(server: WireServer) -> None:
         assert deliveries[2].message.properties == Properties(message_id="m1")
         for delivery in deliveries:
             await delivery.accept()
+
+
+@pytest.mark.needs("proton")
+async def test_a_message_of_proton_arrives(server: WireServer) -> None:
+    from proton import Message as ProtonMessage
+
+    async with connect(server.url) as client:
+        publisher = await client.publisher("t")
+        subscriber = await client.subscriber("t")
+        _ = await publisher.submit(ProtonMessage(body="text", id="m1", subject="greeting"))
+        delivery = await subscriber.receive(LONG)
+        assert delivery.body == "text"
+        assert delivery.message.properties == Properties(message_id="m1", subject="greeting")
+        await delivery.accept()
+
+
+@pytest.mark.parametrize("size", [0, 511, 512, 559, MIN_FRAME_SIZE - 1, 1 << 32])
+def test_a_frame_size_that_holds_no_map_is_refused_with_the_smallest_that_does(size: int) -> None:
+    with pytest.raises(UsageError, match=f"max_frame_size={size} cannot be used.*give at least 4096"):
+        _ = connect("amqp://127.0.0.1:1", max_frame_size=size)
+
+
+def test_a_container_id_that_does_not_fit_the_first_frame_is_refused() -> None:
+    with pytest.raises(UsageError, match="256 bytes cannot be used"):
+        _ = connect("amqp://127.0.0.1:1", container_id="c" * 256)
 
 
 @pytest.mark.parametrize("body", [{"a": 1}, 5, None, ["x"], object()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from oncewire.client import (
     StillOwed,
     connect,
 )
+from oncewire.client.connection import MIN_FRAME_SIZE
 from tests.client.shell_helpers import LONG, until
 from tests.router.processes import RouterProcess, running_router, start_router
 
@@ -105,3 +107,29 @@ async def test_two_processes_of_one_identity_do_not_fight_for_ever(router: Route
         assert len(stolen) < 20
         await asyncio.gather(*(subscriber.suspend() for subscriber in subscribers))
         assert not any(isinstance(subscriber._failure, LinkStolen) for subscriber in subscribers)
+
+
+async def test_the_smallest_frames_hold_the_map_beside_the_largest_names(router: RouterProcess) -> None:
+    topic, name = "t" * 255, "n" * 255
+    async with connect(router.url, container_id="c" * 255, max_frame_size=MIN_FRAME_SIZE) as client:
+        subscriber = await client.subscriber(topic, name=name, prefetch=1024)
+        publisher = await client.publisher(topic, name=name)
+        bound = client.map_bound
+        sendings = [await publisher.submit(b"%d" % number) for number in range(2 * bound)]
+        await until(lambda: subscriber.waiting == bound)
+
+        def has_resumed(links: int) -> bool:
+            return client.statistics.resumed_links == links
+
+        for resumed in (2, 4):  # both links, each time with a full map
+            assert client._connector is not None
+            assert client._connector._transport is not None
+            client._connector._transport.abort()
+            await until(partial(has_resumed, resumed))
+        for number in range(2 * bound):
+            delivery = await subscriber.receive(LONG)
+            assert delivery.body == b"%d" % number
+            await delivery.accept()
+        for sending in sendings:
+            assert (await sending).is_accepted
+        await subscriber.unsubscribe()

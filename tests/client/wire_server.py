@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -199,7 +200,8 @@ class WireServer:
         remote = link.remote_attach
         self.presented.append((link.name, len(remote.unsettled or {})))
         if self.refuse:
-            link.refuse(self.refuse.popleft())
+            with suppress(LocalProtocolError):  # the client detaches it already
+                link.refuse(self.refuse.popleft())
             return
         identity = f"{connection.engine.remote_container_id}/{link.name}"
         if isinstance(link, SenderLink) and remote.source is None:
