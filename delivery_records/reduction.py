@@ -43,7 +43,7 @@ class Reduction:
         self._wait()
 
     def on_gone(self) -> None:
-        """An entry was settled, or is wanted again: it is no longer in the subscriber's map."""
+        """The subscriber was sent the settlement of an entry, or wants it again: it is no longer in its map."""
         self.has_progressed = True
         self._left -= 1
         self._wait()
@@ -51,7 +51,7 @@ class Reduction:
     def _wait(self) -> None:
         """Until nothing has happened for a while; no longer when nothing is left."""
         egress = self._egress
-        at = egress.core.now + (REDUCTION_QUIET_S if self._left or egress.owes_settlement else 0)
+        at = egress.core.now + (REDUCTION_QUIET_S if self._left else 0)
         egress.core.timers.set(Timer.REDUCTION, egress.key, at)
 
     def on_timer(self) -> None:

@@ -424,6 +424,9 @@ class AmqpSession:
         if self._queued_control > MAX_QUEUED_CONTROL:
             self.end_faulty(RESOURCE_LIMIT_EXCEEDED, "too many frames wait for the session window to open")
             return
+        # 2.5.6: the endpoint "MUST update the next-incoming-id directly from the next-outgoing-id of the frame".
+        received = self.incoming_window - self._incoming_left
+        self._incoming_base = (flow.next_outgoing_id - received) & SERIAL_MASK
         # Null: the peer had not seen our begin, so it had seen nothing from our first id on.
         seen = FIRST_OUTGOING_ID if flow.next_incoming_id is None else flow.next_incoming_id
         in_flight = max(0, serial_difference(self._next_outgoing_id, seen))
@@ -469,11 +472,7 @@ class AmqpSession:
             self._write_window()
 
     def receive_disposition(self, disposition: Disposition, limit: int) -> tuple[int, Disposition | None]:
-        """Take a disposition, up to ``limit`` deliveries of it: one event per link that it concerns.
-
-        Returns:
-            How many deliveries it changed, and what is left of it to take; None = nothing.
-        """
+        """Take up to ``limit`` deliveries of a disposition; return how many it changed, and what is left to take."""
         state, settled = disposition.state, disposition.settled
         if not settled and not isinstance(state, OUTCOMES):
             return 0, None  # 3.4: nothing is decided until there is an outcome
