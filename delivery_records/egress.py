@@ -307,10 +307,9 @@ class Egress:
                 del self.core.synced[epoch]
 
     def on_reput(self, subscription: Subscription) -> None:
-        """A-10: same link, new epoch.
+        """A-10: same link, new epoch. Streams of the old one end here, and the ingress repeats them (I-5).
 
-        Streams of the old epoch end here, or one of its MSGs to all synced subscriptions could overtake a named
-        one that E-1 drops; the ingress repeats them behind the SYNC of the new epoch (I-5).
+        Else one of their MSGs to all synced subscriptions could overtake a named one that E-1 drops.
         """
         self.epoch = subscription.epoch
         self.is_proven = not subscription.record.provisional
@@ -385,9 +384,8 @@ class Egress:
 
     def _is_held_back(self, entry: Entry) -> bool:
         """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
-        if entry.presettled:
-            return False  # it leaves nothing unsettled
-        assert entry.sync is not None
+        if entry.sync is None:
+            return False  # pre-settled: it leaves nothing unsettled
         return entry.sync.ingress_rid != self.core.rid and not _has_place(entry)
 
     @property

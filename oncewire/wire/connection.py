@@ -206,7 +206,7 @@ class Connection:
             self._fail(fault.condition, fault.description)
         except LimitError as fault:
             self._fail(FRAME_SIZE_TOO_SMALL, str(fault))
-        return self._work <= 0 and self.state is not CONNECTION_ENDED
+        return self._work <= 0
 
     def receive_eof(self, now: float) -> None:
         """Take note that the transport has ended: ``ConnectionLost`` unless the connection had ended before."""

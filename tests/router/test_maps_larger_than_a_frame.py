@@ -63,7 +63,7 @@ async def test_our_client_works_off_a_map_that_no_longer_fits_its_frames(tmp_pat
                 subscriber = await reader.subscriber("orders", name="s", timeout=3600, journal=journal)
                 publisher = await writer.publisher("orders", name="p")
                 for number in range(MESSAGES):
-                    await publisher.submit(b"%d" % number)
+                    _ = await publisher.submit(b"%d" % number)
                 deliveries = [await subscriber.receive(DEADLINE_S) for _ in range(MESSAGES)]
                 processed = [delivery.body for delivery in deliveries[1::2]]
                 for delivery in deliveries[1::2]:
