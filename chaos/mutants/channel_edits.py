@@ -113,7 +113,9 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         "parts-not-resumed", "C-4", "egress",
         "            return entry.in_reply\n", "            return False\n",
         "a subscriber that has not said what became of its entries, and whose map does not fit a frame, never can",
-        aim=("drop-s", "crash-s", "narrows=1", "shipped=1", "durable=1", "window=8", "messages=8", "prefetch=50"),
+        aim=(
+            "crash-s", "narrows=1", "shipped=1", "durable=1", "out_of_order=1", "window=8", "messages=8", "prefetch=50",
+        ),
     ),
     Edit(
         "done-first", "C-4", "oncewire.client.subscriber_core",
