@@ -109,7 +109,7 @@ def test_acknowledgements_out_of_order_are_forgotten_one_by_one_as_the_window_mo
     class Counting(set):  # type: ignore[type-arg]  # numbers
         visits = 0
 
-        def discard(self, number: int) -> None:
+        def discard(self, number: object) -> None:
             self.visits += 1
             super().discard(number)
 
