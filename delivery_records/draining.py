@@ -50,6 +50,8 @@ class Draining:
         core.note(Decision.DRAIN_STARTED, connections=len(self._connections), limit_s=drain.limit_s)
         for ingress in core.ingresses.values():
             ingress.withdraw_credit()
+        for egress in core.egresses.values():
+            egress.park()
         self.look()
 
     def look(self) -> None:

@@ -16,6 +16,7 @@ from delivery_records.entries import (
     DONE,
     GONE,
     HELD,
+    IN_PLACE,
     MAPPED,
     OPEN_AT_SUBSCRIBER,
     SENT,
@@ -24,13 +25,15 @@ from delivery_records.entries import (
     SyncState,
 )
 from delivery_records.inputs import LinkFlow, SubscriberAttach
-from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
+from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.peer_messages import Run, Sync
+from delivery_records.reduction import Reduction
 from delivery_records.tags import VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
 from delivery_records.view import Subscription, SubscriptionMode
+from delivery_records.waiting import Waiting
 
 if TYPE_CHECKING:
     from delivery_records.records import Records
@@ -46,8 +49,8 @@ class Egress:
 
     __slots__ = (
         "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "confirmed", "core",
-        "created", "drain", "epoch", "exactly_once", "existed", "has_reduced", "held_since", "incomplete", "is_closing",
-        "is_proven", "key", "limit", "link", "map_bound", "mapped", "mode", "name", "request", "sent",
+        "created", "drain", "epoch", "exactly_once", "existed", "held_since", "is_closing", "is_proven", "key", "limit",
+        "link", "map_bound", "mapped", "mode", "name", "reduction", "request", "sent",
         "sessions", "sync_of_publisher", "syncs", "timeout_s",
     )  # fmt: skip
 
@@ -66,9 +69,8 @@ class Egress:
         # What goes out settled takes no place in a map.
         self.map_bound = 0 if self.mode is SubscriptionMode.AT_MOST_ONCE else subscription.record.map_bound
         self.exactly_once = request.exactly_once
-        self.incomplete = request.incomplete
-        self.has_reduced = False
-        """An incomplete map became smaller on this link (C-4)."""
+        self.reduction = Reduction(self) if request.incomplete else None
+        """Only a part of the subscriber's map was presented (C-4)."""
         self.timeout_s = subscription.record.timeout_s
         self.sessions: dict[bytes, dict[bytes, Entry]] = {}
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
@@ -84,7 +86,7 @@ class Egress:
         self.is_proven = not subscription.record.provisional
         self._is_replied = False
         self.held_since = core.now  # since when none of the held deliveries was sent
-        self._held: deque[Entry] = deque()
+        self._held = Waiting()
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
         new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
@@ -126,9 +128,8 @@ class Egress:
                 self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
             )
         )  # fmt: skip
-        if self.incomplete:
-            self.has_reduced = len(kept) < len(request.unsettled or ())
-            self.core.timers.set(Timer.REDUCTION, self.key, self.core.now + REDUCTION_QUIET_S)
+        if self.reduction is not None:
+            self.reduction.begin(len(request.unsettled or ()), len(kept))
         else:
             self.core.forget_reductions(self.key)
         self._pump()
@@ -165,12 +166,13 @@ class Egress:
             self._trace(entry, Rule.NOT_IN_U)
             self._settle(entry)
             del entries[entry.tag]
-        last = -1 if self.incomplete else max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
+        is_part = self.reduction is not None
+        last = -1 if is_part else max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
         for at, (number, tag) in enumerate(zip(sync.numbers, tags, strict=True)):
             found = entries.get(tag)
             if found is None:
                 if at > last:
-                    if self.incomplete:
+                    if is_part:
                         continue
                     break
                 # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
@@ -185,6 +187,7 @@ class Egress:
                 state.acknowledge(number, found.outcome)
                 if found.state is DONE:
                     self._trace(found, Rule.ACKNOWLEDGED_AGAIN, found.outcome.value)
+        state.places = sum(entry.state in IN_PLACE for entry in entries.values())
         self._pump()
 
     def on_msg(
@@ -207,9 +210,9 @@ class Egress:
             entry.number = number
             sync.numbers[number] = entry
             sync.entries[whole] = entry
-            waits = self._resumes or self._held
+            waits = self._resumes or self._held.first
         elif self._wants(entry, sync):
-            waits = self._resumes if _has_place(entry) else self._resumes or self._held
+            waits = self._resumes if _has_place(entry) else self._resumes or self._held.first
         else:
             return
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
@@ -219,14 +222,8 @@ class Egress:
             self._transfer(entry, message)
         else:
             self._hold(entry, message)
-            if self.sent < self.limit and self._passes_waiting(entry):
-                self._pump()
-
-    def _passes_waiting(self, entry: Entry) -> bool:
-        """Whether it may go ahead of other publishers' deliveries: of a full map (C-4), or of a drain (K-8a)."""
-        if self._is_full:
-            return self._is_locked_out(entry)
-        return self.core.draining.is_on and self._may_send(entry)
+            if self.sent < self.limit and self._is_full and self._is_locked_out(entry):
+                self._pump()  # it goes ahead of other publishers' (C-4)
 
     def _wants(self, entry: Entry, sync: SyncState) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
@@ -310,10 +307,9 @@ class Egress:
                 del self.core.synced[epoch]
 
     def on_reput(self, subscription: Subscription) -> None:
-        """A-10: same link, new epoch.
+        """A-10: same link, new epoch. Streams of the old one end here, and the ingress repeats them (I-5).
 
-        Streams of the old epoch end here, or one of its MSGs to all synced subscriptions could overtake a named
-        one that E-1 drops; the ingress repeats them behind the SYNC of the new epoch (I-5).
+        Else one of their MSGs to all synced subscriptions could overtake a named one that E-1 drops.
         """
         self.epoch = subscription.epoch
         self.is_proven = not subscription.record.provisional
@@ -366,6 +362,8 @@ class Egress:
                 entry.annotations = annotations
                 self._want_again(entry, verdict)
         self.core.counts[Decision.OUTCOME_DONE] += done
+        if self.reduction is not None and done:
+            self.reduction.on_answered()
         if self._held or self._resumes or self._settle_queue:
             self._pump()
 
@@ -377,6 +375,8 @@ class Egress:
         entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could lock it out (C-4)
         entry.in_reply = False
         entry.peer_settled = False
+        if self.reduction is not None:
+            self.reduction.on_gone()
         if entry.sync is not None:
             self.core.send_nack(entry.sync, self, entry.number, outcome is Outcome.MODIFIED_FAILED)
 
@@ -384,9 +384,8 @@ class Egress:
 
     def _is_held_back(self, entry: Entry) -> bool:
         """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
-        if entry.presettled:
-            return False  # it leaves nothing unsettled
-        assert entry.sync is not None
+        if entry.sync is None:
+            return False  # pre-settled: it leaves nothing unsettled
         return entry.sync.ingress_rid != self.core.rid and not _has_place(entry)
 
     @property
@@ -402,13 +401,13 @@ class Egress:
         return not any(entry.state is AGAIN for entries in self.sessions.values() for entry in entries.values())
 
     def _may_send(self, entry: Entry) -> bool:
-        """Reply first (A-6), no new delivery while a map is incomplete or full (C-4)."""
+        """Reply first (A-6), no new delivery while a map is incomplete (2.6.13) or full (C-4)."""
         if not self._is_replied or self.is_closing:
             return False
         if self.core.draining.is_on and self._is_held_back(entry):
             return False
-        if self.incomplete:
-            return False
+        if self.reduction is not None:
+            return entry.in_reply
         if not self._is_full or entry.presettled or _has_place(entry):
             return True
         return self._is_locked_out(entry)
@@ -421,12 +420,11 @@ class Egress:
     def _is_locked_out(self, entry: Entry) -> bool:
         """C-4: a full map takes one entry of a publisher that has none in it.
 
-        Else two maps, each full of one publisher, would wait for each other: what is granted already may be more than a
-        map that comes later holds. The oldest delivery of each publisher thus reaches every subscriber, which is enough
-        for it to be settled.
+        Else two maps, each full of one publisher, would wait for each other. The oldest delivery of each publisher thus
+        reaches every subscriber, which is enough for it to be settled.
         """
         assert entry.sync is not None
-        return not any(other.state in _IN_PLACE for other in entry.sync.entries.values())
+        return not entry.sync.places
 
     def _hold(self, entry: Entry, message: bytes) -> None:
         """C-3: no credit; keep the order."""
@@ -434,12 +432,19 @@ class Egress:
         if entry.state not in (State.KNOWN, State.AGAIN):
             entry.state = State.HELD
         entry.message = message
-        entry.is_held = True
         if self.core.tracing is not None:
             self._trace(entry, self._why_held(entry))
         if not self._held and not self._resumes:
             self.held_since = self.core.now
-        (self._resumes if _has_place(entry) else self._held).append(entry)
+        if _has_place(entry):
+            entry.is_held = True
+            self._resumes.append(entry)
+        else:
+            self._held.append(entry, self.core.draining.is_on and self._is_held_back(entry))
+
+    def park(self) -> None:
+        """K-8a: the router begins to drain."""
+        self._held.park(self._is_held_back)
 
     def _why_held(self, entry: Entry) -> Rule:
         """The first reason why a delivery waits here."""
@@ -460,10 +465,12 @@ class Egress:
             self.flush()  # C-4: the place is free at S only when it has been told so
         resume = entry.in_reply  # A-7: an entry of the reply map is resumed exactly once
         if entry.state is HELD and not entry.presettled:
-            self.mapped += 1
+            self._count_place(entry, 1)
         entry.in_reply = False
         entry.state = SENT
         self.sent += 1
+        if self.reduction is not None:
+            self.reduction.on_resumed()
         once = self.mode is _AT_MOST_ONCE or entry.presettled
         if self.core.tracing is not None:
             self._trace(entry, Rule.RESUMED if resume else Rule.DELIVERED)
@@ -483,10 +490,12 @@ class Egress:
     def _settle(self, entry: Entry) -> None:
         """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
         state = entry.state
+        if state is HELD:
+            self._held.remove(entry)
         entry.state = GONE
         entry.message = b""
         if state in MAPPED:
-            self.mapped -= 1
+            self._count_place(entry, -1)
             self.core.counts[_SETTLED_AT_SUBSCRIBER] += 1
             if entry.in_reply:
                 if self._is_replied:  # else it is left out of the reply, and that settles it (A-6)
@@ -495,20 +504,30 @@ class Egress:
                 if not self._settle_out:
                     self.core.mark_egress(self)
                 self._settle_out[entry.tag] = None
+            if self.reduction is not None and self._is_replied and not entry.in_reply:
+                self.reduction.on_gone()
         elif state is AGAIN:
-            self.mapped -= 1
+            self._count_place(entry, -1)
+
+    def _count_place(self, entry: Entry, change: int) -> None:
+        """C-4: it takes a place in the subscriber's map, or gives it back."""
+        self.mapped += change
+        if entry.sync is not None:
+            entry.sync.places += change
+            self._held.look_at(entry.sync)
 
     def _drop_held(self, sync: SyncState) -> None:
         """E-2: held copies of this publisher are repeated behind the SYNC."""
-        for entry in [*self._resumes, *self._held]:
+        for entry in self._resumes:
             if entry.sync is sync:
                 entry.is_held = False
                 entry.message = b""
-                if entry.state is State.HELD:
-                    entry.state = State.GONE
-                    sync.entries.pop(entry.tag, None)
         self._resumes = deque(entry for entry in self._resumes if entry.sync is not sync)
-        self._held = deque(entry for entry in self._held if entry.sync is not sync)
+        for entry in self._held.of(sync):
+            self._held.remove(entry)
+            entry.message = b""
+            entry.state = GONE
+            sync.entries.pop(entry.tag, None)
 
     def _pump(self) -> None:
         """Send what credit allows: settled resumes first, then other resumes, then held deliveries, in order."""
@@ -517,50 +536,39 @@ class Egress:
         while self._settle_queue and self.sent < self.limit:
             entry = self._settle_queue.popleft()
             self.sent += 1
-            if self.incomplete:
-                self.core.timers.set(Timer.REDUCTION, self.key, self.core.now + REDUCTION_QUIET_S)
-                self.has_reduced = True
+            if self.reduction is not None:
+                self.reduction.on_gone()
             self.core.out.append(
                 effects.Deliver(self.link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
             )
-        self._release(self._resumes)
+        self._release_resumes()
         if not self._resumes:
-            self._release(self._held)
+            self._release_held()
         if self.drain:
             self._answer_drain()
 
-    def _release(self, waiting: deque[Entry]) -> None:
+    def _release_resumes(self) -> None:
+        waiting = self._resumes
         while waiting and not self._settle_queue and self.sent < self.limit:
             entry = waiting[0]
-            if entry.state in (State.HELD, State.KNOWN, State.AGAIN) and entry.is_held:
+            if entry.is_held and entry.state in (State.KNOWN, State.AGAIN):
                 if not self._may_send(entry):
-                    self._release_behind(waiting)
                     break
-                message, entry.message = entry.message, b""
-                waiting.popleft()
                 entry.is_held = False
                 self.held_since = self.core.now
+                message, entry.message = entry.message, b""
                 self._transfer(entry, message)
-            else:
-                waiting.popleft()
+            waiting.popleft()
 
-    def _release_behind(self, waiting: deque[Entry]) -> None:
-        """The head waits for room (C-4) or for a drain to end (K-8a), and others need not; each publisher's in order.
-
-        Of a publisher that has nothing in a full map the first one may go; in a drain, all of this router's publishers.
-        """
-        blocked: set[int] = set()
-        for entry in list(waiting):
-            if self.sent >= self.limit or not entry.is_held or entry.state is not State.HELD:
-                continue
-            if entry.sync is None or entry.sync.epoch in blocked:
-                continue
+    def _release_held(self) -> None:
+        """In order; in a full map only the oldest of each publisher that has nothing there (C-4)."""
+        while (entry := self._held.first) and not self._settle_queue and self.sent < self.limit:
             if not self._may_send(entry):
-                blocked.add(entry.sync.epoch)
-                continue
+                entry = self._held.first_locked_out
+                if entry is None or not self._may_send(entry):
+                    return
+            self._held.remove(entry)
             message, entry.message = entry.message, b""
-            waiting.remove(entry)
-            entry.is_held = False
             self.held_since = self.core.now
             self._transfer(entry, message)
 
@@ -587,13 +595,10 @@ class Egress:
     @property
     def held(self) -> int:
         """Deliveries that wait for credit."""
-        return sum(1 for entry in (*self._resumes, *self._held) if entry.state is not State.GONE)
+        resumes = sum(1 for entry in self._resumes if entry.state is not State.GONE)
+        return resumes + len(self._held)
 
 
 def _has_place(entry: Entry) -> bool:
     """It counts in the map already: it stands in the reply map, or was there and is wanted again."""
     return entry.in_reply or entry.state is AGAIN
-
-
-_IN_PLACE = (*MAPPED, State.AGAIN)
-"""The entry takes a place in the subscriber's map, or keeps one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -39,6 +40,8 @@ OPEN_AT_SUBSCRIBER: Final = (State.SENT, State.KNOWN)
 """The subscriber has it and has not said what became of it."""
 MAPPED: Final = (State.DONE, State.SENT, State.KNOWN)
 """The subscriber's own map holds it (C-4)."""
+IN_PLACE: Final = (*MAPPED, State.AGAIN)
+"""The entry takes a place in the subscriber's map, or keeps one."""
 
 
 class Entry:
@@ -84,7 +87,9 @@ class Entry:
 class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 
-    __slots__ = ("_runs", "egress", "entries", "epoch", "ingress_rid", "numbers", "prefix", "session")
+    __slots__ = (
+        "_runs", "egress", "entries", "epoch", "held", "ingress_rid", "numbers", "places", "prefix", "session",
+    )  # fmt: skip
 
     def __init__(
         self, egress: Egress, epoch: int, ingress_rid: int, session: int, prefix: bytes, entries: dict[bytes, Entry]
@@ -97,6 +102,10 @@ class SyncState:
         self.prefix = prefix
         self.entries = entries
         self.numbers: dict[int, Entry] = {}
+        self.held: OrderedDict[Entry, None] = OrderedDict()
+        """New deliveries that wait for credit or room, oldest first."""
+        self.places = 0
+        """Places its deliveries take in the subscriber's map (C-4)."""
         self._runs: dict[Outcome, list[list[int]]] = {}
 
     def take_tag(self, tag: bytes) -> Entry | None:

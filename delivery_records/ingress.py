@@ -304,7 +304,7 @@ class Ingress:
         """I-9: resends come first and in order, so unreceived entries below number `before` will not come any more."""
         if not self.window.unreceived:
             return
-        left = [slot for slot in self.window.slots() if not slot.received and slot.number < before]
+        left = self.window.passed_over(before)
         if not left:
             return
         self.core.note(Decision.DELIVERY_ABANDONED, publisher=self.name, deliveries=len(left))

@@ -51,9 +51,9 @@ BARRIER_REPEAT_S = 0.2
 BARRIER_REPEAT_CAP_S = 5.0
 """Longest pause between two BARRIERs to a router that does not answer; HELLO tells what it has applied, too (A-6a)."""
 REDUCTION_QUIET_S = 1.0
-"""An incomplete map is reduced until nothing was resumed for this long; then the link is detached (C-4)."""
+"""A part of a map is worked on until nothing was resumed, answered or settled for this long (C-4)."""
 REDUCTION_ROUNDS = 2
-"""Rounds of reduction without progress before the link is refused (C-4)."""
+"""Rounds in which nothing was answered or settled before the link is refused (C-4)."""
 MAX_ATTEMPTS = 10
 """Failed attempts before a delivery counts as rejected (E-4a, poison limit)."""
 RELEASES_PER_ATTEMPT = 100

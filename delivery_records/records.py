@@ -396,8 +396,8 @@ class Records:
             egress.reply()
         elif timer is Timer.PROVISIONAL and egress is not None:
             self.prove_subscriber(egress)
-        elif timer is Timer.REDUCTION and egress is not None:
-            self._end_reduction(egress)
+        elif timer is Timer.REDUCTION and egress is not None and egress.reduction is not None:
+            egress.reduction.on_timer()
 
     def _on_router_timer(self, timer: Timer, rid: int) -> None:
         if timer is Timer.CHANNEL:
@@ -424,16 +424,13 @@ class Records:
         if path is not None:
             self.reactions.on_deletion_failed(path)
 
-    def _end_reduction(self, egress: Egress) -> None:
-        """C-4: nothing more could be settled; both sides suspend, and the client attaches again."""
-        if egress.has_reduced:
-            self.forget_reductions(egress.key)
+    def end_round(self, key: str, has_progressed: bool) -> None:
+        """C-4: a link with a part of a map is detached."""
+        if has_progressed:
+            self.forget_reductions(key)
         else:
-            self._reductions[egress.key] = self._reductions.get(egress.key, 0) + 1
+            self._reductions[key] = self._reductions.get(key, 0) + 1
             _bound(self._reductions)
-        self.note(Decision.SUBSCRIBER_MAP_REDUCED, subscription=egress.name)
-        self.out.append(effects.Detach(egress.link, False))
-        self.suspend_subscriber(egress, LossCause.DETACH)
 
     def forget_reductions(self, key: str) -> None:
         """The map fits, or became smaller: rounds without progress are counted anew (C-4)."""

@@ -77,10 +77,11 @@ class Cursor:
         `base` is the window's first number: what lies below it is settled and no longer counted.
         """
         if self.through < base:
-            self.through = base
             if self.beyond:
-                self.beyond = {number for number in self.beyond if number >= base}
-                self._absorb()
+                for number in range(self.through, base):  # each number once, however often this is called
+                    self.beyond.discard(number)
+            self.through = base
+            self._absorb()
         first = max(first, self.through)
         if first >= stop:
             return ()
@@ -101,7 +102,7 @@ class Cursor:
 class Window:
     """Slots by number and by tag. Invariant: base <= every number in it < end; base is in it unless it is empty."""
 
-    __slots__ = ("_by_number", "_by_tag", "base", "body_bytes", "end", "next_accept", "told", "unreceived")
+    __slots__ = ("_awaited", "_by_number", "_by_tag", "base", "body_bytes", "end", "next_accept", "told", "unreceived")
 
     def __init__(self, tags: Iterable[bytes] = ()) -> None:
         """Start with the non-terminal tags of the presented map, in its order (A-4)."""
@@ -112,6 +113,8 @@ class Window:
         self.next_accept = 0
         """First number whose outcome the publisher has not been told: acceptances are in order (I-3)."""
         self.unreceived = 0
+        self._awaited = 0
+        """No number below this one is still unreceived: what was presented comes again in order (P-1)."""
         self.told = 0
         """Deliveries whose outcome was told and that are not settled yet."""
         self.body_bytes = 0
@@ -160,6 +163,16 @@ class Window:
         slot.message = message
         slot.delivery_id = delivery_id
         self.body_bytes += len(message)
+
+    def passed_over(self, before: int) -> list[Slot]:
+        """The unreceived slots below number `before`, which is never smaller than the last time."""
+        found: list[Slot] = []
+        while self._awaited < before and self.unreceived > len(found):
+            slot = self._by_number.get(self._awaited)
+            if slot is not None and not slot.received:
+                found.append(slot)
+            self._awaited += 1
+        return found
 
     def remove(self, slot: Slot) -> None:
         """Forget a delivery: the publisher settled it or gave it up (I-4)."""

@@ -1,6 +1,7 @@
 """One client's AMQP connection: bytes to events to the record core's inputs, and its effects back to bytes.
 
-A data_received call is one read: the clock is vetted first (K-3a), then everything read becomes one `submit`.
+A data_received call is one read: the clock is vetted first (K-3a), then what was read is carried out in turns, so that
+no client holds up the others. Nothing more is read before that is done.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from router.management.amqp_node import (
 )
 from router.publisher_link import PublisherLink
 from router.subscriber_link import SubscriberLink
+from router.turn import work_for_a_turn
 
 if TYPE_CHECKING:
     from router.listener import ClientListener
@@ -61,6 +63,8 @@ OUTPUT_HIGH_BYTES = 1 << 20
 """More than this unwritten: the client is behind, and new deliveries wait in the record core."""
 OUTPUT_LIMIT_BYTES = 64 << 20
 """More than this unwritten: the client makes us answer and does not read; nothing more is read from it either."""
+STEP_WORK = 64
+"""Frames, and deliveries of a disposition, between two looks at the clock: about a millisecond."""
 CLOSE_TIMEOUT_S = 2.0
 """After our close frame, before the transport is closed without the client's answer."""
 OPEN_TIMEOUT_S = 10.0
@@ -105,6 +109,10 @@ class ClientConnection(asyncio.Protocol):
         self.is_dirty = False
         """Whether it waits for the end of the turn."""
         self._is_behind = False
+        self._is_flooded = False
+        """It does not take our answers, so nothing of it is carried out."""
+        self._is_unfinished = False
+        """What was read last is not carried out yet."""
         self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
             DispositionReceived: self._on_disposition,
             LinkFlow: self._on_flow,
@@ -158,8 +166,41 @@ class ClientConnection(asyncio.Protocol):
             return
         self._listener.bytes_in += len(data)
         with self._confined("what a client sent"):
-            self.engine.receive_data(data, now)
-            self._process_events()
+            self.engine.receive_data(data, now, 0)
+            if not self._is_unfinished and work_for_a_turn(self._step, time.monotonic):
+                self._is_unfinished = True
+                self._read_or_not()
+                self._listener.unfinished.append(self)
+
+    def _step(self) -> bool:
+        """Carry out a little of what was read; whether more is left."""
+        is_left = self.engine.receive_data(b"", time.monotonic(), STEP_WORK)
+        self._process_events()
+        return is_left
+
+    def go_on(self) -> bool:
+        """Another turn for a read that was not finished; whether it still is not."""
+        if self._transport is None:
+            return False
+        driver = self._driver
+        if driver is not None and not driver.vet(time.monotonic()):
+            return True  # K-3a: nothing of it counts any more, and the connection is about to be closed
+        if self._is_flooded:
+            return False  # it goes on when the client reads again
+        self._is_unfinished = False
+        with self._confined("what a client sent"):
+            self._is_unfinished = work_for_a_turn(self._step, time.monotonic)
+        self._read_or_not()
+        return self._is_unfinished
+
+    def _read_or_not(self) -> None:
+        """Read from the client, unless it has given us enough to do."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wants = not self._is_unfinished and not self._is_flooded
+        if wants != transport.is_reading():
+            (transport.resume_reading if wants else transport.pause_reading)()
 
     def eof_received(self) -> bool:
         """The client will send no more: nothing can be settled over this connection any longer."""
@@ -188,9 +229,12 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client has caught up."""
         self._is_behind = False
-        if self._transport is not None and not self._transport.is_reading():
-            self.engine.receive_data(b"", time.monotonic())  # its silence was our doing
-            self._transport.resume_reading()
+        if self._is_flooded:
+            self._is_flooded = False
+            self.engine.receive_data(b"", time.monotonic(), 0)  # its silence was our doing
+            if self._is_unfinished:
+                self._listener.unfinished.append(self)
+            self._read_or_not()
         self._submit([found for link in self._subscribers() if (found := link.release_input()) is not None])
 
     # --- events of the engine -----------------------------------------------------------------------------------------
@@ -470,7 +514,8 @@ class ClientConnection(asyncio.Protocol):
             self._listener.bytes_out += len(data)
             transport.write(data)
             if self._is_behind and transport.get_write_buffer_size() > OUTPUT_LIMIT_BYTES:
-                transport.pause_reading()
+                self._is_flooded = True
+                self._read_or_not()
         if self.engine.state is ConnectionState.ENDED:
             self._end()
 

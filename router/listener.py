@@ -18,7 +18,7 @@ from router.logs import EventLog, RouterEvent
 from router.management.amqp_node import ManagementNode
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
-from router.turn import Turn
+from router.turn import Backlog, Turn
 
 BACKLOG = 1024
 """After a failover thousands of clients connect at once."""
@@ -32,6 +32,8 @@ class ClientListener:
         self.config = config
         self.log = log
         self.turn = turn
+        self.unfinished = Backlog()
+        """Connections whose last read is not carried out yet."""
         self.driver: RecordsDriver | None = None
         """The incarnation that serves new connections; None = clients are sent elsewhere (A-1)."""
         self.bytes_in = 0

@@ -109,4 +109,22 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         "publishers whose windows do not fit a subscriber's map deadlock each other",
         aim=("drop-s", "publishers=2", "map_bound=2", "window=8", "messages=8", "prefetch=50"),
     ),
+    Edit(
+        "parts-not-resumed", "C-4", "egress",
+        "            return entry.in_reply\n", "            return False\n",
+        "a subscriber that has not said what became of its entries, and whose map does not fit a frame, never can",
+        aim=(
+            "crash-s", "narrows=1", "shipped=1", "durable=1", "out_of_order=1", "window=8", "messages=8", "prefetch=50",
+        ),
+    ),
+    Edit(
+        "done-first", "C-4", "oncewire.client.subscriber_core",
+        "            entries = self._part(entries, map_bound)\n",
+        "            entries.sort(key=lambda entry: not entry.recorded)\n            entries = entries[:map_bound]\n",
+        "outcomes fill the part, and the older delivery that its publisher must hear of first is never presented",
+        aim=(
+            "drop-s", "crash-s", "narrows=1", "shipped=1", "durable=1", "out_of_order=1", "window=8", "messages=8",
+            "prefetch=50",
+        ),
+    ),
 )  # fmt: skip

@@ -28,9 +28,9 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         aim=("drop-p", "drop-s"),
     ),
     Edit(
-        "held-in-disorder", "E-3", "egress",
-        "        (self._resumes if _has_place(entry) else self._held).append(entry)",
-        "        (self._resumes if _has_place(entry) else self._held).appendleft(entry)",
+        "held-in-disorder", "E-3", "waiting",
+        "        self._line[entry] = None\n",
+        "        self._line[entry] = None\n        self._line.move_to_end(entry, last=False)\n",
         "deliveries that wait for credit overtake each other",
         aim=("drop-s", "prefetch=1", "messages=8", "window=8"),
     ),
@@ -107,10 +107,14 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "sync-drops-again", "E-4a", "egress",
-        "                if entry.state is State.HELD:\n"
-        "                    entry.state = State.GONE",
-        "                if entry.state in (State.HELD, State.AGAIN):\n"
-        "                    entry.state = State.GONE",
+        "                entry.is_held = False\n"
+        '                entry.message = b""\n'
+        "        self._resumes = deque(",
+        "                entry.is_held = False\n"
+        "                if entry.state is AGAIN:\n"
+        "                    entry.state = GONE\n"
+        "                    sync.entries.pop(entry.tag, None)\n"
+        "        self._resumes = deque(",
         "a SYNC forgets what waits for credit to come again (F29)",
         aim=("drop-s", "drop-p", "refuses=1", "shipped=0"),
     ),
@@ -126,8 +130,10 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "held-copy", "E-5", "egress",
-        '        state = entry.state\n        entry.state = GONE\n        entry.message = b""\n',
-        "        state = entry.state\n        if not entry.is_held:\n            entry.state = GONE\n",
+        "            self._held.remove(entry)\n"
+        "        entry.state = GONE\n",
+        "            return\n"
+        "        entry.state = GONE\n",
         "a settlement overtakes a copy that waits for credit",
         aim=("drop-p", "crash-s"),
     ),

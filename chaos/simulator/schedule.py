@@ -17,6 +17,7 @@ from chaos.simulator.swarm import (
     draw_budget,
     draw_drains,
     draw_fault,
+    draw_narrow,
     draw_orders,
     draw_setting,
     draw_traits,
@@ -73,7 +74,8 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
     rng = random.Random(seed)
     setting, budget = draw_setting(rng), draw_budget(rng)
     traits = draw_traits(random.Random(f"traits {seed}"), setting.traits)
-    setting = replace(setting, traits=draw_weaker(random.Random(f"weaker {seed}"), traits))
+    traits = draw_weaker(random.Random(f"weaker {seed}"), traits)
+    setting = replace(setting, traits=draw_narrow(random.Random(f"narrow {seed}"), traits))
     if aim:
         setting = aimed_setting(rng, setting, aim)
         budget = aimed_budget(rng, aim)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 EVERYTHING = 1 << 30
 """A bound no map reaches."""
+NARROW = 2
+"""Entries of a map in frames that became small; the publishers' windows are larger (C-4)."""
 REFUSED = rejected("oncewire:simulated", "not usable")
 
 
@@ -67,6 +69,7 @@ class ShippedSubscriber:
         self.is_wanted = True
         self.is_replied = False
         self.is_closing = False
+        self._has_attached = False
         self._handed: dict[int, Handed] = {}
         """By serial, in the order they were handed over; what the application has not finished with."""
         self._finished: list[Handed] = []
@@ -165,7 +168,9 @@ class ShippedSubscriber:
         self.is_replied = False
         self._tags = []
         everything = self._core.begin_attach(EVERYTHING)
-        presented = self._core.begin_attach(traits.map_bound)
+        bound = NARROW if traits.narrows and self._has_attached else traits.map_bound
+        self._has_attached = True
+        presented = self._core.begin_attach(bound)
         assert everything is not None
         assert presented is not None
         self.world.judge.on_map(self.index, len(everything.unsettled))
@@ -176,7 +181,7 @@ class ShippedSubscriber:
         connection.up.append(
             inputs.SubscriberAttach(
                 connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
-                "never" if traits.never else "link-detach", float(traits.timeout_s), traits.map_bound,
+                "never" if traits.never else "link-detach", float(traits.timeout_s), bound,
                 incomplete=presented.incomplete, peer=f"s{self.index}",
             )
         )  # fmt: skip

@@ -94,6 +94,16 @@ def draw_weaker(rng: random.Random, traits: Traits) -> Traits:
     )  # fmt: skip
 
 
+def draw_narrow(rng: random.Random, traits: Traits) -> Traits:
+    """Some worlds have subscribers whose frames become too small for their maps (C-4).
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return replace(traits, narrows=traits.shipped and rng.random() < 0.1)
+
+
 def draw_budget(rng: random.Random) -> dict[str, int]:
     """How often each fault may happen; half of the seeds look deep into one or two kinds."""
     if rng.random() < 0.5:
@@ -196,7 +206,7 @@ def _from_backup(world: World, rng: random.Random, verb: str) -> Choice | None:
 
     A subscription that was closed since the backup is back, for T_sub: a day where it asked for *never*.
     """
-    if world.traits.never or world.traits.map_bound < world.limits.window * 8:
+    if world.traits.never or world.traits.narrows or world.traits.map_bound < world.limits.window * 8:
         return None
     return (verb, rng.choice([0, 1, 3, 8, 20])) if rng.random() < 0.1 else None
 

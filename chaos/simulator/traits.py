@@ -54,6 +54,8 @@ class Traits:
     """Leases end by etcd's clock and routers fence by their own (K-3); else a dead router's lease ends at any time."""
     slow_percent: int = 0
     """With leases: router 0's clock runs this much slow and router 2's as much fast (N-3 allows 33)."""
+    narrows: bool = False
+    """Shipped subscribers that attach again take smaller frames, which do not hold the maps they have (C-4)."""
 
 
 PLAIN = Traits()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 
 from oncewire.client.core_effects import (
     AnswerEcho,
@@ -124,6 +125,7 @@ class SubscriberCore:
         self._attached = False
         self._settles_first = False
         self._presented: list[_Entry] = []
+        self._parts = 0
         self._to_resume: set[bytes] = set()
         self._received = 0
         self._held = 0
@@ -187,21 +189,35 @@ class SubscriberCore:
         """Start a new attach; returns the map to present, None = present null.
 
         Args:
-            map_bound: entries that fit a frame (C-4). When there are more, the oldest processed ones are presented:
-                only those can shrink.
+            map_bound: entries that fit a frame (C-4). When there are more, a part is presented.
         """
         self.lost()
         entries = [entry for entry in self._map.values() if not entry.settled]
         incomplete = len(entries) > map_bound
         if incomplete:
-            entries.sort(key=lambda entry: not entry.recorded)
-            entries = entries[:map_bound]
+            entries = self._part(entries, map_bound)
         self._presented = entries
         if not self._exactly_once:
             return None
         return PresentedMap(
             {entry.tag: entry.outcome if entry.recorded else None for entry in entries}, incomplete
         )
+
+    def _part(self, entries: Sequence[_Entry], bound: int) -> list[_Entry]:
+        """C-4: the oldest entries of each session, as many of one as of another, from another session on each time.
+
+        A publisher is told outcomes in order (I-3), so of its deliveries only the oldest can be settled next; and those
+        that come with their body again come in order (G3).
+        """
+        sessions: dict[bytes, list[_Entry]] = {}
+        for entry in entries:
+            sessions.setdefault(entry.tag[SESSION_BYTES], []).append(entry)
+        lines = list(sessions.values())
+        begin = self._parts % len(lines)
+        self._parts += 1
+        ranks = zip_longest(*lines[begin:], *lines[:begin])
+        part = islice((entry for rank in ranks for entry in rank if entry is not None), bound)
+        return sorted(part, key=_serial)
 
     def attached(
         self,

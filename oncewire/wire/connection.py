@@ -74,6 +74,9 @@ DEFAULT_INCOMING_WINDOW = 2048
 # 2.4.5: a peer that wants heartbeats more often than this would keep us busy doing nothing else.
 MIN_PEER_IDLE_TIME_OUT_MS = 100
 
+# Of work for one call: everything that is there.
+NO_LIMIT = 1 << 62
+
 # What the peer is told about its fault; longer texts may hold parts of what it sent and not fit its frames.
 MAX_DESCRIPTION = 160
 
@@ -163,6 +166,9 @@ class Connection:
         self._out: list[bytes] = []
         self._early: list[bytes] = []
         self._negotiation = Negotiation(role is Role.SERVER, sasl, self._parser, self._out, self._events)
+        # What this call may still do, and what it left of a disposition.
+        self._work = 0
+        self._rest: tuple[AmqpSession, Disposition] | None = None
         # Seconds.
         self._idle_time_out = idle_time_out_ms / 1000
         self._heartbeat_every = 0.0
@@ -173,11 +179,21 @@ class Connection:
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: bytes, now: float) -> None:
-        """Take bytes from the transport. Afterwards look at ``events()`` and ``data_to_send()``."""
+    def receive_data(self, data: bytes, now: float, work: int = NO_LIMIT) -> bool:
+        """Take bytes from the transport. Afterwards look at ``events()`` and ``data_to_send()``.
+
+        Args:
+            data: as read; may be empty.
+            now: seconds, on the clock of all other calls.
+            work: stop after so many units: one for each frame, and one for each delivery that a disposition changes.
+
+        Returns:
+            Whether it stopped for that reason: call again, with no data or more, when there is time.
+        """
         self._now = now
         if self.state is ConnectionState.ENDED:
-            return
+            return False
+        self._work = work
         if self.state is not ConnectionState.CLOSE_SENT:  # then only the peer's close counts
             self._last_received = now
         try:
@@ -191,6 +207,7 @@ class Connection:
             self._fail(fault.condition, fault.description)
         except LimitError as fault:
             self._fail(FRAME_SIZE_TOO_SMALL, str(fault))
+        return self._work <= 0
 
     def receive_eof(self, now: float) -> None:
         """Take note that the transport has ended: ``ConnectionLost`` unless the connection had ended before."""
@@ -318,10 +335,14 @@ class Connection:
     # --- frames in ----------------------------------------------------------------------------------------------------
 
     def _read_frames(self) -> None:
-        """Carry out all complete frames."""
+        """Carry out complete frames, as far as this call may."""
         parser = self._parser
         sessions = self._by_remote_channel
-        while self.state is not CONNECTION_ENDED:
+        while self._work > 0 and self.state is not CONNECTION_ENDED:
+            self._work -= 1
+            if self._rest is not None:
+                self._receive_disposition(*self._rest)
+                continue
             whole = take_whole_delivery(parser)
             if whole is not None:
                 session = sessions.get(whole[0])
@@ -374,7 +395,7 @@ class Connection:
             # 4.4.2: an outcome that counts outside of its transaction could not be taken back.
             session.end_faulty(UNKNOWN_TRANSACTION, NO_TRANSACTIONS)
         elif isinstance(performative, Disposition):
-            session.receive_disposition(performative)
+            self._receive_disposition(session, performative)
         elif isinstance(performative, Flow):
             session.receive_flow(performative)
         elif isinstance(performative, Attach):
@@ -384,6 +405,12 @@ class Connection:
         elif isinstance(performative, End):
             del self._by_remote_channel[channel]
             session.receive_end(performative)
+
+    def _receive_disposition(self, session: AmqpSession, disposition: Disposition) -> None:
+        """Carry out as much of a disposition as this call may; the rest goes ahead of the next frame."""
+        visited, rest = session.receive_disposition(disposition, max(1, self._work))
+        self._work -= visited
+        self._rest = None if rest is None else (session, rest)
 
     def _receive_open(self, remote: Open) -> None:
         following = CONNECTION_NEXT.get((self.state, Step.RECEIVE_START))

@@ -1,12 +1,13 @@
 """Deliveries on the wire: serial numbers, ranges of delivery-ids, and deliveries of several frames.
 
 Delivery-ids count per AMQP session and direction (2.6.12), so one id may belong to any link of the session; each
-session keeps one table id -> (link, tag) per direction for what is unsettled, and nothing else.
+session keeps one table per direction for what is unsettled, and each link the tags of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from oncewire.wire.frames import FRAME_HEADER_SIZE
@@ -27,10 +28,11 @@ MAX_TAG_SIZE = 32
 # and message-format 5 each, tag 34, two booleans.
 TRANSFER_HEAD_BOUND = 64
 
-# Unsettled deliveries of one direction of a session: delivery-id -> (link, tag), oldest first.
-Unsettled: TypeAlias = "dict[int, tuple[Link, bytes]]"
 # Deliveries of one link as events report them: (delivery-id, tag).
 Named: TypeAlias = list[tuple[int, bytes]]
+
+# Before every delivery-id of a session, however often ids wrap.
+_BEFORE = -(1 << 62)
 
 
 def serial_difference(later: int, earlier: int) -> int:
@@ -39,67 +41,184 @@ def serial_difference(later: int, earlier: int) -> int:
     return distance if distance < _SERIAL_HALF else distance - SERIAL_MASK - 1
 
 
-def known_ids(unsettled: Unsettled, first: int, last: int) -> Iterable[int]:
-    """Return the ids a range may mean, clipped before anybody walks through it (I-3).
+class IdRanges:
+    """A set of numbers as disjoint ranges in order, of which no two touch. It holds everything up to -1 at first.
 
-    The work is bounded by what is unsettled here, whatever the peer writes: a range longer than the table is looked up
-    the other way round. The result may hold ids that are not in the table.
+    Finding a place takes O(log n) steps, and a walk visits only what it returns.
     """
-    span = (last - first) & SERIAL_MASK
-    if span >= len(unsettled):
-        return [number for number in unsettled if (number - first) & SERIAL_MASK <= span]
-    if first <= last:
-        return range(first, last + 1)
-    return [(first + step) & SERIAL_MASK for step in range(span + 1)]
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts = [_BEFORE]
+        self._ends = [-1]
+
+    def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Return the ranges of first..last that are not in the set, in order."""
+        following = bisect_right(self._starts, first)
+        at = max(first, self._ends[following - 1] + 1)
+        while at <= last:
+            stop = self._starts[following] - 1 if following < len(self._starts) else last
+            yield at, min(stop, last)
+            if stop >= last:
+                return
+            at = self._ends[following] + 1
+            following += 1
+
+    def add(self, first: int, last: int) -> None:
+        """Take first..last in, with whatever of it is in already."""
+        begin = bisect_left(self._ends, first - 1)
+        end = bisect_right(self._starts, last + 1)
+        if begin < end:
+            first = min(first, self._starts[begin])
+            last = max(last, self._ends[end - 1])
+        self._starts[begin:end] = [first]
+        self._ends[begin:end] = [last]
+
+    def discard(self, number: int) -> None:
+        """Take one number out."""
+        at = bisect_right(self._starts, number) - 1
+        first, last = self._starts[at], self._ends[at]
+        if last < number:
+            return
+        pieces = [(start, end) for start, end in ((first, number - 1), (number + 1, last)) if start <= end]
+        self._starts[at : at + 1] = [start for start, _ in pieces]
+        self._ends[at : at + 1] = [end for _, end in pieces]
 
 
-def select(unsettled: Unsettled, first: int, last: int, settled: bool) -> list[tuple[Link, Named]]:
-    """Find the deliveries a disposition names, split by link (F18); settled ones leave the table.
+class Unsettled:
+    """The unsettled deliveries of one direction of a session (2.6.12).
 
-    Ids that are not in the table were settled before, or never were, and are skipped.
+    It also knows which of them the peer has answered with an outcome: an outcome is final (3.4), so a disposition costs
+    what it changes, whatever range it names and however often it comes.
+
+    Attributes:
+        links: delivery-id -> link, of everything that is unsettled. The tags are with the links.
     """
-    found: list[tuple[Link, Named]] = []
-    by_link: dict[Link, Named] = {}
-    current: Link | None = None
-    named: Named = []
-    for number in known_ids(unsettled, first, last):
-        entry = unsettled.pop(number, None) if settled else unsettled.get(number)
-        if entry is None:
-            continue
-        link, tag = entry
-        if link is not current:
-            current = link
-            known = by_link.get(link)
-            if known is None:
-                known = by_link[link] = []
-                found.append((link, known))
-            named = known
-        named.append((number, tag))
-    return found
 
+    __slots__ = ("_answered", "_gone", "_next", "links")
 
-def merge(unsettled: Unsettled, link: Link, numbers: Sequence[int], settled: bool) -> list[tuple[int, int]]:
-    """Return the ranges (first, last) for a disposition on ``numbers``; settled ones leave the table.
+    def __init__(self) -> None:
+        self.links: dict[int, Link] = {}
+        # Ids without the wrap at 2**32. Everything below _next is in `links` or in _gone.
+        self._next = 0
+        self._gone = IdRanges()
+        self._answered = IdRanges()
 
-    Every id inside a range was named by the caller, is unsettled and belongs to ``link`` (1.7): a hole ends a range.
-    """
-    ranges: list[tuple[int, int]] = []
-    first = last = -1
-    for number in numbers:
-        entry = unsettled.get(number)
-        if entry is None or entry[0] is not link:
-            continue
-        if settled:
-            del unsettled[number]
-        if number == last + 1 and first >= 0:
-            last = number
-            continue
+    def __len__(self) -> int:
+        return len(self.links)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.links)
+
+    def add(self, number: int, link: Link, tag: bytes) -> None:
+        """Take note of a delivery."""
+        self.links[number] = link
+        link.unsettled_tags[number] = tag
+        if number == self._next & SERIAL_MASK:
+            self._next += 1
+        else:
+            self._add_out_of_turn(number)
+
+    def _add_out_of_turn(self, number: int) -> None:
+        """Settled deliveries use ids too; and the ids of a peer may go back."""
+        position = self._position(number)
+        if position < self._next:
+            self._gone.discard(position)
+            self._answered.discard(position)
+            return
+        self._drop(self._next, position - 1)
+        self._next = position + 1
+
+    def _position(self, number: int) -> int:
+        return self._next + serial_difference(number, self._next & SERIAL_MASK)
+
+    def _drop(self, first: int, last: int) -> None:
+        """Positions first..last are not here, or no longer."""
+        if first <= last:
+            self._gone.add(first, last)
+            self._answered.add(first, last)
+
+    def select(
+        self, first: int, last: int, settled: bool, limit: int
+    ) -> tuple[list[tuple[Link, Named]], int, int | None]:
+        """Find what a disposition changes: the deliveries it settles, or those it answers for the first time.
+
+        Args:
+            first, last: delivery-ids, both included.
+            settled: they leave the table; else the disposition states an outcome.
+            limit: visit no more deliveries than this.
+
+        Returns:
+            The deliveries by link (F18), how many they are, and the id where to go on; None = all is done.
+        """
+        position = self._position(first)
+        span = (last - first) & SERIAL_MASK
+        found: dict[Link, Named] = {}
+        left = limit
+        # A range that goes on behind the newest id means the oldest ones there: serial numbers wrap around.
+        for start in (position, position - SERIAL_MASK - 1):
+            taken, done = self._take(start, min(start + span, self._next - 1), settled, left, found)
+            left -= taken
+            if not left:
+                rest = None if done & SERIAL_MASK == last else (done + 1) & SERIAL_MASK
+                return list(found.items()), limit, rest
+        return list(found.items()), limit - left, None
+
+    def _take(
+        self, first: int, last: int, settled: bool, limit: int, found: dict[Link, Named]
+    ) -> tuple[int, int]:
+        """Add to ``found`` what changes in positions first..last; return how many those are, and the last of them."""
+        taken, done = 0, first - 1
+        links = self.links
+        for start, stop in (self._gone if settled else self._answered).gaps(first, last):
+            done = min(stop, start + limit - taken - 1)
+            taken += done - start + 1
+            for position in range(start, done + 1):
+                number = position & SERIAL_MASK
+                link = links[number]
+                tags = link.unsettled_tags
+                found.setdefault(link, []).append((number, tags[number]))
+                if settled:
+                    del links[number], tags[number]
+            if taken == limit:
+                break
+        if taken:
+            self._answered.add(first, done)
+            if settled:
+                self._gone.add(first, done)
+        return taken, done
+
+    def merge(self, link: Link, numbers: Iterable[int], settled: bool) -> list[tuple[int, int]]:
+        """Return the ranges (first, last) for a disposition on ``numbers``; settled ones leave the table.
+
+        Every id inside a range was named by the caller, is unsettled and belongs to ``link``: a hole ends a range.
+        """
+        ranges: list[tuple[int, int]] = []
+        tags = link.unsettled_tags
+        first = last = -1
+        for number in numbers:
+            if number not in tags:
+                continue
+            if settled:
+                del tags[number], self.links[number]
+            if number == last + 1 and first >= 0:
+                last = number
+                continue
+            if first >= 0:
+                ranges.append((first, last))
+            first = last = number
         if first >= 0:
             ranges.append((first, last))
-        first = last = number
-    if first >= 0:
-        ranges.append((first, last))
-    return ranges
+        if settled:
+            for first, last in ranges:
+                position = self._position(first)
+                self._drop(position, position + last - first)
+        return ranges
+
+    def forget(self, link: Link) -> None:
+        """Drop the deliveries of a link: they belong to the owner's map from now on."""
+        self.merge(link, list(link.unsettled_tags), True)
 
 
 class IncomingDelivery:

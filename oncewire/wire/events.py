@@ -201,12 +201,15 @@ class DeliveryReceived:
 
 
 class DispositionReceived:
-    """The peer told the state of deliveries of one link (2.7.6); a frame that spans links gives one event per link.
+    """The peer stated an outcome of deliveries of one link, or settled them (2.7.6).
+
+    A frame that spans links gives one event per link, and a long one may give several. What decides nothing is not
+    reported: a state that is no outcome, and an outcome behind another, for the first one is final (3.4).
 
     Attributes:
         link: a sender link when the receiver speaks, a receiver link when the sender settles.
-        deliveries: (delivery-id, tag) of each delivery that was unsettled here, in the order of their ids.
-        state: the state told, None if absent.
+        deliveries: (delivery-id, tag) of each delivery that it changes, in the order of their ids.
+        state: the outcome; with ``settled`` any state, None if absent.
         settled: the peer has settled them; they are forgotten by the engine and may not be disposed of any more.
     """
 

@@ -70,6 +70,7 @@ class Link:
         remote_attach: the attach the peer sent, None before.
         state: see ``LinkState``.
         handle: our handle of it, for logs.
+        unsettled_tags: delivery-id -> tag of what is unsettled on this attach; the engine's own.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class Link:
         "remote_attach",
         "session",
         "state",
+        "unsettled_tags",
     )
 
     def __init__(self, session: AmqpSession, name: str, is_sender: bool) -> None:
@@ -99,6 +101,7 @@ class Link:
         self.state = LinkState.INITIAL
         self.handle = -1
         self.detach_written = False
+        self.unsettled_tags: dict[int, bytes] = {}
         # Both count from 0 at the attach and never wrap: deliveries that used credit, and the number of them allowed.
         self._moved = 0
         self._credit_limit = 0
@@ -295,7 +298,8 @@ class Link:
     def stop(self) -> None:
         """Drop what belongs to this attach only; from now on no delivery moves."""
         self._credit_limit = self._moved
-        self.session.forget_deliveries(self)
+        session = self.session
+        (session.sent_unsettled if self.is_sender else session.received_unsettled).forget(self)
 
     # --- frames -------------------------------------------------------------------------------------------------------
 

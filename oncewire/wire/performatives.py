@@ -112,6 +112,8 @@ ACCEPTED = Accepted()
 RELEASED = Released()
 
 Outcome: TypeAlias = Accepted | Rejected | Released | Modified
+# 3.4: the terminal states; a delivery that has reached one keeps it.
+OUTCOMES = (Accepted, Rejected, Released, Modified)
 # A state this engine does not know (declared, transactional-state) stays an opaque Described value.
 DeliveryState: TypeAlias = Received | Accepted | Rejected | Released | Modified | Described
 # 2.7.3: delivery tag -> state, None where the delivery has no state yet.

@@ -12,7 +12,6 @@ from oncewire.wire.deliveries import (
     MAX_TAG_SIZE,
     SERIAL_MASK,
     IncomingDelivery,
-    merge,
     serial_difference,
 )
 from oncewire.wire.errors import (
@@ -137,7 +136,7 @@ class ReceiverLink(Link):
             raise StateError(f"nothing can be disposed of on link {self.name!r}: it is {self.state.name}")
         session = self.session
         session.check_state_size(True, settled, state)
-        for first, last in merge(session.received_unsettled, self, delivery_ids, settled):
+        for first, last in session.received_unsettled.merge(self, delivery_ids, settled):
             session.write_disposition(True, first, last, settled, state)
 
     def receive_transfer(self, transfer: Transfer, payload: bytes) -> None:
@@ -193,13 +192,13 @@ class ReceiverLink(Link):
             or self.state is not LINK_ATTACHED
             or self._partial is not None
             or len(payload) > self._max_message_size
-            or delivery_id in unsettled
+            or delivery_id in unsettled.links
         ):
             super().receive_whole(delivery_id, tag, payload, settled, message_format)
             return
         self._moved = moved + 1
         if not settled:
-            unsettled[delivery_id] = (self, tag)
+            unsettled.add(delivery_id, self, tag)
         event = DeliveryReceived(self, delivery_id, tag, payload, settled)
         event.message_format = message_format
         session.pending_events.append(event)
@@ -295,10 +294,10 @@ class ReceiverLink(Link):
         session = self.session
         if not settled:
             unsettled = session.received_unsettled
-            if delivery_id in unsettled:
+            if delivery_id in unsettled.links:
                 session.end_faulty(INVALID_FIELD, f"delivery-id {delivery_id} is unsettled already")
                 return
-            unsettled[delivery_id] = (self, tag)
+            unsettled.add(delivery_id, self, tag)
         event = DeliveryReceived(self, delivery_id, tag, payload, settled, resume, state, message_format)
         event.receiver_settles = receiver_settles and not settled
         session.pending_events.append(event)

@@ -14,15 +14,7 @@ from enum import Enum, auto
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.performative_codec import bare_state, unsettled_map_bound
-from oncewire.wire.performatives import (
-    Accepted,
-    DeliveryState,
-    Modified,
-    Received,
-    Rejected,
-    Released,
-    UnsettledMap,
-)
+from oncewire.wire.performatives import OUTCOMES, DeliveryState, Received, UnsettledMap
 
 
 class Presence(Enum):
@@ -76,7 +68,6 @@ class _Kind(Enum):
 
 
 _NOTHING_RECEIVED = Received(0, 0)
-_TERMINAL = (Accepted, Rejected, Released, Modified)
 
 # (kind at the source, kind at the target) -> action. Two pairs need a second look: how far each end got, and whether
 # both outcomes are the same.
@@ -97,7 +88,7 @@ def _kind(state: DeliveryState | Presence | None) -> _Kind:
     if state is ABSENT:
         return _Kind.ABSENT
     # A state of a transaction is none yet: transactions end with their connection, and none are offered here.
-    return _Kind.TERMINAL if isinstance(state, _TERMINAL) else _Kind.PARTIAL
+    return _Kind.TERMINAL if isinstance(state, OUTCOMES) else _Kind.PARTIAL
 
 
 def _progress(state: DeliveryState | Presence | None) -> Received:
@@ -136,12 +127,12 @@ def decide(
             return ResumeDecision(ResumeAction.ABORT)
         return ResumeDecision(action, None, got)
     if action is ResumeAction.SETTLE:
-        assert isinstance(target, _TERMINAL)
-        if not isinstance(source, _TERMINAL):
+        assert isinstance(target, OUTCOMES)
+        if not isinstance(source, OUTCOMES):
             return ResumeDecision(action, target)
         # An outcome takes effect at the source, so its view wins; details such as errors are no other outcome.
         return ResumeDecision(action if type(source) is type(target) else ResumeAction.RESTATE, source)
-    return ResumeDecision(action, source if isinstance(source, _TERMINAL) else None)
+    return ResumeDecision(action, source if isinstance(source, OUTCOMES) else None)
 
 
 def source_plan(

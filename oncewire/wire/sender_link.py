@@ -13,7 +13,6 @@ from oncewire.wire.deliveries import (
     SERIAL_MASK,
     TRANSFER_HEAD_BOUND,
     OutgoingDelivery,
-    merge,
     serial_difference,
 )
 from oncewire.wire.errors import CreditError, LimitError, StateError
@@ -99,7 +98,7 @@ class SenderLink(Link):
         session.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
         self._moved = moved + 1
         if not settled and not aborted:
-            session.sent_unsettled[delivery_id] = (self, tag)
+            session.sent_unsettled.add(delivery_id, self, tag)
         return delivery_id
 
     def _queue(
@@ -144,7 +143,7 @@ class SenderLink(Link):
             raise StateError(f"nothing can be settled on link {self.name!r}: it is {self.state.name}")
         session = self.session
         session.check_state_size(False, True, state)
-        for first, last in merge(session.sent_unsettled, self, delivery_ids, True):
+        for first, last in session.sent_unsettled.merge(self, delivery_ids, True):
             if session.is_queueing:  # it must not overtake the transfer
                 session.write_ordered(
                     self, Disposition(False, first, None if first == last else last, True, state)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from oncewire.wire.deliveries import SERIAL_MASK, OutgoingDelivery, Unsettled, select, serial_difference
+from oncewire.wire.deliveries import SERIAL_MASK, OutgoingDelivery, Unsettled, serial_difference
 from oncewire.wire.errors import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
@@ -35,6 +35,7 @@ from oncewire.wire.link import AttachOptions, Link, symbols
 from oncewire.wire.performative_codec import encode_disposition, encode_performative
 from oncewire.wire.performatives import (
     ACCEPTED,
+    OUTCOMES,
     AmqpError,
     Attach,
     Begin,
@@ -141,8 +142,8 @@ class AmqpSession:
         self._by_remote_handle: dict[int, Link] = {}
         # Delivery-ids and what is unsettled, per direction.
         self.next_delivery_id = 0
-        self.sent_unsettled: Unsettled = {}
-        self.received_unsettled: Unsettled = {}
+        self.sent_unsettled = Unsettled()
+        self.received_unsettled = Unsettled()
         # 2.5.6: transfer frames, not deliveries, count for the windows.
         self._next_outgoing_id = FIRST_OUTGOING_ID
         self._remote_window = 0
@@ -334,8 +335,6 @@ class AmqpSession:
         self._queue.clear()
         self._queued_control = 0
         self._waiting_echoes.clear()
-        self.sent_unsettled.clear()
-        self.received_unsettled.clear()
         for link in self._by_handle.values():
             link.state = LinkState.DETACHED
             link.stop()
@@ -376,12 +375,6 @@ class AmqpSession:
         key = (link.name, link.is_sender)
         if self._by_name.get(key) is link:
             del self._by_name[key]
-
-    def forget_deliveries(self, link: Link) -> None:
-        """Drop the unsettled deliveries of one link: they belong to the owner's map from now on."""
-        unsettled = self.sent_unsettled if link.is_sender else self.received_unsettled
-        for number in [number for number, entry in unsettled.items() if entry[0] is link]:
-            del unsettled[number]
 
     # --- frames of the peer, engine only ------------------------------------------------------------------------------
 
@@ -478,14 +471,20 @@ class AmqpSession:
         if left < self._replenish_below and self.state is SESSION_MAPPED:
             self._write_window()
 
-    def receive_disposition(self, disposition: Disposition) -> None:
-        """Take a disposition: one event per link that it concerns."""
+    def receive_disposition(self, disposition: Disposition, limit: int) -> tuple[int, Disposition | None]:
+        """Take up to ``limit`` deliveries of a disposition; return how many it changed, and what is left to take."""
+        state, settled = disposition.state, disposition.settled
+        if not settled and not isinstance(state, OUTCOMES):
+            return 0, None  # 3.4: nothing is decided until there is an outcome
         unsettled = self.sent_unsettled if disposition.role else self.received_unsettled
         first = disposition.first
         last = first if disposition.last is None else disposition.last
-        settled = disposition.settled
-        for link, named in select(unsettled, first, last, settled):
-            self.pending_events.append(DispositionReceived(link, named, disposition.state, settled))
+        found, visited, rest = unsettled.select(first, last, settled, limit)
+        for link, named in found:
+            self.pending_events.append(DispositionReceived(link, named, state, settled))
+        if rest is None:
+            return visited, None
+        return visited, Disposition(disposition.role, rest, last, settled, state)
 
     def _unattached(self, handle: int) -> None:
         self.end_faulty(UNATTACHED_HANDLE, f"handle {handle} is not attached")

@@ -354,23 +354,38 @@ def test_few_flows_are_needed() -> None:
     assert flows <= 1_000 / 25
 
 
-def test_a_map_that_does_not_fit_is_presented_in_part_with_processed_entries_first() -> None:
+def network_tag(session: bytes, number: int) -> bytes:
+    """A tag as subscribers see it: bytes 1 to 10 name the publisher's session."""
+    return b"\0" + session * 10 + b"%d" % number
+
+
+def test_of_a_map_that_does_not_fit_the_oldest_entries_of_each_session_are_presented() -> None:
     s = attached()
-    for name in (b"a", b"b", b"c", b"d"):
-        s.transfer(name)
+    one, other = [network_tag(b"1", n) for n in range(4)], [network_tag(b"2", n) for n in range(2)]
+    for tag in (*one, *other):
+        s.transfer(tag)
     second = s.delivered.pop(1)
     s.core.complete(second.serial, ACCEPTED)
     s.commit()
-    presented = s.core.begin_attach(2)
+    presented = s.core.begin_attach(3)
     assert presented is not None
     assert presented.incomplete
-    assert list(presented.unsettled.items()) == [(b"b", ACCEPTED), (b"a", None)]
+    assert list(presented.unsettled.items()) == [(one[0], None), (one[1], ACCEPTED), (other[0], None)]
     s._note(s.core.attached([], capable=True))  # says nothing about what was not presented
-    assert s.core.unfinished == 3
-    presented = s.core.begin_attach(2)
+    assert s.core.unfinished == 5
+    presented = s.core.begin_attach(4)
     assert presented is not None
     assert not presented.incomplete
-    assert list(presented.unsettled) == [b"c", b"d"]
+    assert list(presented.unsettled) == [*one[2:], other[1]]
+
+
+def test_when_there_are_more_sessions_than_places_each_has_its_turn() -> None:
+    s = attached()
+    tags = [network_tag(b"%d" % session, 0) for session in range(5)]
+    for tag in tags:
+        s.transfer(tag)
+    rounds = [s.core.begin_attach(2) for _ in range(5)]
+    assert {tag for presented in rounds if presented is not None for tag in presented.unsettled} == set(tags)
 
 
 def test_after_a_restart_processed_entries_are_presented_and_others_come_again() -> None:

@@ -58,28 +58,80 @@ def test_what_is_not_in_the_presented_part_is_not_taken_for_older_than_the_subsc
     first.drop()
     part = _part(net, tags, b"3", outcome=None)
     assert publisher.accepted == []
-    net.advance(2 * REDUCTION_QUIET_S)
-    assert not part.end().closed
+    part.drop()
     whole = net.subscriber(net.nodes[0], unsettled=dict.fromkeys(tags.values()))
     assert whole.deliveries == TAGS
     whole.accept(*TAGS)
     assert len(publisher.accepted) == 4
 
 
-def test_known_entries_of_a_part_are_not_resumed() -> None:
-    net = Net()
+def _arrived(net: Net) -> tuple[dict[bytes, bytes], PublisherLink]:
+    """Network tags of four deliveries that a subscriber has and said nothing of; it is away."""
     first, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
-    publisher.send(b"1")
-    tags = {b"1": first.network_tag(b"1")}
+    for tag in TAGS:
+        publisher.send(tag)
+    tags = {tag: first.network_tag(tag) for tag in TAGS}
     first.drop()
+    return tags, publisher
+
+
+def test_a_map_without_outcomes_is_resumed_part_by_part_until_it_fits() -> None:
+    net = Net()
+    tags, publisher = _arrived(net)
+    for told, one, other in ((2, b"1", b"2"), (4, b"3", b"4")):
+        part = _part(net, tags, one, other, outcome=None)
+        assert [(d.tag, d.resume, d.settled) for d in part.all(effects.Deliver)] == [
+            (tags[one], True, False),
+            (tags[other], True, False),
+        ]
+        part.accept(one, other)
+        assert len(publisher.accepted) == told
+        publisher.settle(one, other)
+        assert part.settled == [one, other]
+        net.advance(0)
+        assert (part.end().closed, part.end().condition) == (False, "")
+    publisher.send(b"5")
+    whole = net.subscriber(net.nodes[0], unsettled={})
+    assert whole.deliveries == [b"5"]
+
+
+def test_a_part_is_not_taken_back_while_the_subscriber_works_on_it() -> None:
+    net = Net()
+    tags, publisher = _arrived(net)
     part = _part(net, tags, b"1", outcome=None)
-    assert part.deliveries == []
+    net.advance(20 * REDUCTION_QUIET_S)
+    assert part.detached() is None
+    part.accept(b"1")
+    net.advance(0.9 * REDUCTION_QUIET_S)
+    assert part.detached() is None
+    net.advance(0.2 * REDUCTION_QUIET_S)
+    assert part.detached() is not None
+    assert len(publisher.accepted) == 1
 
 
-def test_settled_entries_are_resumed_and_then_the_link_is_suspended() -> None:
+def test_rounds_in_which_the_subscriber_answers_are_not_refused() -> None:
+    net = Net()
+    tags, _ = _arrived(net)
+    for tag in TAGS:
+        part = _part(net, tags, tag, outcome=None)
+        part.accept(tag)
+        net.advance(2 * REDUCTION_QUIET_S)
+        assert not part.end().closed
+
+
+def test_what_is_wanted_again_is_not_sent_as_new_on_the_same_link() -> None:
+    net = Net()
+    tags, _ = _arrived(net)
+    part = _part(net, tags, b"1", b"2", outcome=None)
+    part.answer(Outcome.RELEASED, b"1")
+    net.advance(0)
+    assert [delivery.tag for delivery in part.all(effects.Deliver)] == [tags[b"1"], tags[b"2"]]
+
+
+def test_settled_entries_are_resumed_and_the_link_is_suspended_when_no_more_are_settled() -> None:
     net = Net()
     tags, publisher = _amassed(net)
-    part = _part(net, tags, b"1", b"2")
+    part = _part(net, tags, b"1", b"2", b"3")
     publisher.settle(b"1")
     assert part.settled == [b"1"]
     net.advance(0.9 * REDUCTION_QUIET_S)
@@ -90,6 +142,29 @@ def test_settled_entries_are_resumed_and_then_the_link_is_suspended() -> None:
     net.advance(0.2 * REDUCTION_QUIET_S)
     assert (part.end().closed, part.end().condition) == (False, "")
     assert net.has_subscription()
+
+
+def test_a_part_of_which_nothing_is_left_makes_way_for_the_next_at_once() -> None:
+    net = Net()
+    tags, publisher = _amassed(net)
+    part = _part(net, tags, b"1", b"2")
+    publisher.settle(b"1", b"2")
+    net.advance(0)
+    assert part.settled == [b"1", b"2"]
+    assert (part.end().closed, part.end().condition) == (False, "")
+
+
+def test_what_is_settled_without_credit_is_resumed_when_there_is_some() -> None:
+    net = Net()
+    tags, publisher = _amassed(net)
+    part = net.subscriber(net.nodes[0], unsettled={tags[b"1"]: Outcome.ACCEPTED}, incomplete=True, limit=0)
+    publisher.settle(b"1")
+    net.advance(0.5 * REDUCTION_QUIET_S)
+    assert (part.settled, part.detached()) == ([], None)
+    part.flow(1)
+    net.advance(0)
+    assert part.settled == [b"1"]
+    assert not part.end().closed
 
 
 def test_the_subscription_stays_owed_between_the_rounds() -> None:

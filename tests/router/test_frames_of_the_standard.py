@@ -84,7 +84,7 @@ def _transfer(publisher: RawPublisher, **fields: object) -> None:
     transfer = Transfer(publisher.link.handle, 0, b"t", 0, **fields)  # type: ignore[arg-type]
     write(publisher.client, transfer, encode_data_message(b"body"))
     # the engine at this end knows nothing of the transfer, so it is entered by hand
-    publisher.link.session.sent_unsettled[0] = (publisher.link, b"t")
+    publisher.link.session.sent_unsettled.add(0, publisher.link, b"t")
 
 
 @pytest.mark.parametrize(("mode", "settled"), [(ReceiverSettleMode.FIRST, True), (ReceiverSettleMode.SECOND, False)])

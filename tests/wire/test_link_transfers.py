@@ -162,7 +162,7 @@ def test_a_message_format_may_be_repeated_or_left_out_on_later_frames(again: int
 
 
 @pytest.mark.parametrize(
-    "outcome", [ACCEPTED, RELEASED, Rejected(), Modified(delivery_failed=True), Received(0, 1)]
+    "outcome", [ACCEPTED, RELEASED, Rejected(), Modified(delivery_failed=True)]
 )
 def test_three_steps_settle_a_delivery_at_both_ends(outcome: DeliveryState) -> None:
     pipe = Pipe()
@@ -299,7 +299,7 @@ def test_an_aborted_delivery_leaves_nothing_but_a_used_credit(frames: int) -> No
     peer.send(Transfer(0, 0, b"x", more=True, aborted=True), b"part")
     event = one(peer.heard, DeliveryReceived)
     assert (event.tag, event.payload, event.settled, event.aborted) == (b"x", b"", True, True)
-    assert (link.credit, link.session.received_unsettled) == (4, {})
+    assert (link.credit, len(link.session.received_unsettled)) == (4, 0)
     peer.transfer(1)
     assert only(peer.heard, DeliveryReceived)[1].payload == b"body"
 

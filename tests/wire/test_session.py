@@ -23,6 +23,7 @@ from oncewire.wire import (
     LinkDetached,
     LinkState,
     Performative,
+    Received,
     Rejected,
     Role,
     SenderLink,
@@ -363,7 +364,7 @@ def test_a_session_flow_with_echo_is_answered() -> None:
 # --- dispositions -----------------------------------------------------------------------------------------------------
 
 
-def test_a_range_of_all_numbers_costs_nothing_and_finds_what_is_there() -> None:
+def test_an_outcome_is_reported_once_however_often_and_for_whatever_range_it_comes() -> None:
     peer = RawPeer()
     peer.begin()
     link = peer.attach_as_receiver(10)
@@ -371,9 +372,22 @@ def test_a_range_of_all_numbers_costs_nothing_and_finds_what_is_there() -> None:
         link.send(b"%d" % number, b"body")
     for _ in range(1000):  # 2**32 steps each would run into the time-out of the test
         peer.send(Disposition(True, 0, 0xFFFFFFFF, False, ACCEPTED))
-    told = only(peer.heard, DispositionReceived)
-    assert len(told) == 1000
-    assert told[0].deliveries == [(0, b"0"), (1, b"1"), (2, b"2")]
+        peer.send(Disposition(True, 0, 0xFFFFFFFF, False, RELEASED))
+    (told,) = only(peer.heard, DispositionReceived)
+    assert told.deliveries == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert told.state == ACCEPTED
+
+
+def test_a_disposition_that_decides_nothing_is_not_reported() -> None:
+    peer = RawPeer()
+    peer.begin()
+    link = peer.attach_as_receiver(10)
+    link.send(b"1", b"body")
+    for state in (None, Received(0, 1)):
+        peer.send(Disposition(True, 0, 0x80000000, False, state))
+    assert only(peer.heard, DispositionReceived) == []
+    peer.send(Disposition(True, 0, 0, True))
+    assert one(peer.heard, DispositionReceived).deliveries == [(0, b"1")]
 
 
 def test_a_range_over_two_links_is_split_and_unknown_numbers_are_skipped() -> None:

@@ -1,0 +1,79 @@
+"""New deliveries that an egress holds for lack of credit or room, in order (rules C-3, C-4, K-8a).
+
+Each step costs the same however many wait: a client may send any number of flows (2.7.4), and each asks what may go.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from delivery_records.entries import Entry, SyncState
+
+
+class Waiting:
+    """The held deliveries of one subscription, oldest first, and which publishers may pass a full map (C-4)."""
+
+    __slots__ = ("_line", "_locked_out", "_parked")
+
+    def __init__(self) -> None:
+        """Nothing waits."""
+        self._line: OrderedDict[Entry, None] = OrderedDict()
+        self._parked: OrderedDict[Entry, None] = OrderedDict()
+        """What a draining router does not send; a drain never ends (K-8a)."""
+        self._locked_out: dict[SyncState, None] = {}
+
+    def __len__(self) -> int:
+        """Deliveries that wait."""
+        return len(self._line) + len(self._parked)
+
+    @property
+    def first(self) -> Entry | None:
+        """The oldest that is not held for good."""
+        return next(iter(self._line), None)
+
+    @property
+    def first_locked_out(self) -> Entry | None:
+        """The oldest delivery of a publisher that has none in the map."""
+        for sync in self._locked_out:
+            return next(iter(sync.held))
+        return None
+
+    def append(self, entry: Entry, is_held_back: bool) -> None:
+        """Hold one behind all others; `is_held_back`: for good, and pre-settled ones behind such with it."""
+        entry.is_held = True
+        if is_held_back or (entry.presettled and self._parked):
+            self._parked[entry] = None
+            return
+        self._line[entry] = None
+        if entry.sync is not None:
+            entry.sync.held[entry] = None
+            self.look_at(entry.sync)
+
+    def remove(self, entry: Entry) -> None:
+        """One is sent, settled, or dropped."""
+        entry.is_held = False
+        if entry in self._parked:
+            del self._parked[entry]
+            return
+        del self._line[entry]
+        if entry.sync is not None:
+            del entry.sync.held[entry]
+            self.look_at(entry.sync)
+
+    def of(self, sync: SyncState) -> list[Entry]:
+        """All that wait of one publisher."""
+        return [*sync.held, *(entry for entry in self._parked if entry.sync is sync)]
+
+    def park(self, is_held_back: Callable[[Entry], bool]) -> None:
+        """K-8a: the router begins to drain; what it will not send makes way for the rest."""
+        for entry in list(self._line):
+            self.remove(entry)
+            self.append(entry, is_held_back(entry))
+
+    def look_at(self, sync: SyncState) -> None:
+        """A publisher's held deliveries, or its places in the map, have changed."""
+        if sync.held and not sync.places:
+            self._locked_out[sync] = None
+        else:
+            self._locked_out.pop(sync, None)
