@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import TOPIC, Connection
+from chaos.simulator.clients import Connection
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
@@ -63,10 +63,12 @@ class ShippedSubscriber:
         self.world = world
         self.index = index
         self.prefetch = prefetch
+        self.topic = world.pattern()
         self.connection: Connection | None = None
         self.is_wanted = True
         self.is_replied = False
         self.is_closing = False
+        self._renews = False
         self._handed: dict[int, Handed] = {}
         """By serial, in the order they were handed over; what the application has not finished with."""
         self._finished: list[Handed] = []
@@ -175,7 +177,7 @@ class ShippedSubscriber:
         }
         connection.up.append(
             inputs.SubscriberAttach(
-                connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
+                connection.link, f"s{self.index}", "link", self.topic, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
                 "never" if traits.never else "link-detach", float(traits.timeout_s), traits.map_bound,
                 incomplete=presented.incomplete, peer=f"s{self.index}",
             )
@@ -210,12 +212,23 @@ class ShippedSubscriber:
         """Of these, what was handed over: not what came after it had closed."""
         return [self._messages[tag] for tag in tags if tag in self._messages]
 
-    def close(self) -> None:
-        """Unsubscribe for good: detach(closed=true) again and again until it is answered without error (E-8)."""
-        self.is_closing = True
+    def close(self, *, renews: bool = False) -> None:
+        """Unsubscribe: detach(closed=true) again and again until it is answered without error (E-8).
+
+        Args:
+            renews: then subscribe again, under the same name and with the same journal.
+        """
+        self.is_closing, self._renews = True, renews
+        self.world.judge.on_leaving(self.index)
         self._handed.clear()
         if self.is_replied and self.connection is not None:
             self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
+
+    def change_topic(self, topic: str) -> None:
+        """It comes back with another topic, which is another subscription, and presents its map (A-2)."""
+        self.disconnect()
+        self.topic = topic
+        self.world.judge.on_leaving(self.index)
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
@@ -247,10 +260,23 @@ class ShippedSubscriber:
         self.disconnect()
         ended = isinstance(effect, effects.Detach) and effect.closed and not effect.condition  # E-8
         if self.is_closing and ended:
-            self.is_wanted = False
-            self._core.end_subscription()
+            self._core.end_subscription(keeps_done=self._renews)
             self._handed.clear()
-            self._finished.clear()
+            if self._renews:
+                self._open_again()
+            else:
+                self.is_wanted = False
+                self._finished.clear()
+
+    def _open_again(self) -> None:
+        """Unsubscribing returns when everything is written; then the application opens the subscription again."""
+        if self._committing is not None:
+            self.stored()
+        while self._core.wants_commit:
+            self.store()
+            self.stored()
+        self.is_closing = False
+        self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
 
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         self._tags.append(delivery.tag)
