@@ -32,7 +32,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         "                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
         "                continue\n                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
         "a subscription that joined between two messages gets the older one behind the newer one",
-        aim=("crash-p", "drop-s", "shipped=1", "durable=1", "late_joiner=1", "subscribers=2", "messages=12", "window=8", "out_of_order=0"),
+        aim=("crash-p", "drop-s", "shipped=1", "durable=1", "late_joiner=1", "subscribers=2", "messages=12", "window=8",
+             "out_of_order=0"),
     ),
     Edit(
         "held-in-disorder", "E-3", "egress",
