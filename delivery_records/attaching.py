@@ -19,7 +19,7 @@ from delivery_records.limits import (
     UNKNOWN_PUT_S,
 )
 from delivery_records.outcomes import Decision
-from delivery_records.tags import link_key
+from delivery_records.tags import MAX_TAG_BYTES, link_key
 from delivery_records.timers import Timer
 from delivery_records.topics import TopicError, check_pattern, check_topic
 from delivery_records.view import (
@@ -104,6 +104,8 @@ class Attaching:
                 (check_topic if isinstance(request, PublisherAttach) else check_pattern)(request.topic)
             except TopicError as error:
                 return "amqp:invalid-field", str(error)
+        if any(len(tag) > MAX_TAG_BYTES for tag in request.unsettled or ()):
+            return "amqp:invalid-field", f"a delivery-tag of the unsettled map has more than {MAX_TAG_BYTES} bytes"
         if isinstance(request, PublisherAttach) and request.incomplete:
             return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
         if isinstance(request, SubscriberAttach) and request.incomplete and self._core.refuses_reduction(path):

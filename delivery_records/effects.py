@@ -262,6 +262,13 @@ class Note:
     fields: Mapping[str, object]
 
 
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """Handling an input raised; what it concerned has been ended (K-3b). Log the traceback and count it."""
+
+    error: Exception
+
+
 Effect: TypeAlias = (
     PublisherReply
     | SubscriberReply
@@ -282,4 +289,5 @@ Effect: TypeAlias = (
     | PeerSendDatagram
     | OrderAnswered
     | Note
+    | Faulted
 )

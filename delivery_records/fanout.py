@@ -119,7 +119,10 @@ class Fanout:
             self._refresh_plan()
         ingress = self._ingress
         for egress in self._local:
-            egress.on_msg(ingress.epoch, slot.number, slot.tag, slot.message)
+            try:
+                egress.on_msg(ingress.epoch, slot.number, slot.tag, slot.message)
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self._core.faults.of_endpoint(egress, error)
         if self._remote:
             message = Msg(ingress.epoch, slot.number, slot.tag, slot.message, after=self._left_at)
             self._core.peers.broadcast(self._remote, message)
@@ -128,7 +131,10 @@ class Fanout:
         """I-1c: forwarded once to what is synced; never repeated."""
         self._refresh_plan()
         for egress in self._local:
-            egress.on_presettled(self._ingress.epoch, tag, message, message_format)
+            try:
+                egress.on_presettled(self._ingress.epoch, tag, message, message_format)
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self._core.faults.of_endpoint(egress, error)
         if self._remote:
             presettled = Msg(
                 self._ingress.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
@@ -150,7 +156,7 @@ class Fanout:
             return
         self._refresh_plan()
         for egress in self._local:
-            egress.on_settle(self._ingress.epoch, runs)
+            self._core.peering.settle(egress, self._ingress.epoch, runs)
         if self._remote:
             self._core.peers.broadcast(self._remote, Settle(self._ingress.epoch, runs))
 

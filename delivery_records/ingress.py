@@ -19,6 +19,7 @@ from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_I
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
+from delivery_records.tags import MAX_TAG_BYTES
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
 from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
@@ -85,6 +86,7 @@ class Ingress:
         "settles_first",
         "timeout_s",
         "told",
+        "told_settled",
         "topic",
         "window",
     )
@@ -114,6 +116,7 @@ class Ingress:
         self.credit = credit.PublisherCredit(core.limits, request.map_bound)
         self.settled_runs: list[list[int]] = []
         self.told: dict[_Told, list[int]] = {}
+        self.told_settled: dict[_Told, list[int]] = {}
         self.is_dirty = False
         self.last_progress = core.now
         self.resend_since = core.now
@@ -149,6 +152,9 @@ class Ingress:
     def on_flow(self, flow: LinkFlow) -> None:
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
         if flow.asked_tag is not None:
+            if len(flow.asked_tag) > MAX_TAG_BYTES:
+                self._detach("amqp:invalid-field", f"x-opt-topic-ask names a tag of more than {MAX_TAG_BYTES} bytes")
+                return
             self._tell_owing(flow.asked_tag)
         if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:
             self.core.timers.cancel(Timer.PROOF, self.key)
@@ -217,6 +223,7 @@ class Ingress:
             return
         elif self.exactly_once:
             self._abandon_unreceived(slot.number)  # P-1: in order, so what it passed over will not come
+        slot.receiver_settles = transfer.receiver_settles
         message = transfer.message
         if transfer.message_format == 0:
             try:
@@ -399,8 +406,9 @@ class Ingress:
         if not self.window.told:
             self._await_settlement()
         self.window.told += 1
-        self.told.setdefault(told, []).append(slot.delivery_id)
-        if self.settles_first:
+        settles = self.settles_first or slot.receiver_settles
+        (self.told_settled if settles else self.told).setdefault(told, []).append(slot.delivery_id)
+        if settles:
             self._drop(slot)  # c.3: at-least-once is settled together with the outcome
 
     def _await_settlement(self) -> None:
@@ -426,19 +434,22 @@ class Ingress:
         return _ACCEPTED
 
     def _send_told(self) -> None:
-        if not self.told:
-            return
+        if self.told:
+            told, self.told = self.told, {}
+            self._dispose(told, False)
+        if self.told_settled:
+            told, self.told_settled = self.told_settled, {}
+            self._dispose(told, True)
+
+    def _dispose(self, all_told: dict[_Told, list[int]], settled: bool) -> None:
         assert self.link is not None
-        all_told, self.told = self.told, {}
         for told, ids in all_told.items():
             self.core.counts[_TOLD[told.outcome]] += len(ids)
             info: dict[str, object] = {}
             if told.rejected_by:
                 info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
             self.core.out.append(
-                effects.Dispose(
-                    self.link, ids, told.outcome, self.settles_first, told.condition, told.description, info
-                )
+                effects.Dispose(self.link, ids, told.outcome, settled, told.condition, told.description, info)
             )
 
     def _grant(self) -> None:

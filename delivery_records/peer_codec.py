@@ -41,6 +41,9 @@ MAX_TARGETS = 0xFFFF
 MAX_RUNS = 0xFFFF
 """Runs of numbers in one SETTLE or ACK, and subscriptions in one MSG: what a 16-bit count can say."""
 
+MAX_ATTEMPT = 0xFFFF
+"""Failed attempts one MSG can name; `limits.max_attempts` may be more: the subscriber reads 65535 from then on."""
+
 Target: TypeAlias = tuple[int, int, int]
 """(router incarnation, channel generation, sequence number)."""
 
@@ -197,8 +200,8 @@ def _msg_head(message: Msg) -> bytes:
     tag = message.tag
     head = (
         _MSG.pack(
-            message.publisher_epoch, message.after, message.number, message.message_format, flags, message.attempt,
-            len(tag), named,
+            message.publisher_epoch, message.after, message.number, message.message_format, flags,
+            min(message.attempt, MAX_ATTEMPT), len(tag), named,
         )
         + tag
     )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from delivery_records.inputs import PeerFrame
 from delivery_records.limits import PARKED_FRAMES, PARKED_S, PAST_EPOCHS
-from delivery_records.outcomes import Decision
-from delivery_records.peer_messages import Ack, Msg, Nack, PeerMessage, Settle, Sync
+from delivery_records.outcomes import Decision, Outcome
+from delivery_records.peer_messages import Ack, Msg, Nack, PeerMessage, Run, Settle, Sync
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
 from delivery_records.view import Subscription
 
 if TYPE_CHECKING:
+    from delivery_records.egress import Egress
+    from delivery_records.ingress import Ingress
     from delivery_records.records import Records
 
 
@@ -121,7 +124,10 @@ class Peering:
             if egress is not None:
                 # E-1: a former epoch is not in the view, and a link is as old as the epoch that is (T-8).
                 assert egress.epoch == epoch
-                egress.on_sync(key, origin, session, sync)
+                try:
+                    egress.on_sync(key, origin, session, sync)
+                except Exception as error:  # noqa: BLE001  (K-3b)
+                    self._core.faults.of_endpoint(egress, error)
             else:
                 self._core.counts[Decision.FRAME_STALE] += 1
 
@@ -137,15 +143,18 @@ class Peering:
             keys = [self._core.view.subscription_epochs.get(epoch, "") for epoch in message.to]
             egresses = [synced[key] for key in keys if key in synced]
         for egress in egresses:
-            if message.settled:
-                egress.on_presettled(
-                    message.publisher_epoch, message.tag, message.message, message.message_format
-                )
-            else:
-                egress.on_msg(
-                    message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
-                    message.attempt, message.message_format,
-                )  # fmt: skip
+            try:
+                if message.settled:
+                    egress.on_presettled(
+                        message.publisher_epoch, message.tag, message.message, message.message_format
+                    )
+                else:
+                    egress.on_msg(
+                        message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
+                        message.attempt, message.message_format,
+                    )  # fmt: skip
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self._core.faults.of_endpoint(egress, error)
 
     def _trace(self, message: PeerMessage, rule: Rule, *fields: object) -> None:
         if self._core.tracing is not None and isinstance(message, Msg):
@@ -153,7 +162,14 @@ class Peering:
 
     def _on_settle(self, settle: Settle) -> None:
         for egress in list(self._core.synced.get(settle.publisher_epoch, {}).values()):
-            egress.on_settle(settle.publisher_epoch, settle.runs)
+            self.settle(egress, settle.publisher_epoch, settle.runs)
+
+    def settle(self, egress: Egress, publisher_epoch: int, runs: Sequence[Run]) -> None:
+        """E-5, for one egress here."""
+        try:
+            egress.on_settle(publisher_epoch, runs)
+        except Exception as error:  # noqa: BLE001  (K-3b)
+            self._core.faults.of_endpoint(egress, error)
 
     def _on_ack(self, ack: Ack) -> None:
         subscription = self._subscription(ack.subscription_epoch)
@@ -161,14 +177,26 @@ class Peering:
         if subscription is None or ingress is None:
             self._core.counts[Decision.ACK_STALE] += 1
             return
-        for first, count in ack.runs:
-            ingress.on_acknowledged(subscription, first, count, ack.outcome)
+        self.acknowledge(ingress, subscription, ack.runs, ack.outcome)
+
+    def acknowledge(
+        self, ingress: Ingress, subscription: Subscription, runs: Iterable[Sequence[int]], outcome: Outcome
+    ) -> None:
+        """I-2, for one ingress here."""
+        try:
+            for first, count in runs:
+                ingress.on_acknowledged(subscription, first, count, outcome)
+        except Exception as error:  # noqa: BLE001  (K-3b)
+            self._core.faults.of_endpoint(ingress, error)
 
     def _on_nack(self, nack: Nack) -> None:
         subscription = self._subscription(nack.subscription_epoch)
         ingress = self._core.ingress_by_epoch.get(nack.publisher_epoch)
         if subscription is not None and ingress is not None:
-            ingress.retries.on_again(subscription, nack.number, nack.failed)
+            try:
+                ingress.retries.on_again(subscription, nack.number, nack.failed)
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self._core.faults.of_endpoint(ingress, error)
 
     def _subscription(self, epoch: int) -> Subscription | None:
         """I-2: any epoch counts; what a former life of the subscription was sent lies before the start of this one."""

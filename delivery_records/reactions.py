@@ -211,7 +211,7 @@ class Reactions:
                 core.expiry.on_attachment_lost(path, publisher)
             return
         if here is not None:
-            self._forget_ingress(here)
+            self.forget_ingress(here)
             if here.link is not None:
                 self._steal_publisher(here, publisher)
         attempt: Attempt | None = core.attaching.take(publisher.record.nonce)
@@ -242,7 +242,7 @@ class Reactions:
         ingress = core.ingresses.get(key)
         if ingress is None:
             return
-        self._forget_ingress(ingress)
+        self.forget_ingress(ingress)
         if ingress.link is None:
             return
         if ingress.phase is Phase.CLOSING:
@@ -253,7 +253,7 @@ class Reactions:
             text = "the publisher's session has expired or was deleted"
             core.out.append(effects.Detach(ingress.link, True, "amqp:resource-deleted", text, info))
 
-    def _forget_ingress(self, ingress: Ingress) -> None:
+    def forget_ingress(self, ingress: Ingress) -> None:
         """I-7: the window belongs to the newest epoch alone."""
         core = self._core
         core.ingresses.pop(ingress.key, None)

@@ -21,6 +21,7 @@ from delivery_records.egress import Egress
 from delivery_records.ending import OrderedEnds
 from delivery_records.entries import SyncState
 from delivery_records.expiry import Expiry
+from delivery_records.faults import Faults
 from delivery_records.ingress import Ingress, Phase
 from delivery_records.inputs import Failure, Input, LossCause, PublisherAttach, SubscriberAttach
 from delivery_records.limits import (
@@ -114,6 +115,7 @@ class Records:
         self.peers = Peers(self)
         self.peering = Peering(self)
         self.reactions = Reactions(self)
+        self.faults = Faults(self)
         self._nonces = 0
         self._resend_failures: dict[str, list[float]] = {}
         self._reductions: dict[str, int] = {}
@@ -138,6 +140,7 @@ class Records:
             inputs.PathsChanged: self._on_paths,
             inputs.Drain: self.draining.start,
             inputs.EndSubscription: self.ordered_ends.start,
+            inputs.SendFailed: self.faults.on_send_failed,
         }
 
     # ------------------------------------------------------------------ driving
@@ -153,12 +156,15 @@ class Records:
         self.now = now
         handlers = self._handlers
         for item in batch:
-            if type(item) is inputs.Transfer:  # most inputs are
-                endpoint = self.links.get(item.link)
-                if isinstance(endpoint, Ingress):
-                    endpoint.on_transfer(item)
-            else:
-                handlers[type(item)](item)
+            try:
+                if type(item) is inputs.Transfer:  # most inputs are
+                    endpoint = self.links.get(item.link)
+                    if isinstance(endpoint, Ingress):
+                        endpoint.on_transfer(item)
+                else:
+                    handlers[type(item)](item)
+            except Exception as error:  # noqa: BLE001  (K-3b: whatever it is, it ends what it concerns)
+                self.faults.of_input(item, error)
         return self._finish_turn()
 
     def handle_timer(self, now: float) -> list[effects.Effect]:
@@ -166,7 +172,10 @@ class Records:
         assert now >= self.now, "time goes forward"
         self.now = now
         for timer, owner in self.timers.due(now):
-            self._on_timer(timer, owner)
+            try:
+                self._on_timer(timer, owner)
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self.faults.of_timer(timer, owner, error)
         return self._finish_turn()
 
     def next_deadline(self) -> float | None:
@@ -180,7 +189,10 @@ class Records:
                 self._send_acks(sync)
             ingresses, self.dirty_ingresses = self.dirty_ingresses, []
             for ingress in ingresses:
-                ingress.flush()
+                try:
+                    ingress.flush()
+                except Exception as error:  # noqa: BLE001  (K-3b)
+                    self.faults.of_endpoint(ingress, error)
         egresses, self.dirty_egresses = self.dirty_egresses, []
         for egress in egresses:
             egress.flush()
@@ -194,8 +206,7 @@ class Records:
                 ingress = self.ingress_by_epoch.get(sync.epoch)
                 subscription = self.view.subscriptions.get(egress.key)
                 if ingress is not None and subscription is not None:
-                    for first, count in runs:
-                        ingress.on_acknowledged(subscription, first, count, outcome)
+                    self.peering.acknowledge(ingress, subscription, runs, outcome)
             else:
                 ack = Ack(sync.epoch, egress.epoch, outcome, frozen_runs(runs))
                 self.send_control(sync.ingress_rid, ack)

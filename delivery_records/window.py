@@ -25,6 +25,7 @@ class Slot:
         "pending",
         "processed",
         "received",
+        "receiver_settles",
         "rejected_by",
         "repeated",
         "tag",
@@ -45,6 +46,8 @@ class Slot:
         self.processed = False
         """A subscription is done with it, or it went to one that answers nothing (c.3)."""
         self.delivery_id = -1
+        self.receiver_settles = False
+        """Its outcome goes out settled, and I-4 follows at once (c.3)."""
         self.repeated = False
         """It was in the presented map: a subscriber may have seen it before."""
         self.verdict: Outcome | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from delivery_records.effects import Detach
@@ -16,6 +16,7 @@ from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
 from oncewire.wire import (
     CONNECTION_FORCED,
     CONNECTION_REDIRECT,
+    INTERNAL_ERROR,
     LINK_REDIRECT,
     RESOURCE_LIMIT_EXCEEDED,
     AmqpError,
@@ -31,6 +32,7 @@ from oncewire.wire import (
     LinkAttached,
     LinkDetached,
     LinkFlow,
+    LinkState,
     ReceiverLink,
     SaslOutcome,
     SenderLink,
@@ -40,8 +42,14 @@ from oncewire.wire import (
 )
 from router import conventions
 from router.link_refusal import LinkRefusal
-from router.logs import EventLog, RouterEvent
-from router.management.amqp_node import ManagementPeer, ReplyLink, RequestLink, is_for_management
+from router.logs import EventLog, Part, RouterEvent
+from router.management.amqp_node import (
+    ManagementPeer,
+    ReplyLink,
+    RequestLink,
+    is_dynamic,
+    is_for_management,
+)
 from router.publisher_link import PublisherLink
 from router.subscriber_link import SubscriberLink
 
@@ -89,6 +97,7 @@ class ClientConnection(asyncio.Protocol):
         """Who has logged in; None without a login."""
         self.peer_host = ""
         self._management: ManagementPeer | None = None
+        self._dynamic: list[ReceiverLink | SenderLink] = []
         self._links: dict[int, ClientLink] = {}
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -147,14 +156,16 @@ class ClientConnection(asyncio.Protocol):
         driver = self._driver
         if driver is not None and not driver.vet(now):
             return
-        self.engine.receive_data(data, now)
         self._listener.bytes_in += len(data)
-        self._process_events()
+        with self._confined("what a client sent"):
+            self.engine.receive_data(data, now)
+            self._process_events()
 
     def eof_received(self) -> bool:
         """The client will send no more: nothing can be settled over this connection any longer."""
-        self.engine.receive_eof(time.monotonic())
-        self._process_events()
+        with self._confined("the end of a client's stream"):
+            self.engine.receive_eof(time.monotonic())
+            self._process_events()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -163,8 +174,9 @@ class ClientConnection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self._transport = None
-        self.engine.receive_eof(time.monotonic())
-        self._process_events()
+        with self._confined("the end of a client's connection"):
+            self.engine.receive_eof(time.monotonic())
+            self._process_events()
         self._end()
         self._listener.remove(self)
 
@@ -186,19 +198,23 @@ class ClientConnection(asyncio.Protocol):
     def _process_events(self) -> None:
         inputs: list[Input] = []
         handlers = self._handlers
-        for event in self.engine.events():
-            if type(event) is DeliveryReceived:  # once per message; all others are far rarer
-                shell = event.link.context
-                if type(shell) is PublisherLink:
-                    inputs.append(shell.transfer_input(event))
-                elif isinstance(shell, RequestLink):
-                    shell.on_delivery(event)
-            else:
-                handler = handlers.get(type(event))
-                if handler is not None:
-                    handler(event, inputs)
-        if inputs and self._driver is not None:
-            self._driver.submit(inputs)
+        try:
+            for event in self.engine.events():
+                if type(event) is DeliveryReceived:  # once per message; all others are far rarer
+                    shell = event.link.context
+                    if type(shell) is PublisherLink:
+                        inputs.append(shell.transfer_input(event))
+                    elif isinstance(shell, RequestLink):
+                        shell.on_delivery(event)
+                else:
+                    handler = handlers.get(type(event))
+                    if handler is not None:
+                        handler(event, inputs)
+            if self._dynamic:
+                self._open_dynamic()
+        finally:  # K-3b: what came before a fault counts
+            if inputs and self._driver is not None:
+                self._driver.submit(inputs)
         if not self.is_dirty:
             self.mark_dirty()
         if self._listener.is_draining:
@@ -234,7 +250,10 @@ class ClientConnection(asyncio.Protocol):
             return
         assert isinstance(link, ReceiverLink | SenderLink)
         if is_for_management(link):
-            self._open_management(link)
+            if is_dynamic(link):
+                self._dynamic.append(link)
+            else:
+                self._open_management(link)
             return
         shell: ClientLink = (
             PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
@@ -248,6 +267,13 @@ class ClientConnection(asyncio.Protocol):
         link.context = shell
         self._links[shell.number] = shell
         inputs.append(attach)
+
+    def _open_dynamic(self) -> None:
+        """Answer dynamic sources behind the rest of the read: a sender to `$management` says what they are for."""
+        dynamic, self._dynamic = self._dynamic, []
+        for link in dynamic:
+            if link.local_attach is None and link.state is LinkState.ATTACH_RECEIVED:
+                self._open_management(link)
 
     def _open_management(self, link: ReceiverLink | SenderLink) -> None:
         """A link of `$management`: no delivery of the network goes over it, and the record core never hears of it."""
@@ -265,7 +291,10 @@ class ClientConnection(asyncio.Protocol):
         self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
-        shell = event.link.context
+        link, shell = event.link, event.link.context
+        if shell is None and event.error is not None and link.remote_attach is not None:
+            refusal = LinkRefusal(event.error.condition, event.error.description or "")
+            self._listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
         if isinstance(shell, RequestLink | ReplyLink) and self._management is not None:
             self._management.forget(shell)
             if event.needs_answer:
@@ -382,6 +411,26 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._loop.call_later(CLOSE_TIMEOUT_S, self._end)
 
+    @contextlib.contextmanager
+    def _confined(self, doing: str) -> Iterator[None]:
+        """K-3b: a fault of our own while one client is served ends that client's connection, and nothing else."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (whatever it is)
+            self.log.fault(Part.CLIENT, error, f"{doing} ({self.container_id or self.peer})")
+            self.fail()
+
+    def fail(self) -> None:
+        """A fault of our own: end the connection with an error, at once if even that does not work (K-3b)."""
+        try:
+            self.close(INTERNAL_ERROR, "a fault of this router; its log has the traceback")
+        except Exception as error:  # noqa: BLE001  (the engine is where the fault is)
+            self.log.fault(Part.CLIENT, error, "close a connection after a fault")
+            inputs: list[Input] = []
+            self._end_links(inputs)
+            self._submit(inputs)
+            self.abort()
+
     def leave_if_unused(self) -> None:
         """K-8a: while the router drains, a connection without links has nothing to wait for."""
         if self._links or self.engine.state in _CLOSING:
@@ -409,6 +458,10 @@ class ClientConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Write everything the turn produced in one piece."""
         self.is_dirty = False
+        with self._confined("what a client is sent"):
+            self._flush()
+
+    def _flush(self) -> None:
         data = self.engine.data_to_send()
         transport = self._transport
         if transport is None:
@@ -440,8 +493,9 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if self._transport.is_reading():
-            self.engine.handle_timer(time.monotonic())
-            self._process_events()
+            with self._confined("a client's time-out"):
+                self.engine.handle_timer(time.monotonic())
+                self._process_events()
         self._set_timer()
 
     def _on_open_timeout(self) -> None:

@@ -18,7 +18,7 @@ from router.config import RouterConfig
 from router.dialing import Dialing
 from router.link_costs import LinkCosts
 from router.listener import ClientListener
-from router.logs import EventLog
+from router.logs import EventLog, Part
 from router.message_edits import annotate
 from router.neighbours import Neighbours
 from router.records_driver import RecordsDriver
@@ -118,7 +118,7 @@ class Incarnation:
         try:
             await work
         except Exception as error:  # noqa: BLE001  (whatever it is: the incarnation can no longer be trusted)
-            self._log.internal_error(error, name)
+            self._log.fault(Part.INCARNATION, error, name)
             self.end(End.FAULT)
 
     def use(self, config: RouterConfig) -> None:

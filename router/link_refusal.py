@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
+
+from oncewire.wire import Described, Source
 
 QUEUE = "queue"
 SHARED = "shared"
 RESERVED_PREFIX = "$"
+MAX_SHOWN = 100
+"""Characters of a filter's name in an error; the text must fit the client's frames."""
 
 
 class LinkRefusal(Exception):
@@ -21,6 +26,40 @@ class LinkRefusal(Exception):
         super().__init__(description)
         self.condition = condition
         self.description = description
+
+
+def refuse_filters(source: Source | None) -> None:
+    """Refuse a source whose filters would not be applied (3.5.3): its client would get what it must not see.
+
+    Raises:
+        LinkRefusal: the source has a filter; the first one is named.
+    """
+    filters = {} if source is None or source.filter is None else source.filter
+    for name, wanted in filters.items():
+        kind = wanted.descriptor if isinstance(wanted, Described) else None
+        shown = f"{name} ({_shown(kind)})" if kind is not None else str(name)
+        raise LinkRefusal(
+            "amqp:not-implemented",
+            f"filter {shown[:MAX_SHOWN]} is not offered: no router applies filters. Attach without it"
+            " (JMS: no message selector, no noLocal), and choose messages in the application or by topic",
+        )
+
+
+def _shown(descriptor: object) -> str:
+    return f"0x{descriptor:016x}" if isinstance(descriptor, int) else str(descriptor)
+
+
+def refuse_dynamic() -> NoReturn:
+    """Refuse a dynamic source that is not for management: nobody could send to the address it would get.
+
+    Raises:
+        LinkRefusal: always.
+    """
+    raise LinkRefusal(
+        "amqp:not-implemented",
+        "dynamic sources are offered for answers of $management only: for these attach the sender to $management"
+        " first; else subscribe to a topic by its name (JMS: no temporary queue or topic)",
+    )
 
 
 def refuse_unless_topic(address: str | None, capabilities: Sequence[str]) -> None:

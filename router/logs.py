@@ -26,6 +26,7 @@ class RouterEvent(Enum):
     ROUTER_STOPPED = "router_stopped"
     INCARNATION_STARTED = "incarnation_started"
     INCARNATION_ENDED = "incarnation_ended"
+    STORE_AWAITED = "store_awaited"
     STORE_FAILED = "store_failed"
     STORE_BACK = "store_back"
     CLIENT_CONNECTED = "client_connected"
@@ -54,6 +55,7 @@ class RouterEvent(Enum):
 
 _WARNINGS = frozenset(
     {
+        RouterEvent.STORE_AWAITED,
         RouterEvent.STORE_FAILED,
         RouterEvent.CLIENT_REFUSED,
         RouterEvent.LOGIN_FAILED,
@@ -81,12 +83,29 @@ _LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warni
 _DEBUG = frozenset({Decision.ATTACH_RETRIED, Decision.RETRY_SCHEDULED, RouterEvent.NEIGHBOUR_UNREACHABLE})
 
 
+class Part(Enum):
+    """Where a fault of our own was met (K-3b): the label of its metric, and what it ended."""
+
+    CLIENT = "client"
+    """While bytes of a client were handled or bytes for it made; it ended that connection."""
+    NEIGHBOUR = "neighbour"
+    """The same with another router."""
+    LINK = "link"
+    """While the record core handled what one link or channel sent; it ended that link or channel."""
+    EFFECT = "effect"
+    """While a decision of the record core was carried out; it ended the link or channel that it was for."""
+    INCARNATION = "incarnation"
+    """Where many depend on; it ended the incarnation (K-3)."""
+
+
 class EventLog:
     """Writes events with the router's name; cheap when the level hides them. The inspector shows the last ones."""
 
     def __init__(self, router: str) -> None:
         self.counts: dict[str, int] = dict.fromkeys(("debug", "info", "warning", "error"), 0)
         """Events by level, also those that the level hides."""
+        self.faults: dict[Part, int] = dict.fromkeys(Part, 0)
+        """Faults of our own, by what they ended."""
         self.recent = EventRing()
         """What happened last; debug events only where they are logged."""
         self.incarnation = ""
@@ -101,6 +120,11 @@ class EventLog:
     def event(self, event: RouterEvent, **fields: object) -> None:
         """An event of the shell."""
         self._write(event, fields)
+
+    def fault(self, part: Part, error: BaseException, doing: str) -> None:
+        """A fault of our own that ended `part` of the router; logged with its traceback, and counted (K-3b)."""
+        self.faults[part] += 1
+        self.internal_error(error, doing)
 
     def internal_error(self, error: BaseException, doing: str) -> None:
         """A fault of our own, with its traceback."""

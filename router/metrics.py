@@ -129,6 +129,9 @@ class RouterCollector(Collector):
         decisions = {decision.value: 0 for decision in Decision} | dict(numbers.decisions)
         yield _labelled("oncewire_decisions", "Decisions of the record core", "decision", decisions)
         yield _labelled("oncewire_events", "Log events, shown or not", "level", numbers.events)
+        yield _labelled(
+            "oncewire_faults", "Faults of the router's own code, by what they ended", "part", numbers.faults
+        )
         yield _labelled("oncewire_spans", "Spans for the OpenTelemetry collector", "result", numbers.spans)
         yield from _deliveries(numbers)
         yield from _durations(numbers)

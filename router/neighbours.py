@@ -57,7 +57,7 @@ class Neighbours:
         self._config = config
         self._nonce = nonce
         self._driver = driver
-        self._log = log
+        self.log = log
         self._connections: set[PeerConnection] = set()
         self._inputs: list[Input] = []
         self._is_stopped = False
@@ -146,7 +146,7 @@ class Neighbours:
             existing.close("amqp:not-allowed", "there is a newer link")
         self.links[identity.rid] = connection
         connection.cost = self._costs.get(identity.node_id, connection.agreed_cost)
-        self._log.event(
+        self.log.event(
             RouterEvent.NEIGHBOUR_UP,
             neighbour=identity.node_id,
             rid=f"{identity.rid:x}",
@@ -164,7 +164,7 @@ class Neighbours:
             return False
         self._costs.set(link.identity.node_id, cost)
         link.cost = self._costs.get(link.identity.node_id, link.agreed_cost)
-        self._log.event(RouterEvent.COST_CHANGED, neighbour=link.identity.node_id, rid=f"{rid:x}", cost=link.cost)
+        self.log.event(RouterEvent.COST_CHANGED, neighbour=link.identity.node_id, rid=f"{rid:x}", cost=link.cost)
         self.routing.neighbour_up(rid, link.cost)
         self._update_paths()
         return True
@@ -181,7 +181,7 @@ class Neighbours:
         del self.links[identity.rid]
         if self._is_stopped:
             return
-        self._log.event(
+        self.log.event(
             RouterEvent.NEIGHBOUR_DOWN,
             neighbour=identity.node_id,
             rid=f"{identity.rid:x}",
@@ -222,7 +222,7 @@ class Neighbours:
     def _update_paths(self) -> None:
         changed = self.routing.update()
         if changed is not None and not self._is_stopped:
-            self._log.event(
+            self.log.event(
                 RouterEvent.PATHS_CHANGED, reachable=len(changed.reachable), moved=len(changed.moved)
             )
             self._driver.submit([changed])
@@ -279,7 +279,7 @@ class Neighbours:
     def on_dropped(self, connection: PeerConnection, broken: set[int], frames: int) -> None:
         """Bodies were dropped because a neighbour is slow; the channels of our own start again (T-2, T-4)."""
         name = connection.identity.node_id if connection.identity is not None else ""
-        self._log.event(RouterEvent.NEIGHBOUR_SLOW, neighbour=name, dropped_frames=frames)
+        self.log.event(RouterEvent.NEIGHBOUR_SLOW, neighbour=name, dropped_frames=frames)
         if broken:
             self._tell_lost_frames(broken)
 

@@ -57,6 +57,7 @@ class Accounts:
             durations=durations,
             core=core,
             events=dict(self._log.counts),
+            faults={part.value: count for part, count in self._log.faults.items()},
             spans={} if self.telemetry is None else self.telemetry.counts(),
             incarnations=self.incarnations,
             connections=listener.connection_count,

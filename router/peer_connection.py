@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,6 +39,7 @@ from oncewire.wire import (
     ULong,
 )
 from router import conventions
+from router.logs import Part
 from router.peer_output import PeerOutput, QueuedFrame
 
 if TYPE_CHECKING:
@@ -142,13 +143,15 @@ class PeerConnection(asyncio.Protocol):
         now = self._heard_at = time.monotonic()
         if self.is_up:
             self._neighbours.heard(self)
-        self.engine.receive_data(data, now)
-        self._process_events()
+        with self._confined("what a neighbour sent"):
+            self.engine.receive_data(data, now)
+            self._process_events()
 
     def eof_received(self) -> bool:
         """The neighbour has gone."""
-        self.engine.receive_eof(time.monotonic())
-        self._process_events()
+        with self._confined("the end of a neighbour's stream"):
+            self.engine.receive_eof(time.monotonic())
+            self._process_events()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -280,6 +283,17 @@ class PeerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._loop.call_later(1.0, self._end)
 
+    @contextlib.contextmanager
+    def _confined(self, doing: str) -> Iterator[None]:
+        """K-3b: a fault of our own ends the link to this neighbour; what is lost is repeated (T-4)."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (whatever it is)
+            self._neighbours.log.fault(Part.NEIGHBOUR, error, doing)
+            self.refusal = self.refusal or f"a fault of this router: {error}"
+            self._down()
+            self.abort()
+
     def abort(self) -> None:
         """Drop the transport at once."""
         if self._transport is not None:
@@ -296,6 +310,10 @@ class PeerConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Write what waits, as far as the neighbour takes it."""
         self._is_dirty = False
+        with self._confined("what a neighbour is sent"):
+            self._flush()
+
+    def _flush(self) -> None:
         transport = self._transport
         if transport is None:
             return
@@ -355,8 +373,9 @@ class PeerConnection(asyncio.Protocol):
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.engine.handle_timer(time.monotonic())
-        self._process_events()
+        with self._confined("a neighbour's time-out"):
+            self.engine.handle_timer(time.monotonic())
+            self._process_events()
         self._set_timer()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -91,6 +92,7 @@ class PublisherLink:
             event.resume,
             event.aborted,
             event.message_format,
+            event.receiver_settles,
         )
 
     def disposition_input(self, event: DispositionReceived) -> Input | None:
@@ -106,7 +108,8 @@ class PublisherLink:
             return None
         echoed, asked = properties.get(conventions.ECHO), properties.get(conventions.ASK)
         if event.echo:
-            self.link.flow()
+            with contextlib.suppress(StateError):  # detached in the same read
+                self.link.flow()
         return LinkFlow(
             self.number,
             echoed_epoch=int(echoed) if isinstance(echoed, int) else None,
@@ -114,6 +117,10 @@ class PublisherLink:
         )
 
     # --- from the record core -----------------------------------------------------------------------------------------
+
+    def fail(self) -> None:
+        """See records_driver.ClientLink."""
+        self.connection.fail()
 
     def carry_out(self, effect: Any) -> None:
         """Carry out an effect (see records_driver.ClientLink)."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from delivery_records import Records, effects
-from delivery_records.inputs import Input
-from router.logs import EventLog
+from delivery_records.inputs import Failure, Input, SendFailed, StoreFailed
+from router.logs import EventLog, Part
 
 
 class ClientLink(Protocol):
@@ -25,6 +25,10 @@ class ClientLink(Protocol):
 
     def carry_out(self, effect: Any) -> None:
         """Carry out an effect."""
+        ...
+
+    def fail(self) -> None:
+        """An effect could not be carried out, which is a fault of our own: end the connection of this link (K-3b)."""
         ...
 
 
@@ -75,6 +79,7 @@ class RecordsDriver:
         self._timer_at = 0.0
         self._handlers: dict[type, Callable[[Any], None]] = {
             effects.Note: self._note,
+            effects.Faulted: self._on_faulted,
         }
         for kind in (
             effects.Dispose,
@@ -133,7 +138,7 @@ class RecordsDriver:
         self._carry_out(done)
 
     def _fail(self, error: Exception) -> None:
-        self._log.internal_error(error, "record core")
+        self._log.fault(Part.INCARNATION, error, "record core")
         self._on_fault()
 
     def stop(self) -> None:
@@ -152,19 +157,37 @@ class RecordsDriver:
     def _carry_out(self, decided: list[effects.Effect]) -> None:
         handlers, links = self._handlers, self.links
         for effect in decided:
-            if type(effect) is effects.Deliver:  # most effects are
-                link = links.get(effect.link)
-                if link is not None:
-                    link.deliver(effect)
-            else:
-                handlers[type(effect)](effect)
+            try:
+                if type(effect) is effects.Deliver:  # most effects are
+                    link = links.get(effect.link)
+                    if link is not None:
+                        link.deliver(effect)
+                else:
+                    handlers[type(effect)](effect)
+            except Exception as error:  # noqa: BLE001  (K-3b: whatever it is, it ends what the effect was for)
+                self._on_effect_failed(effect, error)
             if self.is_stopped:
                 return
+
+    def _on_effect_failed(self, effect: Any, error: Exception) -> None:
+        """K-3b: the record core has decided; what cannot be carried out ends the link or channel it was for."""
+        self._log.fault(Part.EFFECT, error, f"carry out {type(effect).__name__}")
+        if isinstance(effect, effects.PeerSend):
+            self._backlog.append(SendFailed(effect.message, tuple(target[0] for target in effect.targets)))
+        elif isinstance(effect, effects.Read | effects.Propose):
+            self._backlog.append(StoreFailed(effect.nonce, Failure.UNKNOWN))
+        else:
+            link = self.links.get(getattr(effect, "link", -1))
+            if link is not None:
+                link.fail()
 
     def _carry_out_on_link(self, effect: Any) -> None:
         link = self.links.get(effect.link)
         if link is not None:
             link.carry_out(effect)
+
+    def _on_faulted(self, effect: effects.Faulted) -> None:
+        self._log.fault(Part.LINK, effect.error, "record core")
 
     def _note(self, effect: effects.Note) -> None:
         self._log.decision(effect.decision, effect.fields)

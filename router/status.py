@@ -57,6 +57,8 @@ class Numbers:
     core: CoreNumbers
     events: Mapping[str, int]
     """Log events by level."""
+    faults: Mapping[str, int]
+    """Faults of the router's own code, by what they ended (K-3b)."""
     spans: Mapping[str, int]
     """What became of spans; empty without telemetry."""
     incarnations: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -28,7 +29,7 @@ from oncewire.wire import (
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router import conventions
-from router.link_refusal import LinkRefusal, refuse_unless_topic
+from router.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters, refuse_unless_topic
 from router.logs import RouterEvent
 from router.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 
@@ -91,6 +92,9 @@ class SubscriberLink:
         remote = self.link.remote_attach
         assert remote is not None
         source = remote.source
+        if source is not None and source.dynamic:
+            refuse_dynamic()
+        refuse_filters(source)
         if source is not None and source.address is None:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:
@@ -154,7 +158,8 @@ class SubscriberLink:
         if self._waiting:
             self._send_waiting()
         if event.echo and event.properties is not None:
-            self.link.flow()
+            with contextlib.suppress(StateError):  # detached in the same read
+                self.link.flow()
         self._flow = LinkFlow(
             self.number, limit=event.credit_limit, drain=event.drain, delivery_count=event.delivery_count or 0
         )
@@ -231,11 +236,16 @@ class SubscriberLink:
         """Settle deliveries at the subscriber (E-5)."""
         if self._waiting:
             settled = set(effect.tags)
-            self._waiting = deque(delivery for delivery in self._waiting if delivery.tag not in settled)
+            # A settled one only has the same tag (2.6.12).
+            self._waiting = deque(each for each in self._waiting if each.settled or each.tag not in settled)
         ids = [found for tag in effect.tags if (found := self._ids.pop(tag, None)) is not None]
         if ids:
             ids.sort()
             self.link.settle(ids)
+
+    def fail(self) -> None:
+        """See records_driver.ClientLink."""
+        self.connection.fail()
 
     def carry_out(self, effect: Any) -> None:
         """Carry out an effect other than `Deliver` (see records_driver.ClientLink)."""

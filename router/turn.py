@@ -10,7 +10,7 @@ class Output(Protocol):
     """Something with bytes to write at the end of the turn."""
 
     def flush(self) -> None:
-        """Write what there is."""
+        """Write what there is; raises nothing, for others wait behind it (K-3b)."""
         ...
 
 

@@ -14,7 +14,7 @@ import oncewire
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.support.requirements", "tests.support.long_runs"]
+pytest_plugins = ["tests.support.requirements", "tests.support.long_runs", "tests.support.fuzz_options"]
 
 # No test judges by wall-clock speed, and a failure names what repeats it.
 settings.register_profile("oncewire", deadline=None, print_blob=True)

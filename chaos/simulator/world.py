@@ -288,6 +288,8 @@ class World:
                 self.store.ask(router, effect)
             elif isinstance(effect, effects.OrderAnswered):
                 self.operators.on_answer(router, effect)
+            elif isinstance(effect, effects.Faulted):
+                raise effect.error  # K-3b confines a fault; here each one is a finding
             elif not isinstance(effect, effects.Note):
                 connection = self.connections.get(effect.link)
                 if connection is not None and connection.is_open:

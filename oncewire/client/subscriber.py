@@ -402,6 +402,7 @@ class Subscriber(ClientLink):
                 settled=event.settled,
                 resume=event.resume,
                 aborted=event.aborted,
+                receiver_settles=event.receiver_settles,
             )
         )
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncewire.wire.deliveries import SERIAL_MASK
-from oncewire.wire.errors import ILLEGAL_STATE, LocalProtocolError, StateError
+from oncewire.wire.deliveries import MAX_TAG_SIZE, SERIAL_MASK
+from oncewire.wire.errors import ILLEGAL_STATE, INVALID_FIELD, LocalProtocolError, StateError
 from oncewire.wire.events import LinkDetached, LinkFlow
 from oncewire.wire.performatives import (
     AmqpError,
@@ -273,6 +273,11 @@ class Link:
         self.remote_attach = attach
         if not self.is_sender:
             self._initial_delivery_count = attach.initial_delivery_count or 0
+        if self.state is not LinkState.DETACH_SENT and any(
+            len(tag) > MAX_TAG_SIZE for tag in attach.unsettled or ()
+        ):
+            text = f"a delivery-tag of the unsettled map has more than {MAX_TAG_SIZE} bytes (2.8.7)"
+            self.detach_faulty(INVALID_FIELD, text, self.local_attach is None)
 
     def receive_detach(self, detach: Detach) -> None:
         """Take the peer's detach and answer it, unless that is the owner's decision (E-8, I-8)."""

@@ -31,7 +31,7 @@ from oncewire.wire import (
     decode_message,
 )
 from oncewire.wire import LinkFlow as FlowEvent
-from router.link_refusal import LinkRefusal
+from router.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters
 from router.logs import EventLog
 from router.management.access import Access, AccessDenied, Caller, Role
 from router.management.amqp_requests import Answering, Request, encode_answer, read_request
@@ -152,12 +152,19 @@ class ManagementPeer:
         """Who the client is, by the roles of now."""
         return self.node.access.caller_at(self._connection.peer_host, self._connection.user)
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether a sender of the client is attached: only then is a dynamic source one for answers."""
+        return any(isinstance(shell, RequestLink) for shell in self._links)
+
     def open(self, link: ReceiverLink | SenderLink) -> None:
         """Answer an attach that is for the management node.
 
         Raises:
-            LinkRefusal: the client may not, or has enough links.
+            LinkRefusal: the client may not, has enough links, or wants a dynamic source without a sender here.
         """
+        if is_dynamic(link) and not self.has_requests:
+            refuse_dynamic()
         if len(self._links) >= MAX_LINKS:
             raise LinkRefusal("amqp:resource-limit-exceeded", f"a connection may have {MAX_LINKS} management links")
         try:
@@ -180,6 +187,7 @@ class ManagementPeer:
         asked = remote.source
         assert asked is not None
         target = remote.target
+        refuse_filters(asked)
         if asked.dynamic:
             address = REPLY_PREFIX + secrets.token_hex(16)
             source = Source(address=address, dynamic=True, expiry_policy=Symbol("link-detach"))
@@ -246,6 +254,12 @@ def is_for_management(link: ReceiverLink | SenderLink) -> bool:
         return isinstance(remote.target, Target) and remote.target.address == ADDRESS
     source = remote.source
     return source is not None and (source.dynamic or source.address == ADDRESS)
+
+
+def is_dynamic(link: ReceiverLink | SenderLink) -> bool:
+    """Whether a client asks for a source with an address of the router's making."""
+    remote = link.remote_attach
+    return isinstance(link, SenderLink) and remote is not None and remote.source is not None and remote.source.dynamic
 
 
 def _source_of(link: ReceiverLink) -> Source | None:

@@ -83,6 +83,8 @@ class Net:
         """Pairs (sender, receiver) of indices whose frames are held back."""
         self.lost: Callable[[inputs.PeerFrame | inputs.PeerDatagram], bool] = lambda frame: False
         """Frames for which this is true are lost."""
+        self.expects_faults = False
+        """Whether a fault that a core confines (K-3b) is what the test is about; else it is a failure."""
         self._links = 0
         for _ in range(routers):
             self.start_router()
@@ -194,6 +196,8 @@ class Net:
                     self._send(node, rid, inputs.PeerFrame(node.rid, generation, sequence, effect.message))
             elif isinstance(effect, effects.PeerSendDatagram):
                 self._send(node, effect.rid, inputs.PeerDatagram(node.rid, effect.message))
+            elif isinstance(effect, effects.Faulted) and not self.expects_faults:
+                raise effect.error
 
     def _send(self, node: Node, rid: int, frame: inputs.PeerFrame | inputs.PeerDatagram) -> None:
         receiver = next((n for n in self.nodes if n.rid == rid), None)
@@ -374,14 +378,14 @@ class PublisherLink(Link):
 
     def send(
         self, tag: bytes, body: bytes | None = None, *, settled: bool = False, resume: bool = False,
-        aborted: bool = False, message_format: int = 0,
+        aborted: bool = False, message_format: int = 0, receiver_settles: bool = False,
     ) -> int:  # fmt: skip
         """Send one delivery, its tag as its body unless said otherwise; returns the delivery-id."""
         self._deliveries += 1
         self.feed(
             inputs.Transfer(
                 self.number, self._deliveries, tag, tag if body is None else body, settled, resume, aborted,
-                message_format,
+                message_format, receiver_settles,
             )
         )  # fmt: skip
         return self._deliveries

@@ -1,4 +1,4 @@
-"""*Release when there is no subscription* is decided when nothing is pending any more, whatever ends subscriptions (I-3)."""
+"""*Release when there is no subscription*: decided when nothing is pending any more, whatever ended (I-3)."""
 
 from __future__ import annotations
 

@@ -188,6 +188,11 @@ class RawClient(asyncio.Protocol):
                 self._news.clear()
                 await self._news.wait()
 
+    async def news(self) -> None:
+        """Wait until something more was heard, or the transport is gone."""
+        self._news.clear()
+        await self._news.wait()
+
     async def wait_for(self, kind: type[E], where: Callable[[E], bool] = lambda _event: True) -> E:
         """Take the first event of that kind out of what was heard; wait for it if need be."""
         try:
@@ -275,6 +280,19 @@ class RawClient(asyncio.Protocol):
         """The router's detach of this link."""
         return await self.wait_for(LinkDetached, lambda event: event.link is link)
 
+    async def first_end_or_echo(self, link: SenderLink) -> int | None:
+        """The router's proof-of-life challenge (A-4), or None when it detached the link instead."""
+        while True:
+            for event in self.heard:
+                if isinstance(event, LinkFlow) and event.link is link and event.properties:
+                    echo = event.properties[Symbol("x-opt-topic-echo")]
+                    assert isinstance(echo, int)
+                    return echo
+                if isinstance(event, LinkDetached) and event.link is link:
+                    return None
+            async with asyncio.timeout(DEADLINE_S):
+                await self.news()
+
     async def flow_with(self, link: SenderLink | ReceiverLink, name: str) -> Any:
         """The value of a property the router sends in a flow."""
         event = await self.wait_for(
@@ -314,6 +332,14 @@ class RawPublisher:
             self._accepted += [tag for _, tag in event.deliveries]
         return event
 
+    def settle_accepted(self) -> None:
+        """Settle what was heard to be accepted by now."""
+        for event in [found for found in self.client.heard if isinstance(found, DispositionReceived)]:
+            if event.link is self.link and event.state == ACCEPTED:
+                self.client.heard.remove(event)
+                self._accepted += [tag for _, tag in event.deliveries]
+                self.settle(*[number for number, _ in event.deliveries])
+
     def accepted_tags(self) -> list[bytes]:
         """Tags of all deliveries `next_outcome` has seen accepted."""
         return self._accepted
@@ -332,6 +358,12 @@ class RawSubscriber:
         self.link = link
         self.reply = reply
         self.incarnation = 0
+
+    def take_deliveries(self) -> list[DeliveryReceived]:
+        """The deliveries that have come by now."""
+        found = [e for e in self.client.heard if isinstance(e, DeliveryReceived) and e.link is self.link]
+        self.client.heard = [e for e in self.client.heard if e not in found]
+        return found
 
     async def delivery(self) -> DeliveryReceived:
         """The next delivery."""

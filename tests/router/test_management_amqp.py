@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from oncewire.wire import Accepted, AmqpSession, LinkAttached, Rejected, SessionBegun, Source, Target
+from oncewire.wire import (
+    Accepted,
+    AmqpSession,
+    Described,
+    LinkAttached,
+    Rejected,
+    SessionBegun,
+    Source,
+    Symbol,
+    Target,
+    ULong,
+)
 from router.local_network import LocalNetwork
 from router.management.amqp_node import CREDIT, MAX_ANSWERS, MAX_LINKS
 from router.management.schema import TYPES
@@ -210,9 +221,10 @@ async def test_a_role_that_is_taken_away_ends_what_open_links_may_read(tmp_path:
 
 async def test_links_requests_and_unread_answers_are_bounded(alpha: RouterProcess) -> None:
     client = await RawClient.connect(alpha.port)
+    sender = client.session.attach_sender("requests", source=Source(), target=Target(address=NODE))
     links = [
         client.session.attach_receiver(f"answers-{number}", source=Source(dynamic=True), target=Target())
-        for number in range(MAX_LINKS + 1)
+        for number in range(MAX_LINKS)
     ]
     client.flush()
     refused = await client.detached(links[-1])
@@ -220,13 +232,15 @@ async def test_links_requests_and_unread_answers_are_bounded(alpha: RouterProces
     assert refused.error.condition == "amqp:resource-limit-exceeded"
     addresses = {str(link.remote_attach.source.address) for link in links[:-1] if link.remote_attach is not None
                  and link.remote_attach.source is not None}  # fmt: skip
-    assert len(addresses) == MAX_LINKS
+    assert len(addresses) == MAX_LINKS - 1
     links[0].detach(True)
     client.flush()
     await client.detached(links[0])
-    sender = client.session.attach_sender("requests", source=Source(), target=Target(address=NODE))
+    again = client.session.attach_receiver("again", source=Source(dynamic=True), target=Target())
     client.flush()
-    await client.wait_for(LinkAttached, lambda event: event.link is sender)
+    await client.wait_for(LinkAttached, lambda event: event.link is again)
+    assert again.remote_attach is not None
+    assert again.remote_attach.source is not None
     asking = ManagementClient(client, sender, links[1], str(links[1].remote_attach.source.address))  # type: ignore[union-attr]
     for number in range(MAX_ANSWERS + 8):
         said = await asking.disposition(asking.send(f"m{number}", operation="GET-MGMT-NODES"))
@@ -243,7 +257,7 @@ async def test_links_requests_and_unread_answers_are_bounded(alpha: RouterProces
 
 async def test_an_answer_that_is_too_large_for_the_client_says_so(alpha: RouterProcess) -> None:
     client = await RawClient.connect(alpha.port)
-    receiver = client.session.attach_receiver(
+    receiver = client.session.attach_receiver(  # before the sender, but in the same read
         "answers", source=Source(dynamic=True), target=Target(), max_message_size=600
     )
     sender = client.session.attach_sender("requests", source=Source(), target=Target(address=NODE))
@@ -256,6 +270,34 @@ async def test_an_answer_that_is_too_large_for_the_client_says_so(alpha: RouterP
     told = await asking.ask("QUERY")
     assert (told.status, told.correlation) == (413, "request-1")
     assert (await asking.ask("GET-MGMT-NODES")).status == 200
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Source(dynamic=True),
+        Source(
+            dynamic=True,
+            dynamic_node_properties={Symbol("lifetime-policy"): Described(ULong(0x2B), [])},
+            capabilities=(Symbol("temporary-topic"),),
+        ),
+        Source(address="orders", dynamic=True),
+    ],
+    ids=["plain", "JMS temporary topic", "with address"],
+)
+async def test_a_dynamic_source_that_is_not_for_management_is_refused_and_says_what_to_do(
+    alpha: RouterProcess, source: Source
+) -> None:
+    client = await RawClient.connect(alpha.port)
+    link = client.session.attach_receiver("temporary", source=source, target=Target())
+    client.flush()
+    detached = await client.detached(link)
+    assert detached.closed
+    assert detached.error is not None
+    assert detached.error.condition == "amqp:not-implemented"
+    assert "attach the sender to $management first" in (detached.error.description or "")
+    subscriber = await client.subscriber("orders")
+    assert subscriber.link.is_attached, "the session goes on"
 
 
 async def test_other_dollar_addresses_and_dynamic_targets_are_refused_as_before(alpha: RouterProcess) -> None:
@@ -292,9 +334,10 @@ async def test_a_session_that_ends_takes_its_management_links_along(alpha: Route
         client.client.session = session = client.client.engine.begin()
         client.client.flush()
         await client.client.wait_for(SessionBegun, _is_begun(session))
+        client.client.session.attach_sender("requests", source=Source(), target=Target(address=NODE))
         receivers = [
             client.client.session.attach_receiver(f"a{number}", source=Source(dynamic=True), target=Target())
-            for number in range(MAX_LINKS)
+            for number in range(MAX_LINKS - 1)
         ]
         client.client.flush()
         for receiver in receivers:

@@ -8,7 +8,7 @@ from delivery_records import Records, effects
 from delivery_records.inputs import PeerDatagram, PublisherAttach, StoreHealth, ViewSnapshot
 from delivery_records.peer_messages import Hello
 from delivery_records.view import Change, Kind, RouterRecord, router_key
-from router.logs import EventLog
+from router.logs import EventLog, Part
 from router.records_driver import RecordsDriver
 from tests.router.raw_client import until
 
@@ -18,10 +18,11 @@ class Driven:
 
     def __init__(self) -> None:
         self.faults: list[str] = []
+        self.log = EventLog("r1")
         self.sent: list[effects.PeerSendDatagram] = []
         self.driver = RecordsDriver(
             Records(rid=1, node_id="r1", nonce=b"abcd"),
-            EventLog("r1"),
+            self.log,
             lambda _now: True,
             lambda: self.faults.append("fault"),
         )
@@ -33,9 +34,16 @@ class LinkShell:
 
     def __init__(self) -> None:
         self.told: list[Any] = []
+        self.fault: Exception | None = None
+        self.is_failed = False
 
     def carry_out(self, effect: Any) -> None:
         self.told.append(effect)
+        if self.fault is not None:
+            raise self.fault
+
+    def fail(self) -> None:
+        self.is_failed = True
 
 
 def router_change(rid: int) -> Change:
@@ -56,6 +64,33 @@ async def test_a_fault_of_the_core_ends_the_incarnation_and_reaches_nobody_else(
     driven = Driven()
     driven.driver.submit([object()])  # type: ignore[list-item]  # a fault of ours
     assert driven.faults == ["fault"]
+
+
+async def test_an_effect_that_cannot_be_carried_out_ends_its_connection_and_the_others_follow() -> None:
+    driven = Driven()
+    shells = [LinkShell(), LinkShell()]
+    first, second = (driven.driver.add_link(shell) for shell in shells)
+    shells[0].fault = ValueError("a fault of ours")
+    attaches = [PublisherAttach(number, f"box{number}", "till", "orders", None) for number in (first, second)]
+    driven.driver.submit([*attaches])
+    assert [shell.is_failed for shell in shells] == [True, False]
+    assert len(shells[1].told) == 1
+    assert driven.faults == []  # K-3b: the incarnation goes on
+    assert driven.log.faults[Part.EFFECT] == 1
+
+
+async def test_a_frame_that_cannot_be_encoded_does_not_end_the_incarnation() -> None:
+    driven = Driven()
+
+    def fail(_effect: effects.PeerSendDatagram) -> None:
+        raise OverflowError
+
+    driven.driver.register(effects.PeerSendDatagram, fail)
+    driven.driver.submit([StoreHealth(available=True), ViewSnapshot(5, [router_change(1), router_change(2)])])
+    driven.driver.submit([PeerDatagram(2, Hello(3, True, 0, 0, 5))])
+    assert driven.log.faults[Part.EFFECT] > 0
+    assert driven.faults == []
+    driven.driver.stop()
 
 
 async def test_a_stopped_driver_handles_nothing_any_more() -> None:

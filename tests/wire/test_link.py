@@ -109,6 +109,34 @@ def test_every_field_of_attach_passes_through_both_ways(sends: bool) -> None:
     assert theirs.is_attached
 
 
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_map_with_a_tag_over_32_bytes_is_refused_and_the_owner_never_sees_the_attach(sends: bool) -> None:
+    """2.8.7: in an attach a tag is as long as in a transfer."""
+    pipe = begun()
+    session = pipe.client.sessions[0]
+    attach: Callable[..., Link] = session.attach_sender if sends else session.attach_receiver
+    ours = attach("link", source=Source("s"), target=Target("t"), unsettled={b"ok": None, b"t" * 33: None})
+    heard = pipe.hear_server()
+    assert not any(isinstance(event, LinkAttached) for event in heard)
+    detached = one(pipe.hear_client(), LinkDetached)
+    assert detached.link is ours
+    assert detached.closed
+    assert detached.error is not None
+    assert detached.error.condition == "amqp:invalid-field"
+    assert session.attach_sender("next", source=Source("s"), target=Target("t")).state is LinkState.ATTACH_SENT
+
+
+def test_a_reply_whose_map_has_a_tag_over_32_bytes_suspends_the_link() -> None:
+    pipe = begun()
+    ours = pipe.client.sessions[0].attach_sender("link", source=Source("s"), target=Target("t"), unsettled={})
+    theirs = one(pipe.hear_server(), LinkAttached).link
+    theirs.reply(source=Source("s"), target=Target("t"), unsettled={b"t" * 33: None})
+    detached = one(pipe.hear_client(), LinkDetached)
+    assert (detached.link, detached.closed) == (ours, False)
+    assert detached.error is not None
+    assert detached.error.condition == "amqp:invalid-field"
+
+
 def test_no_map_and_an_empty_map_are_told_apart() -> None:
     pipe = begun()
     session = pipe.client.sessions[0]

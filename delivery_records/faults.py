@@ -1,0 +1,125 @@
+"""What becomes of an exception in a turn of the record core (K-3b): it ends what it concerns, or the incarnation.
+
+The records of one endpoint, an `Ingress` or an `Egress`, are a fault domain of their own: forgotten they are as after a
+crash, which the protocol survives (N-1). Everything else is shared, and an `AssertionError` says that a promise of our
+own is broken: both end the incarnation (K-3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delivery_records import effects, inputs
+from delivery_records.egress import Egress
+from delivery_records.ingress import Ingress
+from delivery_records.inputs import LossCause, SendFailed
+from delivery_records.peer_messages import Ack, Credit, MsgPart, Nack, PeerMessage
+from delivery_records.timers import Timer
+
+if TYPE_CHECKING:
+    from delivery_records.records import Records
+
+CONDITION = "amqp:internal-error"
+_TEXT = "a fault of this router; its log has the traceback. Attach again"
+_OF_A_LINK = (inputs.Transfer, inputs.PublisherSettle, inputs.SubscriberDisposition, inputs.LinkFlow)
+_ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach)
+_OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY)
+_OF_AN_EGRESS = (Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.REDUCTION)
+
+
+class Faults:
+    """Confines an exception to the endpoint whose records it may have left half changed."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: Records) -> None:
+        """Act on `core`."""
+        self._core = core
+
+    def of_input(self, item: object, error: Exception) -> None:
+        """An input could not be handled.
+
+        Raises:
+            Exception: `error`, where shared state may be half changed.
+        """
+        core = self._core
+        if isinstance(item, inputs.PeerFrame):
+            self._of_frame(item, error)
+        elif isinstance(item, _OF_A_LINK):
+            endpoint = core.links.get(item.link)
+            if not isinstance(endpoint, (Ingress, Egress)):
+                raise error
+            self.of_endpoint(endpoint, error)
+        elif isinstance(item, _ATTACHES) and item.link not in core.links and not isinstance(error, AssertionError):
+            core.out.append(effects.Faulted(error))  # nothing of it was kept yet
+            core.out.append(effects.Detach(item.link, True, CONDITION, _TEXT))
+        else:
+            raise error
+
+    def of_timer(self, timer: Timer, owner: str | int, error: Exception) -> None:
+        """A deadline could not be carried out. Raises as `of_input` does."""
+        endpoint: Ingress | Egress | None = None
+        if isinstance(owner, str) and timer in _OF_AN_INGRESS:
+            endpoint = self._core.ingresses.get(owner)
+        elif isinstance(owner, str) and timer in _OF_AN_EGRESS:
+            endpoint = self._core.egresses.get(owner)
+        if endpoint is None:
+            raise error
+        self.of_endpoint(endpoint, error)
+
+    def _of_frame(self, frame: inputs.PeerFrame, error: Exception) -> None:
+        """A frame of another router: what it named was confined before; here its channel starts over (T-4)."""
+        channel = self._core.peers.find(frame.origin)
+        if channel is None or isinstance(error, AssertionError):
+            raise error
+        self._core.out.append(effects.Faulted(error))
+        channel.restart("a frame could not be handled")
+
+    def on_send_failed(self, failed: SendFailed) -> None:
+        """A frame could not be encoded: forget the endpoint it spoke for; its channels repeat the rest (T-4)."""
+        message = failed.message
+        endpoint = self._speaker(message)
+        if endpoint is not None:
+            self._forget(endpoint)
+        for rid in failed.rids:
+            channel = self._core.peers.find(rid)
+            if channel is not None:
+                channel.restart("a frame could not be encoded")
+
+    def _speaker(self, message: PeerMessage) -> Ingress | Egress | None:
+        core = self._core
+        if isinstance(message, (Ack, Nack)):
+            return core.egresses.get(core.view.subscription_epochs.get(message.subscription_epoch, ""))
+        if isinstance(message, Credit):
+            return None
+        epoch = message.head.publisher_epoch if isinstance(message, MsgPart) else message.publisher_epoch
+        return core.ingress_by_epoch.get(epoch)
+
+    def of_endpoint(self, endpoint: Ingress | Egress, error: Exception) -> None:
+        """The records of this endpoint may be half changed: forget them and suspend its link (A-9).
+
+        Raises:
+            AssertionError: `error`, if it says that shared state is broken.
+        """
+        if isinstance(error, AssertionError):
+            raise error
+        self._core.out.append(effects.Faulted(error))
+        self._forget(endpoint)
+
+    def _forget(self, endpoint: Ingress | Egress) -> None:
+        core = self._core
+        if isinstance(endpoint, Ingress):
+            if core.ingresses.get(endpoint.key) is not endpoint:
+                return
+            link = endpoint.link
+            core.reactions.forget_ingress(endpoint)
+            publisher = core.view.publishers.get(endpoint.key)
+            if publisher is not None:
+                core.expiry.on_attachment_lost(f"pubs/{endpoint.key}", publisher)
+        else:
+            if core.egresses.get(endpoint.key) is not endpoint:
+                return
+            link = endpoint.link
+            core.suspend_subscriber(endpoint, LossCause.DETACH)
+        if link is not None:
+            core.out.append(effects.Detach(link, False, CONDITION, _TEXT))

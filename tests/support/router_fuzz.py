@@ -1,0 +1,284 @@
+"""Structure-aware fuzzing of routers: clients with enough AMQP to reach the record core, that then do as they like."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from oncewire.wire import (
+    ACCEPTED,
+    RELEASED,
+    AmqpError,
+    ConnectionClosed,
+    ConnectionLost,
+    DeliveryReceived,
+    DeliveryState,
+    Described,
+    Event,
+    Fields,
+    LinkAttached,
+    LinkDetached,
+    LinkFlow,
+    LocalProtocolError,
+    Modified,
+    Received,
+    Rejected,
+    SenderLink,
+    SessionEnded,
+    Source,
+    Symbol,
+    Target,
+    Transfer,
+    UInt,
+    ULong,
+    UnsettledMap,
+    encode,
+    encode_data_message,
+    encode_performative,
+)
+from oncewire.wire.frames import encode_frame
+from tests.router.raw_client import EXACTLY_ONCE, RawClient
+from tests.support.engine_fuzz import NUMBERS, STRANGE, mutated_stream
+
+TOPIC = "fuzz/orders"
+IDENTITIES = 6
+"""Container-ids the hostile clients share, so that they resume and steal each other's links."""
+PATIENCE_S = 0.3
+"""For an answer that may never come; nothing is judged by it."""
+_MODIFIED: Fields = {Symbol("x-opt-note"): "n" * 40, Symbol("x-opt-topic-tag"): b"forged"}
+STATES: tuple[DeliveryState | None, ...] = (
+    None,
+    ACCEPTED,
+    RELEASED,
+    Rejected(AmqpError(Symbol("x:y"), "no")),
+    Modified(True),
+    Modified(True, False, _MODIFIED),
+    Modified(False, True),
+    Received(1, 2),
+    Described(ULong(0x34), [b"txn", None]),
+)
+
+
+class HostileClient:
+    """One connection that follows AMQP for some steps, breaks it in one of them, and leaves."""
+
+    def __init__(self, rng: random.Random, seen_tags: list[bytes]) -> None:
+        """Make all choices from `rng`; `seen_tags` are network tags that subscribers were sent, shared by all."""
+        self._rng = rng
+        self._seen = seen_tags
+        self._client: RawClient
+
+    async def run(self, port: int) -> None:
+        """Connect to a router, misbehave, leave."""
+        rng = self._rng
+        name = rng.choice((f"hostile-{rng.randrange(IDENTITIES)}", "h" * 300, "\N{SNOWMAN}"))
+        self._client = await RawClient.connect(port, name, max_frame_size=rng.choice((512, 4096, 1 << 20)))
+        try:
+            for _ in range(rng.randrange(1, 4)):
+                await (self._publish() if rng.random() < 0.6 else self._subscribe())
+            if rng.random() < 0.4:
+                self._client.write(b"".join(mutated_stream(rng) for _ in range(3)))
+                await self._hear(ConnectionClosed, ConnectionLost)
+        except LocalProtocolError:
+            pass  # our own engine knows that the router has ended the link, session or connection
+        finally:
+            if not self._client.is_gone:
+                self._client.cut()
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    async def _publish(self) -> None:
+        rng, client = self._rng, self._client
+        is_sane = rng.random() < 0.5
+        link = client.session.attach_sender(
+            f"p{rng.randrange(3)}",
+            source=self._source() if rng.random() < 0.3 else Source(address="p"),
+            target=Target(address=TOPIC) if is_sane else self._target(),
+            snd_settle_mode=0 if is_sane else rng.choice((0, 1, 2, 7)),
+            rcv_settle_mode=1 if is_sane else rng.choice((0, 1, 9)),
+            unsettled=self._map(),
+            incomplete_unsettled=not is_sane and rng.random() < 0.2,
+            initial_delivery_count=rng.choice(NUMBERS),
+            max_message_size=rng.choice((None, 0, 1, 1 << 63)),
+            desired_capabilities=[EXACTLY_ONCE] if rng.random() < 0.8 else ["queue", "x" * 90],
+            properties=self._properties(),
+        )
+        client.flush()
+        if not await self._hear(LinkAttached, of=link):
+            return
+        echo = await self._hear(LinkFlow, of=link)
+        if isinstance(echo, LinkFlow) and rng.random() < 0.9:
+            link.flow(echo.properties if rng.random() < 0.9 else self._properties())
+            client.flush()
+            await self._hear(LinkFlow, of=link)
+        self._send_some(link)
+        link.flow(self._properties(), echo=rng.random() < 0.5)
+        if rng.random() < 0.5:
+            link.settle(list(range(rng.randrange(6))), rng.choice(STATES))
+        self._leave(link)
+        client.flush()
+        await self._hear(LinkDetached, of=link)
+
+    def _send_some(self, link: SenderLink) -> None:
+        rng, client = self._rng, self._client
+        tags = [tag for tag in (link.local_attach.unsettled or {}) if 0 < len(tag) <= 32] if link.local_attach else []
+        for number in range(rng.randrange(8)):
+            tag = rng.choice((tags[number % len(tags)] if tags else b"%d" % number, b"%d" % number, rng.randbytes(32)))
+            if not link.credit or rng.random() < 0.1:
+                if rng.random() < 0.2:  # a frame our own engine would never write
+                    frame = Transfer(link.handle, rng.choice(NUMBERS), rng.choice((tag, b"", b"x" * 33)), 0)
+                    frame.more = rng.random() < 0.5
+                    client.write(encode_frame(0, encode_performative(frame) + self._message()))
+                continue
+            link.send(
+                tag,
+                self._message(),
+                settled=rng.random() < 0.15,
+                resume=rng.random() < 0.1,
+                aborted=rng.random() < 0.1,
+                message_format=rng.choice((0, 0, 0, 7)),
+            )
+            client.flush()
+
+    async def _subscribe(self) -> None:
+        rng, client = self._rng, self._client
+        link = client.session.attach_receiver(
+            f"s{rng.randrange(3)}",
+            source=self._source() if rng.random() < 0.7 else rng.choice((None, Source(address="fuzz/#"))),
+            target=rng.choice((None, Target(address="s"))),
+            snd_settle_mode=rng.choice((0, 1, 2)),
+            rcv_settle_mode=rng.choice((0, 1)),
+            unsettled=self._map(),
+            incomplete_unsettled=rng.random() < 0.1,
+            max_message_size=rng.choice((None, 1, 1 << 40)),
+            desired_capabilities=[EXACTLY_ONCE] if rng.random() < 0.7 else [],
+            properties=self._properties(),
+        )
+        client.flush()
+        if not await self._hear(LinkAttached, of=link):
+            return
+        link.grant(rng.choice((0, 1, 5, 100)), drain=rng.random() < 0.2, properties=self._properties())
+        client.flush()
+        for _ in range(rng.randrange(4)):
+            delivery = await self._hear(DeliveryReceived, of=link)
+            if not isinstance(delivery, DeliveryReceived):
+                break
+            self._seen.append(delivery.tag)
+            state = rng.choice(STATES)
+            link.dispose([delivery.delivery_id, delivery.delivery_id + 1], state, rng.random() < 0.4)
+            client.flush()
+        self._leave(link)
+        client.flush()
+        await self._hear(LinkDetached, of=link)
+
+    def _leave(self, link: Any) -> None:
+        if self._rng.random() < 0.5:
+            error = AmqpError(Symbol("x:y"), "bye") if self._rng.random() < 0.2 else None
+            link.detach(self._rng.random() < 0.5, error)
+
+    async def _hear(self, *kinds: type[Event], of: object = None) -> Event | None:
+        """The first such event, or None when it cannot come any more or has not come soon."""
+        heard = self._client.heard
+
+        def is_end(event: Event) -> bool:
+            return isinstance(event, ConnectionClosed | ConnectionLost | SessionEnded) or (
+                isinstance(event, LinkDetached) and event.link is of
+            )
+
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    for event in heard:
+                        if isinstance(event, kinds) and (of is None or getattr(event, "link", None) is of):
+                            heard.remove(event)
+                            return event
+                        if is_end(event):
+                            return None
+                    await self._client.news()
+        except TimeoutError:
+            return None
+
+    # --- what goes into a frame ---------------------------------------------------------------------------------------
+
+    def _map(self) -> UnsettledMap | None:
+        rng = self._rng
+        kind = rng.random()
+        if kind < 0.15:
+            return None
+        found: UnsettledMap = {}
+        for number in range(rng.choice((0, 1, 3, 30))):
+            tag = rng.choice((b"%d" % number, rng.randbytes(rng.choice((1, 22, 32)))))
+            if self._seen and rng.random() < 0.4:
+                tag = rng.choice(self._seen)
+            found[tag] = rng.choice((None, None, None, *STATES))
+        if kind > 0.75:
+            found[rng.choice((b"", b"t" * 33, b"t" * 300, b"\x00" * 12, b"\xff" * 32))] = rng.choice(STATES)
+        return found
+
+    def _properties(self) -> Fields | None:
+        rng = self._rng
+        if rng.random() < 0.4:
+            return None
+        names = ("x-opt-topic-echo", "x-opt-topic-ask", "x-opt-topic-confirmed", "x-opt-topic-resume", "other")
+        values: tuple[object, ...] = (*STRANGE, b"a" * 300, rng.randrange(1 << 32), UInt(1), ULong(1 << 63))
+        return {Symbol(rng.choice(names)): rng.choice(values) for _ in range(rng.randrange(1, 4))}
+
+    def _address(self) -> str | None:
+        return self._rng.choice(
+            (TOPIC, TOPIC, TOPIC, "fuzz/*", "fuzz/#", None, "", "/", "fuzz//x", "*.fuzz", "fuzz/\N{SNOWMAN}",
+             "a/" * 40, "x" * 300, "$management", "$router", "fuzz/\0", "#/fuzz")
+        )  # fmt: skip
+
+    def _terminus(self) -> dict[str, Any]:
+        rng = self._rng
+        policies = ("link-detach", "session-end", "connection-close", "never", "sometimes", "")
+        return {
+            "address": self._address(),
+            "durable": rng.choice((0, 1, 2, 7)),
+            "expiry_policy": Symbol(rng.choice(policies)),
+            "timeout": rng.choice((0, 1, 3600, 0xFFFFFFFF)),
+            "dynamic": rng.random() < 0.1,
+            "dynamic_node_properties": rng.choice((None, {Symbol("lifetime-policy"): 7})),
+            "capabilities": rng.choice(((), (Symbol("queue"),), (Symbol("shared"),))),
+        }
+
+    def _source(self) -> Source:
+        rng = self._rng
+        filters: tuple[Fields | None, ...] = (
+            None, None, None, {},
+            {Symbol("sel"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")},
+            {Symbol("odd"): rng.choice(STRANGE)},
+        )  # fmt: skip
+        return Source(
+            **self._terminus(),
+            distribution_mode=rng.choice((None, Symbol("move"), Symbol("copy"), Symbol("x"))),
+            filter=rng.choice(filters),
+            default_outcome=rng.choice(STATES),
+            outcomes=rng.choice(((), (Symbol("amqp:accepted:list"),), (Symbol("unknown"),))),
+        )
+
+    def _target(self) -> Target | Described | None:
+        if self._rng.random() < 0.1:
+            return self._rng.choice((None, Described(ULong(0x30), []), Described(Symbol("x"), None)))
+        return Target(**self._terminus())
+
+    def _message(self) -> bytes:
+        """A message: sound, of odd sections, or with octets changed."""
+        rng = self._rng
+        if rng.random() < 0.4:
+            return encode_data_message(b"body")
+        codes = rng.sample(range(0x70, 0x7A), rng.randrange(1, 5))
+        if rng.random() < 0.7:
+            codes.sort()
+        makers: tuple[Callable[[], object], ...] = (
+            list,
+            lambda: {Symbol("x-opt-topic-tag"): b"forged", Symbol("k"): rng.choice(STRANGE)},
+            lambda: rng.choice(STRANGE),
+            lambda: b"data",
+        )
+        message = bytearray(b"".join(encode(Described(ULong(code), rng.choice(makers)())) for code in codes))
+        for _ in range(rng.choice((0, 0, 1, 4))):
+            message[rng.randrange(len(message))] = rng.randrange(256)
+        return bytes(message[: rng.choice((len(message), len(message), rng.randrange(len(message) + 1)))])
