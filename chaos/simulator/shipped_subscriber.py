@@ -322,13 +322,11 @@ class ShippedSubscriber:
         return self.connection
 
     def _hand_over(self, delivery: wanted.DeliverMessage) -> None:
+        if delivery.again:
+            return  # the application still has it, of its own incarnation; by now another delivery may have its tag
         publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
-        if not delivery.again:
-            self.world.judge.on_handed(self.index, publisher, number)
-            self.world.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
-            self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
-            self._messages[delivery.tag] = Handed(
-                publisher, number, self._core.incarnation, self._redelivered
-            )
-        # What is handed over again belongs to the incarnation it came in.
-        self._handed[delivery.serial] = self._messages[delivery.tag]
+        self.world.judge.on_handed(self.index, publisher, number)
+        self.world.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
+        self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
+        handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
+        self._messages[delivery.tag] = self._handed[delivery.serial] = handed
