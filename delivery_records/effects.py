@@ -159,6 +159,16 @@ class TellOwing:
 
 
 @dataclass(frozen=True, slots=True)
+class TellStart:
+    """Tell the publisher that `tag` and all before it were sent before revision `created` (I-6a)."""
+
+    link: int
+    created: int
+    """Of the subscription that starts behind them."""
+    tag: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Detach:
     """Detach the link; when the attach has not been answered yet, answer it as a refusal first (A-8)."""
 
@@ -270,6 +280,7 @@ Effect: TypeAlias = (
     | Confirm
     | Drained
     | TellOwing
+    | TellStart
     | Detach
     | CloseConnection
     | Read

@@ -97,9 +97,10 @@ class Egress:
     # ------------------------------------------------------------------ attach
 
     def _load(self, request: SubscriberAttach) -> None:
-        """Take the presented map; entries of sessions not in view are settled, hence left out (A-6, E-6)."""
+        """Take the presented map; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
+        topic = self.core.view.subscriptions[self.key].record.topic
         for tag, outcome in (request.unsettled or {}).items():
-            if not self.core.is_live_tag(tag):
+            if not self.core.is_live_tag(tag, topic):
                 continue
             if outcome is not None and not outcome.is_done:
                 # E-4a: left out of the reply; E-2 must not take it for one before the start

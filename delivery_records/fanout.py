@@ -5,10 +5,11 @@ Obligations are owed to subscriptions, never to routers, so nothing is handed ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from delivery_records.peer_messages import Msg, Run, Settle, Sync
+from delivery_records.starts import Start, start_of
 from delivery_records.trace import Rule
 from delivery_records.view import Subscription, SubscriptionMode
 from delivery_records.window import Cursor, Slot
@@ -53,19 +54,19 @@ class Fanout:
 
     # ------------------------------------------------------------------ membership
 
-    def join_all(self, subscriptions: Iterable[Subscription]) -> None:
-        """At activation every subscription in view owes every entry of the map (I-3)."""
+    def join_all(self, subscriptions: Iterable[Subscription], starts: Sequence[Start]) -> None:
+        """At activation every subscription in view owes the map (I-3), from where its own stream starts (I-6a)."""
         self.is_active = True
         for subscription in subscriptions:
-            self._admit(subscription, 0)
+            self._admit(subscription, start_of(starts, subscription.created))
 
     def join(self, subscription: Subscription) -> None:
         """I-6: a new subscription owes only what is received from now on."""
         start = self._ingress.window.end
         self._admit(subscription, start)
-        self._last_start = max(self._last_start, start)
 
     def _admit(self, subscription: Subscription, start: int) -> None:
+        self._last_start = max(self._last_start, start)
         if subscription.record.mode is SubscriptionMode.AT_MOST_ONCE:
             self.listeners[subscription.key] = None
         else:
@@ -76,10 +77,9 @@ class Fanout:
         is_listener = subscription.record.mode is SubscriptionMode.AT_MOST_ONCE
         return subscription.key in (self.cursors if is_listener else self.listeners)
 
-    @property
-    def is_empty(self) -> bool:
-        """True when no subscription matches the topic."""
-        return not self.cursors and not self.listeners
+    def owed(self, number: int) -> int:
+        """How many subscriptions owe a delivery."""
+        return sum(cursor.owes(number) for cursor in self.cursors.values())
 
     def leave(self, key: str) -> bool:
         """Take a subscription out; what it owed is owed no longer. True when it owed anything at all."""

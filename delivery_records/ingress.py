@@ -18,6 +18,7 @@ from delivery_records.inputs import LinkFlow, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.retries import Retries
+from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
@@ -63,6 +64,8 @@ class Ingress:
     __slots__ = (
         "_began",
         "_resume_flags",
+        "_start_told",
+        "_starts",
         "arrivals",
         "core",
         "credit",
@@ -104,6 +107,9 @@ class Ingress:
         # A terminal entry is settled by the publisher itself; what is left is U (A-4).
         unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
         self.window = Window(unsettled)
+        self._starts = presented_starts(self.window, request.starts, publisher.epoch)
+        self._start_told = self.window.end
+        """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, core.now)
         self.fanout = Fanout(core, self)
         self.retries = Retries(core, self)
@@ -181,9 +187,9 @@ class Ingress:
         self.phase = Phase.ACTIVE
         self.core.timers.cancel(Timer.PROOF, self.key)
         self.resend_since = self.core.now
-        self.fanout.join_all(self.core.view.matching(self.topic))
+        self.fanout.join_all(self.core.view.matching(self.topic), self._starts)
         for slot in self.window.slots():
-            slot.pending = len(self.fanout.cursors)
+            slot.pending = self.fanout.owed(slot.number)
             self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
         if self.window.unreceived:
@@ -229,8 +235,8 @@ class Ingress:
             slot.message_format = transfer.message_format
         window.fill(slot, message, transfer.delivery_id)
         core.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
-        if not slot.pending and self.fanout.is_empty and self._releases_when_empty():
-            slot.verdict = Outcome.RELEASED
+        if not slot.pending or self.fanout.listeners:
+            self._on_no_answer_due(slot)
         if core.tracing is not None:
             rule = Rule.REPEATED if slot.repeated else Rule.STORED
             core.tracing.own(self.session, slot.tag, rule, slot.number, slot.pending, len(message))
@@ -239,6 +245,13 @@ class Ingress:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
         elif slot.repeated:
             self._on_repeated()
+
+    def _on_no_answer_due(self, slot: Slot) -> None:
+        """I-3: there is a subscription that never answers (c.3), or none that will: who comes later is not owed it."""
+        if self.fanout.listeners:
+            slot.processed = True
+        elif not slot.processed and self._releases_when_empty():
+            slot.verdict = Outcome.RELEASED
 
     def _on_repeated(self) -> None:
         """I-9: the publisher makes progress with its map; with the last of it, its failover is over."""
@@ -329,6 +342,7 @@ class Ingress:
         for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
             if slot.verdict is None:
                 slot.pending -= 1
+                slot.processed = True
                 if not is_accepted:
                     slot.rejected_by = [*(slot.rejected_by or []), subscription.name]
                 if tracing is not None:
@@ -384,7 +398,7 @@ class Ingress:
                 self._tell(slot)
 
     def _tell(self, slot: Slot) -> None:
-        plain = slot.verdict is None and slot.rejected_by is None
+        plain = slot.processed and slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)
         slot.accepted = True
         if self.core.tracing is not None:
@@ -410,6 +424,9 @@ class Ingress:
         if slot.verdict is Outcome.RELEASED:
             return _RELEASED
         assert slot.verdict is None
+        if not slot.processed and self._releases_when_empty():
+            slot.verdict = Outcome.RELEASED  # I-3: whoever owed it has ended without it
+            return _RELEASED
         if slot.rejected_by and self.core.limits.report_rejections:
             text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
             names = tuple(slot.rejected_by[:OWING_NAMES])
@@ -490,7 +507,15 @@ class Ingress:
             for slot in self.window.slots() if self.core.tracing is not None else ():
                 self.trace(slot, Rule.NOT_OWED, subscription.name)
             self.fanout.join(subscription)
+        if is_new:
+            self._tell_start(subscription)
         self.fanout.sync([subscription])
+
+    def _tell_start(self, subscription: Subscription) -> None:
+        """I-6a: the publisher alone can tell its next ingress that all of this was sent before the subscription."""
+        if self.exactly_once and self.link is not None and self._start_told < self.window.end and len(self.window):
+            self._start_told = self.window.end
+            self.core.out.append(effects.TellStart(self.link, subscription.created, self.window.newest.tag))
 
     def on_subscription_deleted(self, key: str) -> None:
         """I-3: what a deleted subscription owed is owed no longer."""

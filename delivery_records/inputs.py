@@ -59,6 +59,8 @@ class PublisherAttach:
     """Entries that fit the client's frame (C-4); 0 = it presents no map."""
     incomplete: bool = False
     peer: str = ""
+    starts: Sequence[tuple[bytes, int]] = ()
+    """(tag, revision): that entry of the map and all before it were sent before that revision (I-6a)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from delivery_records.steals import StealGuard
 from delivery_records.tables import describe
 from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
 from delivery_records.timers import Timer, Timers
+from delivery_records.topics import matches
 from delivery_records.trace import Rule, Trace
 from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
 from delivery_records.window import frozen_runs
@@ -507,13 +508,17 @@ class Records:
         """K-9: the number a subscriber is told; a create revision alone may come again when etcd's data went back."""
         return self.era << REVISION_BITS | created
 
-    def is_live_tag(self, tag: bytes) -> bool:
-        """E-6: False when the tag's session is not in view, so that it counts as settled.
+    def is_live_tag(self, tag: bytes, pattern: str) -> bool:
+        """E-6: False when the tag counts as settled: nobody will send a subscription to `pattern` its SYNC.
 
-        Tags of another cluster nonce are not ours to settle: they are kept until the application decides.
+        That is so when its session is not in view, or is one of a publisher of another topic. Tags of another cluster
+        nonce are not ours to settle: they are kept until the application decides.
         """
         session = session_of(tag, self.nonce)
-        return session == 0 or session in self.view.sessions
+        if session == 0:
+            return True
+        key = self.view.sessions.get(session)
+        return key is not None and matches(pattern, self.view.publishers[key].record.topic)
 
     def topic_window(self, topic: str) -> int:
         """C-4: the sum of the publishers' windows must fit the smallest map of the topic's subscriptions."""

@@ -23,6 +23,7 @@ class Slot:
         "message_format",
         "number",
         "pending",
+        "processed",
         "received",
         "receiver_settles",
         "rejected_by",
@@ -42,13 +43,15 @@ class Slot:
         """The publisher was told the outcome (accP)."""
         self.pending = 0
         """Subscriptions that still owe this delivery."""
+        self.processed = False
+        """A subscription is done with it, or it went to one that answers nothing (c.3)."""
         self.delivery_id = -1
         self.receiver_settles = False
         """Its outcome goes out settled, and I-4 follows at once (c.3)."""
         self.repeated = False
         """It was in the presented map: a subscriber may have seen it before."""
         self.verdict: Outcome | None = None
-        """Outcome that is fixed at reception (malformed: rejected; nobody subscribed: released)."""
+        """Outcome that no subscription stated: malformed, rejected; nobody had it, released (I-3)."""
         self.failure = ""
         self.rejected_by: list[str] | None = None
 
@@ -138,6 +141,11 @@ class Window:
     def find(self, tag: bytes) -> Slot | None:
         """The slot of a tag, if it is unsettled."""
         return self._by_tag.get(tag)
+
+    @property
+    def newest(self) -> Slot:
+        """The last delivery of the window, which is not empty."""
+        return self._by_number[next(reversed(self._by_number))]
 
     def at(self, number: int) -> Slot | None:
         """The slot of a running number, if it is unsettled."""

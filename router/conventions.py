@@ -32,6 +32,9 @@ ASK = Symbol("x-opt-topic-ask")
 ASKED = Symbol("x-opt-topic-asked")
 OWING = Symbol("x-opt-topic-owing")
 OWING_COUNT = Symbol("x-opt-topic-owing-count")
+START = Symbol("x-opt-topic-start")
+START_TAG = Symbol("x-opt-topic-start-tag")
+STARTS = Symbol("x-opt-topic-starts")
 
 MAP_ENTRY_BYTES = 48
 """A tag of 32 bytes and a bare state, encoded (C-4)."""

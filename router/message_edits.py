@@ -51,8 +51,14 @@ def annotate(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
         raise ValueError(error.description) from None
 
 
-def edit_for_attempt(effect: Deliver) -> bytes:
+def edit_for_attempt(effect: Deliver, *, counts_repeats: bool = False) -> bytes:
     """The message of a repeated delivery: marked, counted, with the annotations of `modified` (E-4a).
+
+    Args:
+        effect: the delivery.
+        counts_repeats: a repeat after a failover is an attempt, too: the header's delivery-count is 1 at least (AMQP
+            1.0 section 3.2.1; stock clients derive *redelivered* from it). So for subscribers without a map, who may
+            have had the message.
 
     A message whose sections cannot be read (another message-format) goes out as it is.
     """
@@ -62,8 +68,9 @@ def edit_for_attempt(effect: Deliver) -> bytes:
             message = merge_annotations(message, effect.annotations)
         if effect.redelivered:
             message = mark_redelivered(message)
-        if effect.attempt:
-            message = set_delivery_count(message, effect.attempt)
+        attempts = max(effect.attempt, 1) if effect.redelivered and counts_repeats else effect.attempt
+        if attempts:
+            message = set_delivery_count(message, attempts)
     except (DecodeError, LocalProtocolError):
         return effect.message
     return message

@@ -76,6 +76,7 @@ class PublisherLink:
             map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
+            starts=_starts_of(remote) if presents_map else (),
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------
@@ -162,6 +163,10 @@ class PublisherLink:
         except LimitError:
             self.link.flow({**told, conventions.OWING: []})
 
+    def _tell_start(self, effect: effects.TellStart) -> None:
+        """I-6a: what the publisher tells its next router."""
+        self.link.flow({conventions.START: ULong(effect.created), conventions.START_TAG: effect.tag})
+
     def _detach(self, effect: effects.Detach) -> None:
         self.connection.detach(self, effect)
 
@@ -196,6 +201,7 @@ class PublisherLink:
         effects.PublisherReply: _reply,
         effects.AskEcho: _ask_echo,
         effects.TellOwing: _tell_owing,
+        effects.TellStart: _tell_start,
         effects.Detach: _detach,
         effects.CloseConnection: _close,
     }
@@ -205,6 +211,25 @@ def _told_state(effect: effects.Dispose) -> DeliveryState:
     if effect.outcome is Outcome.REJECTED and effect.condition:
         return Rejected(conventions.amqp_error(effect.condition, effect.description, effect.info))
     return conventions.state_of(effect.outcome)
+
+
+def _starts_of(attach: Attach) -> list[tuple[bytes, int]]:
+    """The pairs (tag, revision) of a publisher's attach (I-6a), at most one for each entry of its map.
+
+    Raises:
+        LinkRefusal: they are something else.
+    """
+    pairs = (attach.properties or {}).get(conventions.STARTS)
+    if pairs is None:
+        return []
+    found: list[tuple[bytes, int]] = []
+    for pair in pairs if isinstance(pairs, list) and len(pairs) <= len(attach.unsettled or ()) else [None]:
+        tag, revision = pair if isinstance(pair, list) and len(pair) == 2 else (None, None)
+        if not isinstance(tag, bytes) or not isinstance(revision, int) or revision < 0:
+            text = f"{conventions.STARTS} is a list of [tag of the unsettled map, revision], one for each entry at most"
+            raise LinkRefusal("amqp:invalid-field", text)
+        found.append((tag, revision))
+    return found
 
 
 def _topic_of(attach: Attach) -> str:

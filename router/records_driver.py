@@ -91,6 +91,7 @@ class RecordsDriver:
             effects.Confirm,
             effects.Drained,
             effects.TellOwing,
+            effects.TellStart,
             effects.Detach,
             effects.CloseConnection,
         ):

@@ -57,6 +57,7 @@ class SubscriberLink:
         "_ids",
         "_is_held",
         "_is_replied",
+        "_may_get_again",
         "_needs_payload",
         "_sent",
         "_waiting",
@@ -79,6 +80,7 @@ class SubscriberLink:
         self._is_replied = False
         self._is_held = False
         self._needs_payload = True
+        self._may_get_again = False
         self._default_outcome: Outcome | None = None
 
     def attach_input(self) -> SubscriberAttach:
@@ -115,6 +117,7 @@ class SubscriberLink:
         promises = conventions.EXACTLY_ONCE in remote.desired_capabilities
         exactly_once = promises and mode is SubscriptionMode.EXACTLY_ONCE
         self._needs_payload = not promises
+        self._may_get_again = mode is SubscriptionMode.AT_LEAST_ONCE
         asked = source if source is not None else Source()
         # The capability's own convention: 0 asks for the default, else AMQP's 0 means at once.
         default_timeout = exactly_once and not asked.timeout
@@ -200,7 +203,7 @@ class SubscriberLink:
         if effect.message_format:
             pass  # I-1b: opaque, so nothing is spliced in
         elif effect.redelivered or effect.attempt or effect.annotations:
-            message = edit_for_attempt(effect)
+            message = edit_for_attempt(effect, counts_repeats=self._may_get_again)
         elif not message and self._needs_payload:
             message = EMPTY_DATA_SECTION
         state = None if effect.outcome is None else conventions.state_of(effect.outcome)

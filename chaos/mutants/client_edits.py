@@ -25,6 +25,14 @@ CLIENT_EDITS: tuple[Edit, ...] = (
              "prefetch=1", "out_of_order=0"),
     ),
     Edit(
+        "forgets-with-its-subscription", "S-a", "oncewire.client.subscriber_core",
+        "            if entry.outcome is not None and keeps_done and self._exactly_once:\n",
+        "            if False:\n",
+        "a subscriber that subscribes again is sent what it has processed already, where its publisher's router died "
+        "before it had told the start",
+        aim=("renew-s", "crash", "drop-p", "subscribers=2", "shipped=1", "messages=8", "window=8"),
+    ),
+    Edit(
         "resends-in-disorder", "P-a", "oncewire.client.publisher_core",
         "                self._queue.append(message)\n"
         "        if not self._exactly_once:",

@@ -6,6 +6,13 @@ from chaos.mutants.edits import Edit
 
 EGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
+        "F33-entries-of-another-topic", "E-6", "records",
+        "        return key is not None and matches(pattern, self.view.publishers[key].record.topic)\n",
+        "        return key is not None\n",
+        "a subscription that comes back with another topic keeps entries that nobody will ever settle",
+        aim=("retopic-s", "topics=2", "publishers=2", "messages=8"),
+    ),
+    Edit(
         "C6-latest-publisher-epoch", "E-1", "peering",
         "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch)\n",
         "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch)\n"
@@ -25,7 +32,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         "                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
         "                continue\n                found = entries[tag] = Entry(tag, State.SKIPPED)\n",
         "a subscription that joined between two messages gets the older one behind the newer one",
-        aim=("drop-p", "drop-s"),
+        aim=("crash-p", "drop-s", "shipped=1", "durable=1", "late_joiner=1", "subscribers=2", "messages=12", "window=8",
+             "out_of_order=0"),
     ),
     Edit(
         "held-in-disorder", "E-3", "waiting",
@@ -146,7 +154,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "dead-sessions-kept", "E-6", "egress",
-        "            if not self.core.is_live_tag(tag):\n"
+        "            if not self.core.is_live_tag(tag, topic):\n"
         "                continue\n",
         "",
         "entries of a session that ended before the attach stay for ever",

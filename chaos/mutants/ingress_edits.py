@@ -80,8 +80,8 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C11-sync-when-moved", "I-5", "ingress",
-        "            self.fanout.join(subscription)\n        self.fanout.sync([subscription])\n",
-        "            self.fanout.join(subscription)\n            self.fanout.sync([subscription])\n",
+        "            self._tell_start(subscription)\n        self.fanout.sync([subscription])\n",
+        "            self._tell_start(subscription)\n            self.fanout.sync([subscription])\n",
         "nobody resends to a subscriber that attached at another router",
         aim=("drop-s",),
     ),
@@ -90,6 +90,20 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         "        start = self._ingress.window.end\n", "        start = 0\n",
         "a new subscription counts for deliveries that do not wait for it",
         aim=("drop-s", "late_joiner=1"),
+    ),
+    Edit(
+        "start-after-a-move", "I-6a", "ingress",
+        "        self.fanout.join_all(self.core.view.matching(self.topic), self._starts)\n",
+        "        self.fanout.join_all(self.core.view.matching(self.topic), ())\n",
+        "a subscription that was made anew is sent, by the publisher's next router, what was sent before it",
+        aim=("renew-s", "drop-p", "subscribers=2", "shipped=1", "messages=8", "window=8"),
+    ),
+    Edit(
+        "start-of-all-that-was-sent", "I-6a", "oncewire.client.publisher_core",
+        "            messages = takewhile(lambda message: message.number <= last, self._messages.values())\n",
+        "            messages = takewhile(lambda message: last >= 0, self._messages.values())\n",
+        "what was under way to the router when it saw the subscription is owed to it, and is left out",
+        aim=("renew-s", "drop-p", "subscribers=2", "shipped=1", "messages=12", "window=8", "prefetch=1"),
     ),
     Edit(
         "C14-old-ingress-ends", "I-7", "reactions",
@@ -112,6 +126,14 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         "            pass\n",
         "an entry that the resends have passed over waits for T_resend again and again",
         aim=("drop-p", "abandons=1", "shipped=0"),
+    ),
+    Edit(
+        "F34-outcome-on-arrival", "I-3", "ingress",
+        "            slot.verdict = Outcome.RELEASED  # I-3: whoever owed it has ended without it\n"
+        "            return _RELEASED\n",
+        "            pass\n",
+        "a message whose only subscription ended before it was done is accepted, and nobody has it",
+        aim=("expire-s", "stock_publisher=1", "publishers=1", "subscribers=1", "settled_subscriber=0"),
     ),
     Edit(
         "tells-released", "I-3", "ingress",

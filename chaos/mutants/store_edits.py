@@ -112,7 +112,8 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        attempt = Attempt(request, path)\n",
         "        if isinstance(request, SubscriberAttach) and request.unsettled:\n"
         "            from dataclasses import replace\n"
-        "            live = {tag: found for tag, found in request.unsettled.items() if core.is_live_tag(tag)}\n"
+        "            presented = request.unsettled.items()\n"
+        "            live = {tag: found for tag, found in presented if core.is_live_tag(tag, request.topic)}\n"
         "            request = replace(request, unsettled=live)\n"
         "        attempt = Attempt(request, path)\n",
         "a router with a late watch leaves entries of a session that it does not know yet out of the reply",

@@ -129,8 +129,10 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!crash-s": lambda world, s: _subscriber(world, s).crash(),
     "!torn-p": lambda world, p: _publisher(world, p).crash(is_durable=True),
     "!torn-s": lambda world, s: _subscriber(world, s).crash(is_durable=True),
+    "!retopic-s": lambda world, s, p: _subscriber(world, s).change_topic(world.topic(p)),
     "!early-p": lambda world, p: _publisher(world, p).settle_early(),
     "!close-p": lambda world, p: _publisher(world, p).close(),
     "!close-s": lambda world, s: _subscriber(world, s).close(),
+    "!renew-s": lambda world, s: _subscriber(world, s).close(renews=True),
     "wait": lambda world, ms: world.advance(ms / 1000),
 }

@@ -5,7 +5,7 @@ Nothing is owed to them and nothing is repeated; still nothing may come twice or
 
 from __future__ import annotations
 
-from chaos.simulator.clients import TIMEOUT_S, TOPIC, Publisher, Subscriber
+from chaos.simulator.clients import TIMEOUT_S, Publisher, Subscriber
 from delivery_records import effects, inputs
 from delivery_records.view import SubscriptionMode
 
@@ -18,8 +18,11 @@ class PresettledPublisher(Publisher):
         self.connection = self.world.open(f"p{self.index}", router)
         self.limit, self.sent, self.is_replied = 0, 0, False
         self._up(
-            inputs.PublisherAttach(self.connection.link, f"p{self.index}", "link", TOPIC, None, peer=f"p{self.index}")
-        )
+            inputs.PublisherAttach(
+                self.connection.link, f"p{self.index}", "link", self.world.topic(self.index), None,
+                peer=f"p{self.index}",
+            )
+        )  # fmt: skip
 
     def send(self) -> None:
         """The next message; whatever becomes of it."""
@@ -43,7 +46,7 @@ class SettledSubscriber(Subscriber):
         self.is_replied = False
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, f"s{self.index}", "link", TOPIC, None, False, SubscriptionMode.AT_MOST_ONCE,
+                self.connection.link, f"s{self.index}", "link", self.topic, None, False, SubscriptionMode.AT_MOST_ONCE,
                 "link-detach", TIMEOUT_S, peer=f"s{self.index}",
             )
         )  # fmt: skip

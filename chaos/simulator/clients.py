@@ -82,6 +82,9 @@ class Publisher:
         self.is_wanted = True
         self.given_up: set[int] = set()
         self._ids: dict[int, int] = {}
+        self._starts: dict[int, int] = {}
+        """Of a message in the map: the lowest revision before which it was sent, as far as that is known (I-6a)."""
+        self._presented: list[int] = []
 
     def tag(self, number: int) -> bytes:
         """Tags restart in a new session, as a publisher without durable counter does (P-2)."""
@@ -95,10 +98,13 @@ class Publisher:
         }
         self.connection = self.world.open(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied, self._ids = [], 0, 0, False, {}
+        self._presented = list(self.map)
+        self._starts = {number: revision for number, revision in self._starts.items() if number in self.map}
+        starts = [(self.tag(number), self._starts[number]) for number in self.map if number in self._starts]
         self._up(
             inputs.PublisherAttach(
-                self.connection.link, f"p{self.index}", "link", TOPIC, outcomes, exactly_once=True,
-                timeout_s=TIMEOUT_S, peer=f"p{self.index}",
+                self.connection.link, f"p{self.index}", "link", self.world.topic(self.index), outcomes,
+                exactly_once=True, timeout_s=TIMEOUT_S, peer=f"p{self.index}", starts=starts,
             )
         )  # fmt: skip
         if self.world.traits.pipelines:
@@ -125,6 +131,14 @@ class Publisher:
         self.given_up.update(number for number, mark in self.map.items() if mark is Mark.NONE)
         self.map = {}
         self.base = self.next
+        self._starts = {}
+        self.world.judge.on_starts_lost(self.index)
+
+    def _sent_before(self, revision: int, numbers: list[int]) -> None:
+        """I-6a: the router knows that these were sent before a revision."""
+        for number in numbers:
+            self._starts[number] = min(revision, self._starts.get(number, revision))
+            self.world.judge.on_start_told(self.index, number, revision)
 
     def may_connect(self) -> bool:
         """It has not closed its link."""
@@ -194,6 +208,10 @@ class Publisher:
                 self.given_up.add(given_up)
         elif isinstance(effect, effects.AskEcho):
             self._up(inputs.LinkFlow(self.connection.link, echoed_epoch=effect.epoch))
+            self._sent_before(effect.epoch, self._presented)
+        elif isinstance(effect, effects.TellStart):
+            last = self.base + int.from_bytes(effect.tag, "big")
+            self._sent_before(effect.created, [number for number in self.map if number <= last])
         elif isinstance(effect, effects.GrantCredit):
             self.limit = effect.limit
         elif isinstance(effect, effects.Dispose):
@@ -244,6 +262,7 @@ class Subscriber:
         self.world = world
         self.index = index
         self.prefetch = prefetch
+        self.topic = world.pattern()
         self.map: dict[bytes, Arrived] = {}
         self.connection: Connection | None = None
         self.is_replied = False
@@ -251,6 +270,7 @@ class Subscriber:
         self.incarnation = 0
         self.limit = 0
         self.is_closing = False
+        self._renews = False
         self.again: set[tuple[int, int]] = set()
         """Messages it wanted again and that have not come again."""
         self._refusals: dict[tuple[int, int], int] = {}
@@ -267,10 +287,9 @@ class Subscriber:
         self._here.clear()
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
-                "never" if self.world.traits.never else "link-detach", float(self.world.traits.timeout_s),
-                self.world.traits.map_bound,
-                peer=f"s{self.index}",
+                self.connection.link, f"s{self.index}", "link", self.topic, outcomes, True,
+                SubscriptionMode.EXACTLY_ONCE, "never" if self.world.traits.never else "link-detach",
+                float(self.world.traits.timeout_s), self.world.traits.map_bound, peer=f"s{self.index}",
             )
         )  # fmt: skip
 
@@ -295,12 +314,24 @@ class Subscriber:
         self.world.judge.on_amnesia(self.index, self.map.values())
         self.map = {}
 
-    def close(self) -> None:
-        """Unsubscribe for good: detach(closed=true) again and again until it is answered without error (E-8)."""
-        self.is_closing = True
-        self.map = {}
+    def close(self, *, renews: bool = False) -> None:
+        """Unsubscribe: detach(closed=true) again and again until it is answered without error (E-8).
+
+        Args:
+            renews: then subscribe again, under the same name. What it is done with stays in its map (S-1).
+        """
+        self.is_closing, self._renews = True, renews
+        self.world.judge.on_leaving(self.index)
+        done = {tag: entry for tag, entry in self.map.items() if entry.mark in OUTCOMES}
+        self.map = done if renews else {}
         if self.is_replied and self.connection is not None:
             self._up(inputs.LinkDetach(self.connection.link, True))
+
+    def change_topic(self, topic: str) -> None:
+        """It comes back with another topic, which is another subscription, and presents its map (A-2)."""
+        self.disconnect()
+        self.topic = topic
+        self.world.judge.on_leaving(self.index)
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
@@ -329,7 +360,7 @@ class Subscriber:
                 self._settle(tag)
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
             if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not effect.condition:
-                self.is_wanted = False
+                self.is_wanted, self.is_closing = self._renews, not self._renews
             self.disconnect()
 
     def _flow(self) -> None:

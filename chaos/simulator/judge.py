@@ -50,6 +50,10 @@ class Judge:
         """What a subscriber without a map had done when a drained router let it go at rest (K-8a)."""
         self._marks: dict[tuple[int, int], int] = {}
         """(subscriber, publisher) -> the first message that was sent after the subscriber had lost its map."""
+        self._starts: dict[Message, int] = {}
+        """A revision before which a message was sent, as its publisher knows (I-6a)."""
+        self._left: set[tuple[int, int]] = set()
+        """(subscriber, incarnation): lives of subscriptions that their subscriber itself ended."""
         self.attempted = 0
         self.accepted = 0
         self.deliveries = 0
@@ -67,6 +71,20 @@ class Judge:
         known = world.etcd.created.get((Kind.SUBSCRIPTION, world.subscription_key(subscriber)), set())
         if incarnation not in known and not world.restores:
             raise Violation(f"INCARNATION: s{subscriber} is told {incarnation}, which is none of {sorted(known)}")
+
+    def on_start_told(self, publisher: int, number: int, revision: int) -> None:
+        """I-6a: whoever subscribes at that revision or later does not get this message."""
+        message = (publisher, number)
+        self._starts[message] = min(revision, self._starts.get(message, revision))
+
+    def on_starts_lost(self, publisher: int) -> None:
+        """The publisher's process is gone, and with it what it knew of starts (I-6a, last sentence)."""
+        self._starts = {message: revision for message, revision in self._starts.items() if message[0] != publisher}
+
+    def on_leaving(self, subscriber: int) -> None:
+        """It unsubscribes, with deliveries that it had not finished; another life may be handed them again (G3)."""
+        self.on_restart(subscriber)
+        self._left.add((subscriber, self.created(subscriber)))
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
         """The subscriber was told that its subscription counts."""
@@ -92,15 +110,25 @@ class Judge:
         self._owed[(publisher, number)] = [
             (subscriber, created)
             for subscriber, created in self._confirmed.items()
-            if self.created(subscriber) == created
+            if self.created(subscriber) == created and self._world.is_subscribed(subscriber, publisher)
         ]
 
     def on_accepted(self, publisher: int, number: int) -> None:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
         self._histories.on_accepted(publisher, number)
+        self._check_released(publisher, number)
         for subscriber in self._still_owed(publisher, number):
             raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
+
+    def _check_released(self, publisher: int, number: int) -> None:
+        """I-3: *accepted* tells a stock publisher that somebody is done with its message."""
+        world = self._world
+        if not world.is_stock_publisher(publisher) or world.traits.settled_subscriber:
+            return  # what goes out settled is answered by nobody
+        message = (publisher, number)
+        if not any(message in done for done in (*self.processed.values(), *self._retries_lost.values())):
+            raise Violation(f"UNPROCESSED: p{publisher}/{number} accepted, and no subscriber is done with it")
 
     def on_refused(self, publisher: int, number: int, outcome: Outcome) -> None:
         """I-3: *released* tells a stock publisher that nobody had subscribed; *rejected* that somebody rejected it."""
@@ -138,6 +166,7 @@ class Judge:
         """What was sent before is not owed any more, and comes again only where its publisher was told so (K-9)."""
         self._owed = {message: [] for message in self._owed}
         self._confirmed.clear()
+        self._starts.clear()
         for subscriber in range(len(self._world.subscribers)):
             self._forget(subscriber)
 
@@ -171,7 +200,14 @@ class Judge:
         """A delivery has arrived that the subscriber did not have: whole, and as it was sent."""
         if body != self._world.body(publisher, number):
             raise Violation(f"ALTERED: p{publisher}/{number} arrives as {len(body)} bytes, another message")
+        self._check_start(subscriber, (publisher, number), incarnation)
         self._histories.on_received(subscriber, publisher, number, incarnation)
+
+    def _check_start(self, subscriber: int, message: Message, incarnation: int) -> None:
+        """I-6: a new life of a subscription starts behind what was sent before it."""
+        start = self._starts.get(message)
+        if start is not None and incarnation >= start and not self._new_again[message]:
+            raise Violation(f"START: s{subscriber} gets p{message[0]}/{message[1]}, sent before its subscription")
 
     def on_processed(
         self, subscriber: int, publisher: int, number: int, incarnation: int, redelivered: bool = False
@@ -282,7 +318,7 @@ class Judge:
     def _ask_checker(self) -> None:
         """The checker of real experiments must agree, for every subscriber to whom all is promised."""
         world = self._world
-        if world.traits.refuses or self._finishes_anyhow or self._new_again:
+        if world.traits.refuses or world.traits.topics > 1 or self._finishes_anyhow or self._new_again:
             return
         judged = [
             subscriber.index
@@ -305,7 +341,8 @@ class Judge:
                 continue
             for incarnation, (first, last) in spans.items():
                 is_current = self.created(subscriber) == incarnation
-                if self._finishes_anyhow and not is_current and self._world.subscribers[subscriber].is_closing:
+                is_current = is_current and self._world.is_subscribed(subscriber, publisher)
+                if self._finishes_anyhow and not is_current and (subscriber, incarnation) in self._left:
                     continue  # it left with deliveries it had not finished between others that it had
                 stop = self._world.publishers[publisher].next if is_current else last
                 self._check_holes(subscriber, publisher, first + 1, stop)

@@ -19,7 +19,9 @@ from chaos.simulator.swarm import (
     draw_fault,
     draw_narrow,
     draw_orders,
+    draw_renewals,
     draw_setting,
+    draw_topics,
     draw_traits,
     draw_weaker,
 )
@@ -82,6 +84,10 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
     else:
         budget |= draw_drains(random.Random(f"drains {seed}"))
         budget |= draw_orders(random.Random(f"orders {seed}"))
+        budget |= draw_renewals(random.Random(f"renewals {seed}"))
+        topics, changes = draw_topics(random.Random(f"topics {seed}"))
+        setting = replace(setting, traits=replace(setting.traits, topics=topics))
+        budget |= changes
     result = Result(seed, setting)
     world = setting.build(cores)
     try:

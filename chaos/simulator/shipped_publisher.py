@@ -6,12 +6,12 @@ hold was not submitted, so the application submits it again (its source's positi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection
+from chaos.simulator.clients import TIMEOUT_S, Connection
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
@@ -158,8 +158,9 @@ class ShippedPublisher:
         self._presented = [self._base + int.from_bytes(tag, "big") for tag in presented or ()]
         connection.up.append(
             inputs.PublisherAttach(
-                connection.link, f"p{self.index}", "link", TOPIC, dict.fromkeys(presented or {}), exactly_once=True,
-                timeout_s=TIMEOUT_S, map_bound=bound, peer=f"p{self.index}",
+                connection.link, f"p{self.index}", "link", self.world.topic(self.index),
+                dict.fromkeys(presented or {}), exactly_once=True, timeout_s=TIMEOUT_S, map_bound=bound,
+                peer=f"p{self.index}", starts=self._core.starts(),
             )
         )  # fmt: skip
 
@@ -179,6 +180,7 @@ class ShippedPublisher:
             self.world.coverage[coverage.TORN] += 1
             self._journal.write(self._committing)
         self._committing = None
+        self.world.judge.on_starts_lost(self.index)
         if not self.world.traits.durable:  # G7: the outcome of what was in the map stays unknown
             self._base = self._first_unsent
             self.given_up.update(set(range(self._base)) - self.told)
@@ -198,6 +200,11 @@ class ShippedPublisher:
             self._carry_out(core.attached(capable=effect.exactly_once, resume=resume))
         elif isinstance(effect, effects.AskEcho):
             self._carry_out(core.flow(0, echo=effect.epoch))
+            self._know_start(effect.epoch, self._presented)
+        elif isinstance(effect, effects.TellStart):
+            core.started(effect.created, effect.tag)
+            last = self._base + int.from_bytes(effect.tag, "big")
+            self._know_start(effect.created, range(self._base, last + 1))
         elif isinstance(effect, effects.GrantCredit):
             self._carry_out(core.flow(effect.limit, session=effect.session))
         elif isinstance(effect, effects.Dispose):
@@ -208,6 +215,11 @@ class ShippedPublisher:
                 self.world.judge.sessions.on_session_expired(self.index)
                 self.given_up.update(self._presented)  # G4: also what it had been told and had not recorded
                 self._carry_out(core.expire())
+
+    def _know_start(self, revision: int, messages: Iterable[int]) -> None:
+        """I-6a: these were sent before that revision, as its core knows now."""
+        for message in messages:
+            self.world.judge.on_start_told(self.index, message, revision)
 
     def _on_outcome(self, effect: effects.Dispose) -> None:
         numbers = [self._ids[delivery_id] for delivery_id in effect.delivery_ids]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import TOPIC, Connection
+from chaos.simulator.clients import Connection
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
@@ -65,11 +65,13 @@ class ShippedSubscriber:
         self.world = world
         self.index = index
         self.prefetch = prefetch
+        self.topic = world.pattern()
         self.connection: Connection | None = None
         self.is_wanted = True
         self.is_replied = False
         self.is_closing = False
         self._has_attached = False
+        self._renews = False
         self._handed: dict[int, Handed] = {}
         """By serial, in the order they were handed over; what the application has not finished with."""
         self._finished: list[Handed] = []
@@ -180,7 +182,7 @@ class ShippedSubscriber:
         }
         connection.up.append(
             inputs.SubscriberAttach(
-                connection.link, f"s{self.index}", "link", TOPIC, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
+                connection.link, f"s{self.index}", "link", self.topic, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
                 "never" if traits.never else "link-detach", float(traits.timeout_s), bound,
                 incomplete=presented.incomplete, peer=f"s{self.index}",
             )
@@ -215,12 +217,23 @@ class ShippedSubscriber:
         """Of these, what was handed over: not what came after it had closed."""
         return [self._messages[tag] for tag in tags if tag in self._messages]
 
-    def close(self) -> None:
-        """Unsubscribe for good: detach(closed=true) again and again until it is answered without error (E-8)."""
-        self.is_closing = True
+    def close(self, *, renews: bool = False) -> None:
+        """Unsubscribe: detach(closed=true) again and again until it is answered without error (E-8).
+
+        Args:
+            renews: then subscribe again, under the same name and with the same journal.
+        """
+        self.is_closing, self._renews = True, renews
+        self.world.judge.on_leaving(self.index)
         self._handed.clear()
         if self.is_replied and self.connection is not None:
             self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
+
+    def change_topic(self, topic: str) -> None:
+        """It comes back with another topic, which is another subscription, and presents its map (A-2)."""
+        self.disconnect()
+        self.topic = topic
+        self.world.judge.on_leaving(self.index)
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
@@ -252,10 +265,23 @@ class ShippedSubscriber:
         self.disconnect()
         ended = isinstance(effect, effects.Detach) and effect.closed and not effect.condition  # E-8
         if self.is_closing and ended:
-            self.is_wanted = False
-            self._core.end_subscription()
+            self._core.end_subscription(keeps_done=self._renews)
             self._handed.clear()
-            self._finished.clear()
+            if self._renews:
+                self._open_again()
+            else:
+                self.is_wanted = False
+                self._finished.clear()
+
+    def _open_again(self) -> None:
+        """Unsubscribing returns when everything is written; then the application opens the subscription again."""
+        if self._committing is not None:
+            self.stored()
+        while self._core.wants_commit:
+            self.store()
+            self.stored()
+        self.is_closing = False
+        self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
 
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         self._tags.append(delivery.tag)
@@ -301,13 +327,12 @@ class ShippedSubscriber:
         return self.connection
 
     def _hand_over(self, delivery: wanted.DeliverMessage) -> None:
+        if delivery.again:
+            return  # the application still has it, of its own incarnation; by now another delivery may have its tag
         publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
-        if not delivery.again:
-            self.world.judge.on_handed(self.index, publisher, number)
-            self.world.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
-            self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
-            # What is handed over again belongs to the incarnation it came in.
-            handed = Handed(publisher, number, self._core.incarnation, self._redelivered)
-            self._handed[delivery.serial] = handed
-            if not delivery.settled:  # the tag of a settled one names nothing
-                self._messages[delivery.tag] = handed
+        self.world.judge.on_handed(self.index, publisher, number)
+        self.world.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
+        self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
+        handed = self._handed[delivery.serial] = Handed(publisher, number, self._core.incarnation, self._redelivered)
+        if not delivery.settled:  # the tag of a settled one names nothing
+            self._messages[delivery.tag] = handed

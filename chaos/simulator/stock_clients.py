@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.simulator.clients import OUTCOMES, TIMEOUT_S, TOPIC, Arrived, Mark, Publisher, Subscriber
+from chaos.simulator.clients import OUTCOMES, TIMEOUT_S, Arrived, Mark, Publisher, Subscriber
 from delivery_records import effects, inputs
 from delivery_records.view import SubscriptionMode
 
@@ -35,8 +35,11 @@ class StockPublisher(Publisher):
         self._ids.clear()
         self._tags.clear()
         self._up(
-            inputs.PublisherAttach(self.connection.link, f"p{self.index}", "link", TOPIC, None, peer=f"p{self.index}")
-        )
+            inputs.PublisherAttach(
+                self.connection.link, f"p{self.index}", "link", self.world.topic(self.index), None,
+                peer=f"p{self.index}",
+            )
+        )  # fmt: skip
 
     def send(self) -> None:
         """Name the transfer, then send it."""
@@ -72,7 +75,7 @@ class StockSubscriber(Subscriber):
         self.done_here.clear()
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, f"s{self.index}", "link", TOPIC, None, False, SubscriptionMode.AT_LEAST_ONCE,
+                self.connection.link, f"s{self.index}", "link", self.topic, None, False, SubscriptionMode.AT_LEAST_ONCE,
                 "link-detach", TIMEOUT_S, peer=f"s{self.index}",
             )
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection
+from chaos.simulator.clients import TIMEOUT_S, Connection
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
 from delivery_records.view import SubscriptionMode
@@ -43,14 +43,16 @@ class Strangers:
         if kind == "p":
             connection.up.append(
                 inputs.PublisherAttach(
-                    connection.link, name, "link", TOPIC, {}, exactly_once=True, timeout_s=TIMEOUT_S, peer=STRANGER
+                    connection.link, name, "link", self._world.topic(index), {}, exactly_once=True, timeout_s=TIMEOUT_S,
+                    peer=STRANGER,
                 )
             )
         else:
             connection.up.append(
                 inputs.SubscriberAttach(
-                    connection.link, name, "link", TOPIC, {}, True, SubscriptionMode.EXACTLY_ONCE, "link-detach",
-                    float(self._world.traits.timeout_s), self._world.traits.map_bound, peer=STRANGER,
+                    connection.link, name, "link", self._world.subscribers[index].topic, {}, True,
+                    SubscriptionMode.EXACTLY_ONCE, "link-detach", float(self._world.traits.timeout_s),
+                    self._world.traits.map_bound, peer=STRANGER,
                 )
             )  # fmt: skip
 

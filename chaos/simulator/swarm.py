@@ -28,7 +28,11 @@ DRAIN = "drain"
 """A fault drawn apart from the others, so that a world without a drain goes the same way with it or without."""
 ORDER = "end-s"
 """Drawn apart, too."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER)
+RENEWAL = "renew-s"
+"""Drawn apart, too."""
+NEW_TOPIC = "retopic-s"
+"""Drawn apart, too, together with the topics."""
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,24 @@ def draw_orders(rng: random.Random) -> dict[str, int]:
     return {ORDER: rng.choice([1, 2, 4])} if rng.random() < 0.15 else {}
 
 
+def draw_renewals(rng: random.Random) -> dict[str, int]:
+    """Some worlds have subscribers that unsubscribe and subscribe again under the same name (I-6a).
+
+    Args:
+        rng: of its own.
+    """
+    return {RENEWAL: rng.choice([1, 2, 4])} if rng.random() < 0.25 else {}
+
+
+def draw_topics(rng: random.Random) -> tuple[int, dict[str, int]]:
+    """Some worlds have two topics, and subscribers that come back with one of them (A-2, E-6).
+
+    Args:
+        rng: of its own.
+    """
+    return (2, {NEW_TOPIC: rng.choice([1, 2, 4])}) if rng.random() < 0.15 else (1, {})
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 
@@ -226,7 +248,7 @@ def _connected(world: World, verb: str) -> list[int]:
 
 def _at_client(world: World, rng: random.Random, verb: str) -> Choice | None:
     connected = _connected(world, verb)
-    if verb == "!close-s":
+    if verb in ("!close-s", "!renew-s"):
         connected = [index for index in connected if world.subscribers[index].is_replied]
     if verb in ("!early-p", "!close-p"):
         connected = [index for index in connected if isinstance(world.publishers[index], Publisher)]
@@ -246,6 +268,13 @@ def _away(world: World, rng: random.Random, verb: str) -> Choice | None:
     return (verb, rng.choice(connected), rng.choice([5, 40, 70, 150])) if connected else None
 
 
+def _narrowed(world: World, rng: random.Random, verb: str) -> Choice | None:
+    """From the pattern to a topic and never back: what was settled because it did not match is forgotten (E-6)."""
+    wide = [s.index for s in world.subscribers if s.connection is not None and s.topic == world.pattern()]
+    wide = wide if world.traits.topics > 1 else []
+    return (verb, rng.choice(wide), rng.choice(world.publishers).index) if wide else None
+
+
 def _stolen(world: World, rng: random.Random, verb: str) -> Choice | None:
     clients = world.publishers if verb.endswith("-p") else world.subscribers
     known = [client.index for client in clients if type(client) in _WITH_MAPS]
@@ -263,10 +292,11 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_everywhere, ("blackout", "outage", "compact")),
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
     (_at_client, ("drop-p", "drop-s", "half-p", "half-s", "expire-s", "expire-p", "crash-p", "crash-s", "torn-p",
-                  "torn-s", "early-p", "close-p", "close-s")),
+                  "torn-s", "early-p", "close-p", "close-s", RENEWAL)),
     (_away, ("away-p", "away-s")),
     (_from_backup, ("restore",)),
     (_trimmed, ("trim-p", "trim-s")),
+    (_narrowed, (NEW_TOPIC,)),
     (_stolen, ("thief-p", "thief-s")),
 )  # fmt: skip
 _PLACES = {fault: place for place, faults in _KINDS for fault in faults}

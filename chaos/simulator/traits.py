@@ -52,6 +52,8 @@ class Traits:
     """Requests to etcd are carried out later, in any order, also when their sender is dead; replies may be lost."""
     leases: bool = False
     """Leases end by etcd's clock and routers fence by their own (K-3); else a dead router's lease ends at any time."""
+    topics: int = 1
+    """Publishers send to so many topics, and subscribers ask for a pattern that matches all of them at first."""
     slow_percent: int = 0
     """With leases: router 0's clock runs this much slow and router 2's as much fast (N-3 allows 33)."""
     narrows: bool = False

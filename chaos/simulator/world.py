@@ -13,7 +13,7 @@ from typing import TypeAlias
 from chaos.simulator import coverage
 from chaos.simulator.actions import ACTIONS
 from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
-from chaos.simulator.clients import TIMEOUT_S, Connection, Publisher, Subscriber
+from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection, Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import SimEtcd
@@ -32,7 +32,8 @@ from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.limits import Limits
 from delivery_records.tags import link_key
-from delivery_records.view import Kind, PublisherRecord, Record
+from delivery_records.topics import matches
+from delivery_records.view import Kind, PublisherRecord, Record, SubscriptionRecord
 
 NONCE = b"test"
 PAUSE_S = 2.0
@@ -141,6 +142,21 @@ class World:
         """A message that names its publisher and its number."""
         name = bytes([publisher]) + number.to_bytes(4, "big")
         return name + PADDING if self.traits.large else name
+
+    def topic(self, publisher: int) -> str:
+        """What a publisher sends to."""
+        count = self.traits.topics
+        return TOPIC if count == 1 else f"{TOPIC}.{publisher % count}"
+
+    def pattern(self) -> str:
+        """What subscribers ask for at first: all topics."""
+        return TOPIC if self.traits.topics == 1 else f"{TOPIC}.*"
+
+    def is_subscribed(self, subscriber: int, publisher: int) -> bool:
+        """Whether the subscription, as etcd knows it, matches a publisher's topic."""
+        held = self.etcd.keys.get((Kind.SUBSCRIPTION, self.subscription_key(subscriber)))
+        record = None if held is None else held.record
+        return isinstance(record, SubscriptionRecord) and matches(record.topic, self.topic(publisher))
 
     def has_no_session(self, index: int) -> bool:
         """True for a publisher whose session ends with its link."""

@@ -14,6 +14,7 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
+from oncewire.client.outcomes import Outcome
 
 
 class Journal(ABC):
@@ -93,9 +94,14 @@ class Journal(ABC):
 
 
 class MemoryJournal(Journal):
-    """Keeps nothing beyond the cores' own maps: links survive every router, not their own process."""
+    """Keeps nothing beyond its process: links survive every router, and subscribers being opened again (S-1)."""
 
     is_durable = False
+
+    def __init__(self) -> None:
+        self._incarnations: dict[str, int] = {}
+        self._entries: dict[str, dict[bytes, Outcome | None]] = {}
+        """By link: what is done and not settled, which outlives an unsubscribe (S-1)."""
 
     def bind(self, container_id: str) -> None:
         """Serve any container."""
@@ -105,8 +111,9 @@ class MemoryJournal(Journal):
         return PublisherState()
 
     def open_subscriber(self, link_name: str) -> SubscriberState:
-        """Start with an empty map."""
-        return SubscriberState()
+        """What an earlier subscriber of that name left; see Journal."""
+        entries = self._entries.get(link_name, {})
+        return SubscriberState(self._incarnations.get(link_name, 0), tuple(entries.items()))
 
     def begin(self) -> None:
         """Nothing to start."""
@@ -115,7 +122,14 @@ class MemoryJournal(Journal):
         """The core's own map is the memory."""
 
     def write_subscriber(self, link_name: str, changes: SubscriberChanges) -> None:
-        """The core's own map is the memory."""
+        """Fold the changes in; see Journal."""
+        entries = self._entries.setdefault(link_name, {})
+        for tag in changes.forgotten:
+            entries.pop(tag, None)
+        entries.update(changes.entries)
+        self._incarnations[link_name] = changes.incarnation
+        if not entries and not changes.incarnation:  # unsubscribed, and nothing is left
+            del self._entries[link_name], self._incarnations[link_name]
 
     def commit(self) -> None:
         """Nothing to write."""

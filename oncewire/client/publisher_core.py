@@ -10,8 +10,9 @@ A message's life: submitted -> stored -> handed to a link -> outcome told -> out
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from oncewire.client.core_effects import (
     AnswerDrain,
@@ -52,6 +53,7 @@ class _Message:
         "payload",
         "presented",
         "settled_by_peer",
+        "start",
         "tag",
     )
 
@@ -66,6 +68,7 @@ class _Message:
         self.delivery_id = 0
         self.settled_by_peer = False
         self.outcome: Outcome | None = None
+        self.start = 0  # a revision before which it was sent, the lowest that is known; 0: none is (I-6a)
 
 
 class PublisherCore:
@@ -234,6 +237,30 @@ class PublisherCore:
             return None
         return {message.tag: None for message in self._queue if message.presented}
 
+    def starts(self) -> list[tuple[bytes, int]]:
+        """I-6a: (tag, revision) for the attach: that entry of the map and all before it were sent before that revision.
+
+        What is known of a message is known of all before it, so the revisions do not fall and 0s stand at the end. One
+        pair for all entries with the same revision.
+        """
+        newest: dict[int, bytes] = {}
+        for message in self._messages.values():
+            if message.presented and message.start:
+                newest[message.start] = message.tag
+        return [(tag, revision) for revision, tag in newest.items()]
+
+    def _sent_before(self, revision: int, messages: Iterable[_Message]) -> None:
+        for message in messages:
+            if not message.start or message.start > revision:
+                message.start = revision
+
+    def started(self, revision: int, tag: bytes) -> None:
+        """The router told that a subscription created at `revision` starts behind the message `tag` (I-6a)."""
+        if self._attached and len(tag) == TAG_BYTES:
+            last = int.from_bytes(tag, "big")
+            messages = takewhile(lambda message: message.number <= last, self._messages.values())
+            self._sent_before(revision, (message for message in messages if message.handed))
+
     def attached(self, *, capable: bool, resume: str) -> list[PublisherEffect]:
         """The attach reply came.
 
@@ -269,6 +296,8 @@ class PublisherCore:
             return effects
         if echo is not None:
             effects.append(AnswerEcho(echo))
+            # I-6a: the echo is the revision of this attach, and its map was sent before it
+            self._sent_before(echo, (message for message in self._messages.values() if message.presented))
         if session is not None and session != self._session:
             self._session = session
             self._state_changed = True
@@ -328,6 +357,8 @@ class PublisherCore:
         self.lost()
         self._session = 0
         self._state_changed = True
+        for message in self._messages.values():
+            message.start = 0  # I-6a: in a new session it is a new message
         affected = [
             message for message in self._messages.values() if message.handed and message.outcome is None
         ]

@@ -110,6 +110,7 @@ class PublisherLink(ClientLink):
             )
             return None
         presented = self._core.begin_attach(bound)
+        starts: list[object] = [[tag, ULong(revision)] for tag, revision in self._core.starts()]
         expiry = TerminusExpiryPolicy.LINK_DETACH
         return session.attach_sender(
             self.name,
@@ -123,6 +124,7 @@ class PublisherLink(ClientLink):
             ),
             unsettled=None if presented is None else dict(presented),
             desired_capabilities=(wire_words.EXACTLY_ONCE,) if self._exactly_once else (),
+            properties={wire_words.STARTS: starts} if starts else None,
         )
 
     def _is_granted(self) -> bool:
@@ -150,6 +152,10 @@ class PublisherLink(ClientLink):
             names = [str(name) for name in named] if isinstance(named, (list, tuple)) else []
             count = wire_words.number_in(properties, wire_words.OWING_COUNT)
             self._perform(self._core.asked(asked, names, len(names) if count is None else count))
+        start = wire_words.number_in(properties, wire_words.START)
+        start_tag = None if properties is None else properties.get(wire_words.START_TAG)
+        if start is not None and isinstance(start_tag, bytes):
+            self._core.started(start, start_tag)
         # A later flow of the same read may have lowered the credit already.
         moved = wire.delivery_count - (
             wire.local_attach.initial_delivery_count or 0 if wire.local_attach else 0

@@ -251,7 +251,8 @@ class Subscriber(ClientLink):
     async def unsubscribe(self) -> None:
         """End the subscription for good. Returns when the network has deleted it (E-8).
 
-        Deliveries that are not finished are dropped.
+        Deliveries that are not finished are dropped. If it has a name, its journal keeps what is accepted and that its
+        publishers have not settled: a subscriber of the same name and journal gets none of it again (S-1).
 
         Raises:
             ClientError: it could not be deleted; it ends by itself after its `timeout`.
@@ -275,7 +276,7 @@ class Subscriber(ClientLink):
             )
             self.fail(failure)
             raise failure
-        self._core.end_subscription()
+        self._core.end_subscription(keeps_done=self._is_named)
         await self._journal.drain(self)
 
     async def _close_until_deleted(self) -> AmqpError | None:

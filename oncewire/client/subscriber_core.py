@@ -383,10 +383,17 @@ class SubscriberCore:
         for entry in [*self._processed, *(self._committing or ())]:
             entry.counts = False
 
-    def end_subscription(self) -> None:
-        """The subscription was deleted on the application's request: nothing of it is kept."""
+    def end_subscription(self, *, keeps_done: bool = True) -> None:
+        """The subscription was deleted on the application's request; what is not done is dropped.
+
+        Args:
+            keeps_done: what is done and not settled stays in the map, for a subscription of the same name that follows:
+                a publisher may still send it again (S-1). False: nobody can open it again.
+        """
         self.lost()
         for entry in list(self._map.values()):
+            if entry.outcome is not None and keeps_done and self._exactly_once:
+                continue
             entry.settled = True
             if entry.recorded or entry.lacks_body or entry.serial in self._unprocessed:
                 self._forget(entry)

@@ -25,6 +25,9 @@ ASK = Symbol("x-opt-topic-ask")
 ASKED = Symbol("x-opt-topic-asked")
 OWING = Symbol("x-opt-topic-owing")
 OWING_COUNT = Symbol("x-opt-topic-owing-count")
+START = Symbol("x-opt-topic-start")
+START_TAG = Symbol("x-opt-topic-start-tag")
+STARTS = Symbol("x-opt-topic-starts")
 SUBSCRIPTIONS = Symbol("subscriptions")
 """In the info of a rejection: the first subscriptions that rejected (I-3)."""
 

@@ -200,14 +200,19 @@ def test_the_applications_own_tables_share_the_transaction(journal: SqliteJourna
     assert journal.connection.execute("SELECT * FROM mine").fetchall() == []
 
 
-def test_the_memory_journal_starts_empty_and_serves_any_container() -> None:
+def test_the_memory_journal_keeps_what_subscribers_are_done_with_and_serves_any_container() -> None:
     journal = MemoryJournal()
     journal.bind("a")
     journal.bind("b")
+    assert journal.open_subscriber("s") == SubscriberState()
     journal.begin()
-    journal.write_subscriber("s", SubscriberChanges(1, ((b"t", ACCEPTED),)))
+    journal.write_subscriber("s", SubscriberChanges(1, ((b"t", ACCEPTED), (b"u", None))))
     journal.write_publisher("p", PublisherChanges((StoredMessage(0, b""),), 1, 1, 1))
     journal.commit()
+    assert journal.open_subscriber("s") == SubscriberState(1, ((b"t", ACCEPTED), (b"u", None)))
+    journal.write_subscriber("s", SubscriberChanges(0, ((b"u", ACCEPTED),), (b"t",)))
+    assert journal.open_subscriber("s") == SubscriberState(0, ((b"u", ACCEPTED),))
+    journal.write_subscriber("s", SubscriberChanges(0, (), (b"u",)))
     assert journal.open_subscriber("s") == SubscriberState()
     assert journal.open_publisher("p") == PublisherState()
     assert not journal.is_durable

@@ -428,3 +428,60 @@ def test_the_session_told_with_the_first_credit_is_recorded() -> None:
     p = PublisherDriver()
     p.attach(session=99)
     assert p.disk.session == 99
+
+
+def resumed(p: PublisherDriver, credit: int = 10, *, echo: int) -> list[int]:
+    """Attach again with the map and answer the challenge; the messages that were sent."""
+    p.core.lost()
+    p.core.begin_attach()
+    p.core.attached(capable=True, resume="resumed")
+    p.core.flow(0, echo=echo)
+    return sent(p.core.flow(credit, session=5))
+
+
+def test_a_publisher_tells_its_next_router_what_was_sent_before_a_subscription() -> None:
+    p = PublisherDriver()
+    p.attach(credit=4)
+    p.submit(4)
+    p.core.started(100, tag(1))
+    p.core.started(120, tag(2))
+    p.core.started(130, tag(1))
+    p.core.lost()
+    p.core.begin_attach()
+    assert p.core.starts() == [(tag(1), 100), (tag(2), 120)], "the lowest for each, and nothing of what is not known"
+
+
+def test_what_is_presented_was_sent_before_that_attach() -> None:
+    p = PublisherDriver()
+    p.attach(credit=2)
+    p.submit(2)
+    p.core.started(100, tag(0))
+    assert resumed(p, echo=200) == [0, 1]
+    p.submit(1)
+    p.core.lost()
+    p.core.begin_attach()
+    assert p.core.starts() == [(tag(0), 100), (tag(1), 200)]
+
+
+def test_a_start_that_is_read_late_or_is_none_of_ours_changes_nothing() -> None:
+    p = PublisherDriver()
+    p.attach(credit=2)
+    p.submit(2)
+    p.core.started(100, b"")
+    p.core.lost()
+    p.core.started(100, tag(1))
+    p.core.begin_attach()
+    assert p.core.starts() == []
+
+
+def test_with_its_session_a_publisher_forgets_what_it_knew_of_starts() -> None:
+    p = PublisherDriver(resend_in_doubt=True)
+    p.attach(credit=2)
+    p.submit(2)
+    p.core.started(100, tag(1))
+    p.core.expire()
+    p.commit()
+    p.attach(credit=2)
+    p.core.lost()
+    p.core.begin_attach()
+    assert p.core.starts() == []

@@ -16,7 +16,7 @@ from oncewire.client.core_effects import (
     ReportIncarnation,
 )
 from oncewire.client.outcomes import ACCEPTED, rejected
-from oncewire.client.subscriber_core import LAZY_FORGETS, SubscriberCore
+from oncewire.client.subscriber_core import LAZY_FORGETS, PresentedMap, SubscriberCore
 from tests.client.core_driver import SubscriberDriver, only
 
 
@@ -438,12 +438,31 @@ def test_with_a_router_that_settles_first_an_accept_is_settled_and_forgotten() -
     assert core.unfinished == 0
 
 
-def test_an_ended_subscription_keeps_nothing() -> None:
+def test_an_ended_subscription_keeps_what_is_done_until_it_is_settled_and_drops_the_rest() -> None:
+    s = attached()
+    for name in (b"a", b"b", b"c"):
+        s.transfer(name)
+    s.process()
+    s.process()
+    s.core.end_subscription()
+    s.commit()
+    assert s.core.unprocessed == 0
+    assert s.disk.entries == {b"a": ACCEPTED, b"b": ACCEPTED}
+    assert s.disk.incarnation == 0
+    s.restart()
+    assert s.core.begin_attach(10) == PresentedMap({b"a": ACCEPTED, b"b": ACCEPTED}, incomplete=False)
+    assert only(DeliverMessage, s.core.attached([b"b"], capable=True, incarnation=9)) == []
+    s.core.settled([(0, b"b")])
+    s.commit()
+    assert s.core.unfinished == 0
+
+
+def test_an_ended_subscription_that_nobody_can_open_again_keeps_nothing() -> None:
     s = attached()
     s.transfer(b"a")
     s.transfer(b"b")
     s.process()
-    s.core.end_subscription()
+    s.core.end_subscription(keeps_done=False)
     s.commit()
     assert s.core.unfinished == 0
     assert s.core.unprocessed == 0

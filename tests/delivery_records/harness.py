@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -225,12 +225,13 @@ class Net:
     def publisher(
         self, node: Node, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
+        starts: Sequence[tuple[bytes, int]] = (),
     ) -> PublisherLink:  # fmt: skip
         """A publisher with the capability, attached and alive (A-4)."""
         link = PublisherLink(self, node)
         link.attach(
             name, topic=topic, unsettled=unsettled if unsettled is not None else {}, exactly_once=True,
-            settles_first=settles_first, timeout_s=timeout_s, map_bound=map_bound,
+            settles_first=settles_first, timeout_s=timeout_s, map_bound=map_bound, starts=starts,
         )  # fmt: skip
         link.echo()
         return link
@@ -361,13 +362,13 @@ class PublisherLink(Link):
     def attach(
         self, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         exactly_once: bool = True, settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
-        incomplete: bool = False, peer: str = "",
+        incomplete: bool = False, peer: str = "", starts: Sequence[tuple[bytes, int]] = (),
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.PublisherAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, settles_first, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}",
+                incomplete, peer or f"{name}@{self.number}", starts,
             )
         )  # fmt: skip
 

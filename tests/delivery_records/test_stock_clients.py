@@ -35,15 +35,6 @@ def test_a_delivery_nobody_subscribed_to_is_released() -> None:
     assert publisher.outcomes == [(first, Outcome.RELEASED), (second, Outcome.ACCEPTED)]
 
 
-def test_a_delivery_whose_subscriptions_have_gone_is_accepted_not_released() -> None:
-    net = Net()
-    net.subscriber(net.nodes[0])
-    publisher = net.stock_publisher(net.nodes[0])
-    delivery = publisher.send(b"1")
-    net.delete_subscription()
-    assert publisher.outcomes == [(delivery, Outcome.ACCEPTED)]
-
-
 def test_a_publisher_with_the_capability_is_accepted_when_nobody_subscribed() -> None:
     net = Net()
     publisher = net.publisher(net.nodes[0])

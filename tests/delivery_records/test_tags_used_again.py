@@ -7,7 +7,7 @@ import pytest
 from delivery_records import effects, inputs
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.view import SubscriptionMode
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import TOPIC, Net, PublisherLink, SubscriberLink
 
 EMPTY = b""
 
@@ -36,7 +36,7 @@ def test_a_delivery_with_an_empty_tag_is_carried_like_any_other(routers: int) ->
     delivery = publisher.send(EMPTY, b"one")
     (sent,) = subscriber.all(effects.Deliver)
     assert len(sent.tag) == 11
-    assert net.nodes[-1].core.is_live_tag(sent.tag)
+    assert net.nodes[-1].core.is_live_tag(sent.tag, TOPIC)
     subscriber.accept(EMPTY)
     assert publisher.accepted == [delivery]
     publisher.settle(EMPTY)

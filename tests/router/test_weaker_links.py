@@ -11,6 +11,7 @@ from oncewire.wire import (
     ConnectionLost,
     DeliveryReceived,
     DispositionReceived,
+    Header,
     ReceiverSettleMode,
     SenderSettleMode,
     Symbol,
@@ -47,6 +48,10 @@ def number_of(delivery: DeliveryReceived) -> int:
     body = decode_message(delivery.payload).body
     assert isinstance(body, bytes)
     return int(body)
+
+
+def header_of(delivery: DeliveryReceived) -> Header:
+    return decode_message(delivery.payload).header or Header()
 
 
 async def hear_until(subscriber: RawSubscriber, number: int, heard: list[int]) -> None:
@@ -116,6 +121,7 @@ async def test_an_at_least_once_publisher_and_subscriber_miss_nothing_when_their
     while not set(done) >= set(range(SENT)):
         delivery = await subscriber.delivery()
         assert read_annotations(delivery.payload)[REDELIVERED] is True
+        assert header_of(delivery).delivery_count == 1  # 3.2.1: what JMSRedelivered is read from
         done.append(number_of(delivery))
         subscriber.accept(delivery, settled=True)
     assert set(unanswered) <= set(done)
