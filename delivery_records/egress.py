@@ -24,7 +24,7 @@ from delivery_records.entries import (
     SyncState,
 )
 from delivery_records.inputs import LinkFlow, SubscriberAttach
-from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
+from delivery_records.limits import ENTRY_BYTES, HELD_PRESETTLED, REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.peer_messages import Run, Sync
 from delivery_records.tags import VERBATIM_BYTES, network_tag
@@ -47,7 +47,7 @@ class Egress:
     __slots__ = (
         "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "confirmed", "core",
         "created", "drain", "epoch", "exactly_once", "existed", "has_reduced", "incomplete", "is_closing",
-        "is_proven", "key", "limit", "link", "map_bound", "mapped", "mode", "name", "request", "sent",
+        "is_proven", "key", "limit", "link", "map_bound", "map_bytes", "mapped", "mode", "name", "request", "sent",
         "sessions", "sync_of_publisher", "syncs", "timeout_s",
     )  # fmt: skip
 
@@ -89,6 +89,9 @@ class Egress:
         new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
         self._settle_queue: deque[Entry] = deque()
         self._settle_out: list[bytes] = []
+        self.map_bytes = ENTRY_BYTES * len(request.unsettled or ())
+        """What the presented map counts in the router's budget, for as long as the link lives (C-6)."""
+        core.budget.add(self.map_bytes)
         self._load(request)
 
     # ------------------------------------------------------------------ attach
@@ -309,6 +312,12 @@ class Egress:
         """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
         for epoch in list(self.syncs):
             self._forget_sync(epoch)
+
+    def close(self) -> None:
+        """The link is gone for good, and the map it presented with it."""
+        self.forget()
+        self.core.budget.add(-self.map_bytes)
+        self.map_bytes = 0
 
     # ------------------------------------------------------------------ from the subscriber
 
