@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
+
 from delivery_records.limits import ENTRY_BYTES, MAP_SHARE
 
 ENOUGH_AGAIN = 16
@@ -39,6 +41,14 @@ class Budget:
     def has_room_for_map(self, entries: int) -> bool:
         """Whether a presented map of so many entries fits."""
         return self.held + entries * ENTRY_BYTES <= self.limit
+
+    def hold_map(self, presented: Sized | None) -> None:
+        """A subscriber's presented map is kept for as long as its link lives."""
+        self.held += ENTRY_BYTES * len(presented or ())
+
+    def release_map(self, presented: Sized | None) -> None:
+        """That link is gone."""
+        self.held -= ENTRY_BYTES * len(presented or ())
 
     def add(self, size: int) -> None:
         """Something of `size` bytes is held; negative: no longer."""

@@ -24,7 +24,7 @@ from delivery_records.entries import (
     SyncState,
 )
 from delivery_records.inputs import LinkFlow, SubscriberAttach
-from delivery_records.limits import ENTRY_BYTES, HELD_PRESETTLED, REDUCTION_QUIET_S
+from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.peer_messages import Run, Sync
 from delivery_records.tags import VERBATIM_BYTES, network_tag
@@ -47,7 +47,7 @@ class Egress:
     __slots__ = (
         "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "confirmed", "core",
         "created", "drain", "epoch", "exactly_once", "existed", "has_reduced", "incomplete", "is_closing",
-        "is_proven", "key", "limit", "link", "map_bound", "map_bytes", "mapped", "mode", "name", "request", "sent",
+        "is_proven", "key", "limit", "link", "map_bound", "mapped", "mode", "name", "request", "sent",
         "sessions", "sync_of_publisher", "syncs", "timeout_s",
     )  # fmt: skip
 
@@ -88,10 +88,7 @@ class Egress:
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
         new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
         self._settle_queue: deque[Entry] = deque()
-        self._settle_out: list[bytes] = []
-        self.map_bytes = ENTRY_BYTES * len(request.unsettled or ())
-        """What the presented map counts in the router's budget, for as long as the link lives (C-6)."""
-        core.budget.add(self.map_bytes)
+        self._settle_out: dict[bytes, None] = {}
         self._load(request)
 
     # ------------------------------------------------------------------ attach
@@ -160,6 +157,9 @@ class Egress:
         self.sync_of_publisher[publisher_key] = state
         tags = [self._network_tag(prefix, session, tag) for tag in sync.tags]
         unsettled = set(tags)
+        if old is not None:  # E-3: the same tag under another number of the same epoch
+            numbered = zip(tags, sync.numbers, strict=True)
+            unsettled -= {tag for tag, number in numbered if old.is_former(tag, state.epoch, number)}
         for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:
             self._trace(entry, Rule.NOT_IN_U)
             self._settle(entry)
@@ -199,6 +199,8 @@ class Egress:
         if entry is None:
             prefix = sync.prefix
             whole = prefix + tag if len(tag) <= VERBATIM_BYTES else self._network_tag(prefix, sync.session, tag)
+            if whole in sync.entries or whole in self._settle_out:
+                self._free_tag(sync, whole)
             entry = Entry(whole, HELD)
             entry.sync = sync
             entry.number = number
@@ -242,18 +244,29 @@ class Egress:
     def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0) -> None:
         """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room."""
         sync = self.syncs.get(publisher_epoch)
+        whole = b"" if sync is None else self._network_tag(sync.prefix, sync.session, tag)
+        if sync is not None and (whole in sync.entries or whole in self._settle_out):
+            self._free_tag(sync, whole)
         if sync is None or self.sent >= self.limit or len(self._held) >= HELD_PRESETTLED:
             self.core.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
             if self.core.tracing is not None:
                 self.core.tracing.of_epoch(publisher_epoch, tag, Rule.DROPPED, self.name)
             return
-        entry = Entry(self._network_tag(sync.prefix, sync.session, tag), State.HELD)
+        entry = Entry(whole, State.HELD)
         entry.presettled = True
         entry.message_format = message_format
         if self._held or self._resumes or not self._may_send(entry):
             self._hold(entry, message)
         else:
             self._transfer(entry, message)
+
+    def _free_tag(self, sync: SyncState, tag: bytes) -> None:
+        """E-3: P uses the tag again, so it has settled the delivery that had it, and S is notified of that first."""
+        former = sync.take_tag(tag)
+        if former is not None:
+            self._settle(former)
+        self.flush()
+        self._pump()
 
     def on_settle(self, publisher_epoch: int, runs: Iterable[Run]) -> None:
         """E-5: settle at S, forget the entry and any held copy."""
@@ -312,12 +325,6 @@ class Egress:
         """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
         for epoch in list(self.syncs):
             self._forget_sync(epoch)
-
-    def close(self) -> None:
-        """The link is gone for good, and the map it presented with it."""
-        self.forget()
-        self.core.budget.add(-self.map_bytes)
-        self.map_bytes = 0
 
     # ------------------------------------------------------------------ from the subscriber
 
@@ -485,7 +492,7 @@ class Egress:
             elif not entry.peer_settled:
                 if not self._settle_out:
                     self.core.mark_egress(self)
-                self._settle_out.append(entry.tag)
+                self._settle_out[entry.tag] = None
         elif state is AGAIN:
             self.mapped -= 1
 
@@ -562,7 +569,7 @@ class Egress:
     def flush(self) -> None:
         """One disposition for everything this turn settled."""
         if self._settle_out:
-            tags, self._settle_out = self._settle_out, []
+            tags, self._settle_out = list(self._settle_out), {}
             self.core.out.append(effects.SettleAtSubscriber(self.link, tags))
 
     def _network_tag(self, prefix: bytes, session: int, tag: bytes) -> bytes:

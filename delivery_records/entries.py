@@ -99,6 +99,18 @@ class SyncState:
         self.numbers: dict[int, Entry] = {}
         self._runs: dict[Outcome, list[list[int]]] = {}
 
+    def take_tag(self, tag: bytes) -> Entry | None:
+        """E-3: take out the delivery that had this tag before; None if there is none."""
+        former = self.entries.pop(tag, None)
+        if former is not None:
+            self.numbers.pop(former.number, None)
+        return former
+
+    def is_former(self, tag: bytes, epoch: int, number: int) -> bool:
+        """E-3: within one epoch another number is another delivery, and the one here was settled before it."""
+        entry = self.entries.get(tag)
+        return entry is not None and epoch == self.epoch and entry.number != number
+
     def acknowledge(self, number: int, outcome: Outcome) -> None:
         """Have an ACK sent at the end of this turn; consecutive numbers become one run."""
         if not self._runs:

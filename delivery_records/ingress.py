@@ -83,6 +83,7 @@ class Ingress:
         "settles_first",
         "timeout_s",
         "told",
+        "told_settled",
         "topic",
         "window",
     )
@@ -109,6 +110,7 @@ class Ingress:
         self.credit = credit.PublisherCredit(core.limits, request.map_bound, core.budget)
         self.settled_runs: list[list[int]] = []
         self.told: dict[_Told, list[int]] = {}
+        self.told_settled: dict[_Told, list[int]] = {}
         self.is_dirty = False
         self.last_progress = core.now
         self.resend_since = core.now
@@ -215,6 +217,7 @@ class Ingress:
             return
         elif self.exactly_once:
             self._abandon_unreceived(slot.number)  # P-1: in order, so what it passed over will not come
+        slot.receiver_settles = transfer.receiver_settles
         message = transfer.message
         if transfer.message_format == 0:
             try:
@@ -389,8 +392,9 @@ class Ingress:
         if not self.window.told:
             self._await_settlement()
         self.window.told += 1
-        self.told.setdefault(told, []).append(slot.delivery_id)
-        if self.settles_first:
+        settles = self.settles_first or slot.receiver_settles
+        (self.told_settled if settles else self.told).setdefault(told, []).append(slot.delivery_id)
+        if settles:
             self._drop(slot)  # c.3: at-least-once is settled together with the outcome
 
     def _await_settlement(self) -> None:
@@ -413,19 +417,22 @@ class Ingress:
         return _ACCEPTED
 
     def _send_told(self) -> None:
-        if not self.told:
-            return
+        if self.told:
+            told, self.told = self.told, {}
+            self._dispose(told, False)
+        if self.told_settled:
+            told, self.told_settled = self.told_settled, {}
+            self._dispose(told, True)
+
+    def _dispose(self, all_told: dict[_Told, list[int]], settled: bool) -> None:
         assert self.link is not None
-        all_told, self.told = self.told, {}
         for told, ids in all_told.items():
             self.core.counts[_TOLD[told.outcome]] += len(ids)
             info: dict[str, object] = {}
             if told.rejected_by:
                 info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
             self.core.out.append(
-                effects.Dispose(
-                    self.link, ids, told.outcome, self.settles_first, told.condition, told.description, info
-                )
+                effects.Dispose(self.link, ids, told.outcome, settled, told.condition, told.description, info)
             )
 
     def _grant(self) -> None:

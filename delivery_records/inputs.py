@@ -83,7 +83,9 @@ class SubscriberAttach:
 class Transfer:
     """A complete delivery arrived on a publisher's link (hot path: a plain class)."""
 
-    __slots__ = ("aborted", "delivery_id", "link", "message", "message_format", "resume", "settled", "tag")
+    __slots__ = (
+        "aborted", "delivery_id", "link", "message", "message_format", "receiver_settles", "resume", "settled", "tag",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -95,8 +97,12 @@ class Transfer:
         resume: bool = False,
         aborted: bool = False,
         message_format: int = 0,
+        receiver_settles: bool = False,
     ) -> None:
-        """Keep the transfer's fields; `delivery_id` comes back in `Dispose`."""
+        """Keep the transfer's fields; `delivery_id` comes back in `Dispose`.
+
+        `receiver_settles`: the publisher wants the outcome of this delivery settled, whatever its link's mode is (c.3).
+        """
         self.link = link
         self.delivery_id = delivery_id
         self.tag = tag
@@ -105,6 +111,7 @@ class Transfer:
         self.resume = resume
         self.aborted = aborted
         self.message_format = message_format
+        self.receiver_settles = receiver_settles
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,9 +292,10 @@ class Records:
         """Drop everything this router remembers of the subscription's link."""
         self.links.pop(egress.link, None)
         egress.flush()
-        egress.close()
+        egress.forget()
         if self.egresses.get(egress.key) is egress:
             del self.egresses[egress.key]
+            self.budget.release_map(egress.request.unsettled)
         self.plan_version += 1
         self.barrier.forget(egress.key)
         for timer in (Timer.STOCK_REPLY, Timer.REDUCTION, Timer.PROVISIONAL):

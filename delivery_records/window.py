@@ -26,6 +26,7 @@ class Slot:
         "number",
         "pending",
         "received",
+        "receiver_settles",
         "rejected_by",
         "repeated",
         "tag",
@@ -44,6 +45,8 @@ class Slot:
         self.pending = 0
         """Subscriptions that still owe this delivery."""
         self.delivery_id = -1
+        self.receiver_settles = False
+        """Its outcome goes out settled, and I-4 follows at once (c.3)."""
         self.repeated = False
         """It was in the presented map: a subscriber may have seen it before."""
         self.verdict: Outcome | None = None

@@ -38,6 +38,8 @@ IDLE_TIMEOUT_S = 10.0
 is cut off. Shorter ones would end stock clients whose program is busy: some of them beat only while it calls them."""
 REDIAL_S = 1.0
 """One packet a second to a router that is gone for good: cheap beside what a longer way costs."""
+START_PATIENCE_S = 86_400.0
+"""A day: longer than an outage that somebody works on, and a forgotten router ends at last."""
 _PORT = "0 to 65535; 0 = any free port"
 _ANONYMOUS = "loopback, always or never"
 _FILE = "path of a PEM file, or empty"
@@ -161,6 +163,10 @@ class RouterConfig:
     lease_ttl_s: int = setting(
         "etcd.lease_ttl_s", whole_number(3, 300), 10, "3 to 300 seconds",
         "After this long without etcd a router's key is gone; it stops serving at two thirds (K-3).",
+    )  # fmt: skip
+    etcd_start_patience_s: float = setting(
+        "etcd.start_patience_s", seconds(0, 604_800), START_PATIENCE_S, "0 to 604800 seconds",
+        "How long a starting router waits for an etcd that it cannot reach; then it ends with exit code 2.",
     )  # fmt: skip
     window: int = setting(
         "limits.window", whole_number(1, 65_536), limits.WINDOW_DELIVERIES, "1 to 65536 deliveries",

@@ -26,6 +26,7 @@ class RouterEvent(Enum):
     ROUTER_STOPPED = "router_stopped"
     INCARNATION_STARTED = "incarnation_started"
     INCARNATION_ENDED = "incarnation_ended"
+    STORE_AWAITED = "store_awaited"
     STORE_FAILED = "store_failed"
     STORE_BACK = "store_back"
     CLIENT_CONNECTED = "client_connected"
@@ -54,6 +55,7 @@ class RouterEvent(Enum):
 
 _WARNINGS = frozenset(
     {
+        RouterEvent.STORE_AWAITED,
         RouterEvent.STORE_FAILED,
         RouterEvent.CLIENT_REFUSED,
         RouterEvent.LOGIN_FAILED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -34,13 +35,16 @@ from router.telemetry import telemetry_of
 from router.turn import Turn
 from topology.inspector.api import Inspector
 from topology.membership import Membership, SeenHistory
-from topology.store import Store, StoreAuthError, StoreError
+from topology.store import Store, StoreError, StoreReplaced, StoreTimeout, StoreUnavailable, StoreUntrusted
+from topology.wrong_scheme import wrongly_written
 
-START_PATIENCE_S = 5.0
-"""How long a starting router tries to reach etcd before it says that it cannot."""
 READY_CHECK_S = 0.01
 RETRY_S = 0.5
-"""Between attempts to begin a new incarnation while etcd is away."""
+"""Before the second attempt to begin an incarnation while etcd cannot be reached; doubled up to LONGEST_RETRY_S."""
+LONGEST_RETRY_S = 4.0
+"""What an outage of etcd costs more than it lasts; some hundred routers that ask so often are no load."""
+JITTER = 0.25
+"""Share of a pause that is random: routers that lost etcd together do not ask it together."""
 
 
 class RouterNode:
@@ -93,7 +97,7 @@ class RouterNode:
         """Serve until `stop` is called.
 
         Raises:
-            CliError: an address cannot be listened on, or there is no etcd.
+            CliError: an address cannot be listened on, or there is no etcd for this router.
         """
         open_store = store_factory(self._config)
         # After the store: etcd3 cannot use a protobuf that others have loaded in their way.
@@ -190,26 +194,51 @@ class RouterNode:
 
     async def _live(self, open_store: Callable[[], Store], record: RouterRecord) -> None:
         """One incarnation after the other."""
-        patience = time.monotonic() + START_PATIENCE_S
+        pause_s = RETRY_S
         while not self._stop_wanted.is_set():
             try:
                 membership = await Membership.join(
                     open_store, record, self._config.lease_ttl_s, self._seen
                 )
             except StoreError as error:
-                if not self._accounts.incarnations and (
-                    time.monotonic() > patience or isinstance(error, StoreAuthError)
-                ):
-                    raise _no_etcd(self._config, error) from None
-                if not self._is_store_away:
-                    self._is_store_away = True
-                    self._log.event(RouterEvent.STORE_FAILED, doing="begin an incarnation", why=str(error))
-                await self._pause()
+                await self._note_no_store(error)
+                await self._pause(pause_s * random.uniform(1 - JITTER, 1))
+                pause_s = min(2 * pause_s, LONGEST_RETRY_S)
                 continue
+            pause_s = RETRY_S
             if self._is_store_away:
                 self._is_store_away = False
                 self._log.event(RouterEvent.STORE_BACK)
             await self._live_once(membership)
+
+    async def _note_no_store(self, error: StoreError) -> None:
+        """An incarnation could not begin.
+
+        Raises:
+            CliError: this is the first one, and it is in vain or too long to wait.
+        """
+        config = self._config
+        if not self._accounts.incarnations:
+            if isinstance(error, StoreUntrusted) or not isinstance(error, StoreUnavailable | StoreTimeout):
+                fix = _AFTER_RESTORE if isinstance(error, StoreReplaced) else _CHECK_SETTINGS
+                raise _no_etcd(config, str(error), fix) from None
+            wrong = await wrongly_written(config.etcd_endpoints)
+            if wrong is not None:
+                raise _no_etcd(config, f"{wrong} answers, but not to {wrong.partition(':')[0]}", _CHECK_SCHEME)
+            if time.monotonic() - self._started_at >= config.etcd_start_patience_s:
+                raise _no_etcd(config, str(error), _START_ETCD) from None
+        if self._is_store_away:
+            return
+        self._is_store_away = True
+        if self._accounts.incarnations:
+            self._log.event(RouterEvent.STORE_FAILED, doing="begin an incarnation", why=str(error))
+            return
+        self._log.event(
+            RouterEvent.STORE_AWAITED,
+            etcd=",".join(config.etcd_endpoints),
+            why=str(error),
+            patience_s=config.etcd_start_patience_s,
+        )
 
     async def _live_once(self, membership: Membership) -> None:
         self._accounts.incarnations += 1
@@ -240,11 +269,11 @@ class RouterNode:
         del incarnation
         gc.collect()  # a core is full of cycles, and the automatic collector is off (lag.py)
         if why is End.FAULT:
-            await self._pause()
+            await self._pause(RETRY_S)
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(RETRY_S):
+            async with asyncio.timeout(seconds):
                 await self._stop_wanted.wait()
         except TimeoutError:
             pass
@@ -256,7 +285,7 @@ class RouterNode:
         if self._drains_until is not None:
             return ["its end: it drains, and takes no clients"]
         if self._incarnation is None:
-            return ["a lease in etcd"]
+            return ["etcd, which cannot be reached" if self._is_store_away else "a lease in etcd"]
         return self._incarnation.waiting_for()
 
     def numbers(self) -> Numbers:
@@ -305,9 +334,14 @@ def _reachable(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _no_etcd(config: RouterConfig, error: StoreError) -> CliError:
-    return CliError(
-        f"the router cannot work with etcd at {', '.join(config.etcd_endpoints)}",
-        str(error),
-        "start etcd, give --etcd-endpoints the URLs of one that runs, or run one router alone with --standalone",
-    )
+_START_ETCD = (
+    "start etcd, give --etcd-endpoints the URLs of one that runs, or run one router alone with --standalone; "
+    "--etcd-start-patience-s says how long to wait for etcd"
+)
+_AFTER_RESTORE = "do that: docs/operations.md has the steps"
+_CHECK_SCHEME = "write it in --etcd-endpoints with the other one of http and https"
+_CHECK_SETTINGS = "check the settings etcd.*: endpoints, user, password, ca_file, cert_file, key_file"
+
+
+def _no_etcd(config: RouterConfig, why: str, fix: str) -> CliError:
+    return CliError(f"the router cannot work with etcd at {', '.join(config.etcd_endpoints)}", why, fix)

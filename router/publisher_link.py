@@ -91,6 +91,7 @@ class PublisherLink:
             event.resume,
             event.aborted,
             event.message_format,
+            event.receiver_settles,
         )
 
     def disposition_input(self, event: DispositionReceived) -> Input | None:

@@ -233,7 +233,8 @@ class SubscriberLink:
         """Settle deliveries at the subscriber (E-5)."""
         if self._waiting:
             settled = set(effect.tags)
-            self._waiting = deque(delivery for delivery in self._waiting if delivery.tag not in settled)
+            # A settled one only has the same tag (2.6.12).
+            self._waiting = deque(each for each in self._waiting if each.settled or each.tag not in settled)
         ids = [found for tag in effect.tags if (found := self._ids.pop(tag, None)) is not None]
         if ids:
             ids.sort()

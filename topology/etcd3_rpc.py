@@ -28,6 +28,7 @@ from topology.etcd_members import (
     WATCH_SILENCE_S,
     EtcdMembers,
     NotSent,
+    NotTrusted,
     Silent,
     TokenRefused,
     Unanswered,
@@ -42,6 +43,8 @@ STREAM_ANSWERS = 64
 _PYTHON_PROTOBUF = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
 _NOT_CONNECTED = ("failed to connect", "DNS resolution failed")
 """gRPC's texts for a request that found no connection to go out on; the code is shared with broken connections."""
+_NOT_TRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""In those texts, where we do not trust etcd. That etcd does not trust us looks like an etcd that is not there."""
 
 
 class Etcd3Missing(Exception):
@@ -223,7 +226,7 @@ class Etcd3Client(EtcdMembers):
             channel = self._channels.pop(endpoint, None)
             if channel is not None:
                 channel.close()
-            raise NotSent(text)
+            raise NotTrusted(text) if _NOT_TRUSTED in text else NotSent(text)
         kind = classify_error(code.value[0], text)
         if kind is ErrorClass.LOGIN:
             raise TokenRefused(text)

@@ -19,6 +19,7 @@ from topology.store import (
     StoreReplaced,
     StoreTimeout,
     StoreUnavailable,
+    StoreUntrusted,
     WatchBatch,
     WatchEvent,
 )
@@ -41,6 +42,10 @@ _Answer = TypeVar("_Answer")
 
 class NotSent(Exception):
     """The request certainly was not handled; another member may handle it."""
+
+
+class NotTrusted(NotSent):
+    """The same, for this member refuses our certificate, or we refuse its."""
 
 
 class Unanswered(Exception):
@@ -126,9 +131,11 @@ class EtcdMembers:
         Raises:
             StoreTimeout: a write was not answered.
             StoreUnavailable: no member could be asked, or a read was not answered.
+            StoreUntrusted: TLS could not be agreed with any member.
         """
         ends_at = time.monotonic() + timeout_s
         failures: list[str] = []
+        only_untrusted = True
         for tries_left in range(len(self._endpoints), 0, -1):
             endpoint = self.endpoint
             left_s = ends_at - time.monotonic()
@@ -140,13 +147,16 @@ class EtcdMembers:
                 return await send(endpoint, share_s)
             except NotSent as error:
                 failures.append(f"{endpoint} says {error}")
+                only_untrusted = only_untrusted and isinstance(error, NotTrusted)
                 self.rotate(endpoint)
             except Unanswered as error:
+                only_untrusted = False
                 self.rotate(endpoint)
                 if write:
                     raise StoreTimeout(f"no answer from etcd at {endpoint}: {error}") from None
                 failures.append(f"{endpoint} does not answer: {error}")
-        raise StoreUnavailable(
+        kind = StoreUntrusted if failures and only_untrusted else StoreUnavailable
+        raise kind(
             f"etcd cannot be reached ({'; '.join(failures)}): is it running, are the URLs right?"
         )
 

@@ -22,6 +22,7 @@ from topology.etcd_members import (
     WATCH_SILENCE_S,
     EtcdMembers,
     NotSent,
+    NotTrusted,
     TokenRefused,
     Unanswered,
 )
@@ -160,6 +161,8 @@ class GatewayClient(EtcdMembers):
         url = endpoint / "v3" / path
         try:
             return await self._session.post(url, data=json.dumps(body), headers=headers, timeout=timeout)
+        except aiohttp.ClientSSLError as error:
+            raise NotTrusted(_describe(error)) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotSent(_describe(error)) from None
         except (aiohttp.ClientError, OSError) as error:
@@ -197,4 +200,8 @@ def _describe(error: BaseException) -> str:
     if isinstance(cause, ConnectionError) and cause.errno:
         # aiohttp's own text wraps the reason in its settings and a Python list.
         return os.strerror(cause.errno)
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS is not agreed: {cause.strerror or cause}"
+    if isinstance(cause, ConnectionError):
+        return "the connection was closed during the handshake"
     return str(error) or type(error).__name__

@@ -34,6 +34,10 @@ class StoreUnavailable(StoreError):
     """The store could not be reached or refused for now: definitely not applied, may be tried again."""
 
 
+class StoreUntrusted(StoreUnavailable):
+    """No member could be reached, for TLS cannot be agreed: a certificate is refused. Trying again does not help."""
+
+
 class StoreTimeout(StoreError):
     """No answer to a write that was sent: it may or may not have been applied. Read or watch to learn which (K-2a)."""
 

@@ -68,7 +68,7 @@ CLIENT_EDITS: tuple[Edit, ...] = (
         "done-is-done-again", "S-a", "oncewire.client.subscriber_core",
         "        elif entry.recorded:\n"
         "            assert entry.outcome is not None\n"
-        "            effects.append(DisposeDeliveries((delivery_id,), entry.outcome, self._settles_first))\n",
+        "            self._answer(entry, effects)\n",
         "        elif entry.recorded:\n"
         "            self._take_body(entry, payload, effects)\n",
         "a delivery that is done in the map goes to the application again",

@@ -35,6 +35,25 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "prefetch=1", "messages=8", "window=8"),
     ),
     Edit(
+        "tag-used-again", "E-3", "egress",
+        "            if whole in sync.entries or whole in self._settle_out:\n"
+        "                self._free_tag(sync, whole)\n"
+        "            entry = Entry(whole, HELD)\n",
+        "            entry = Entry(whole, HELD)\n",
+        "a message whose tag has just been settled overtakes the settlement, and is taken for the one before it",
+        aim=("drop-p", "stock_publisher=1", "reuses_tags=1", "batches=1", "stock_subscriber=0", "messages=8"),
+    ),
+    Edit(
+        "tag-used-again-over-a-restart", "E-3", "egress",
+        "            unsettled -= {tag for tag, number in numbered if old.is_former(tag, state.epoch, number)}\n",
+        "            pass\n",
+        "a channel restarts between a settlement and a message with its tag, and the older delivery answers for it",
+        aim=(
+            "reset", "cut", "shed", "stock_publisher=1", "reuses_tags=1", "stock_subscriber=0", "messages=20",
+            "routers=2", "batches=1",
+        ),
+    ),
+    Edit(
         "known-needs-nothing", "E-3", "egress",
         "        if entry.is_held or entry.state in (State.SENT, State.HELD):\n",
         "        if entry.is_held or entry.state in (State.SENT, State.HELD, State.KNOWN):\n",

@@ -5,23 +5,13 @@ Nothing is owed to them and nothing is repeated; still nothing may come twice or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from chaos.simulator.clients import TIMEOUT_S, TOPIC, Publisher, Subscriber
 from delivery_records import effects, inputs
 from delivery_records.view import SubscriptionMode
 
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
-
 
 class PresettledPublisher(Publisher):
     """Sends each message once and hears nothing of it (I-1c)."""
-
-    def __init__(self, world: World, index: int, messages: int) -> None:
-        """Send `messages` messages in all."""
-        super().__init__(world, index, messages)
-        self._transfers = 0
 
     def connect(self, router: int) -> None:
         """Attach without a map."""
@@ -39,10 +29,9 @@ class PresettledPublisher(Publisher):
         self.sent += 1
         self.given_up.add(number)
         self.world.judge.on_first_send(self.index, number)
-        self._transfers += 1
-        tag = self._transfers.to_bytes(4, "big")
         body = self.world.body(self.index, number)
-        self._up(inputs.Transfer(self.connection.link, self.sent, tag, body, settled=True))
+        # Every time the same tag, an empty one, as Qpid JMS does: it names nothing that could be unsettled.
+        self._up(inputs.Transfer(self.connection.link, self.sent, b"", body, settled=True))
 
 
 class SettledSubscriber(Subscriber):

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from chaos.simulator.world import World
 
 
+EMPTY_TAG = b""
+"""2.8.7: up to 32 bytes, and no minimum."""
+
+
 class StockPublisher(Publisher):
     """A null map: what was not told an outcome is sent again as a new message, in a new session."""
 
@@ -37,7 +41,9 @@ class StockPublisher(Publisher):
     def send(self) -> None:
         """Name the transfer, then send it."""
         number = self.resend[0] if self.resend else self.next
-        self._tags[number] = (self.sent + 1).to_bytes(4, "big")
+        in_use = {self._tags.get(unsettled) for unsettled in self.map}
+        is_free = self.world.traits.reuses_tags and EMPTY_TAG not in in_use
+        self._tags[number] = EMPTY_TAG if is_free else (self.sent + 1).to_bytes(4, "big")
         super().send()
 
     def receive(self, effect: effects.Effect) -> None:

@@ -22,6 +22,8 @@ class Traits:
     """Subscribers also reject, release and fail deliveries (E-4a); the shipped client releases locally."""
     stock_publisher: bool = False
     """The last publisher keeps no map over a reconnect (c.5)."""
+    reuses_tags: bool = False
+    """The stock publisher uses an empty tag, and uses it again as soon as it has settled it (E-3)."""
     stock_subscriber: bool = False
     """The last subscriber keeps no map over a reconnect and settles as it answers (c.3, c.5)."""
     batches: bool = False

@@ -407,7 +407,7 @@ class Client:
                 f"the link {name!r} has a name but the container-id {self.container_id!r} is random: after this"
                 " process nobody can resume it, and the network keeps it until it expires; pass container_id=...",
                 RandomContainerWarning,
-                stacklevel=4,
+                stacklevel=3,  # the caller of publisher() or subscriber()
             )
         return name
 

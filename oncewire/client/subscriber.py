@@ -401,6 +401,7 @@ class Subscriber(ClientLink):
                 settled=event.settled,
                 resume=event.resume,
                 aborted=event.aborted,
+                receiver_settles=event.receiver_settles,
             )
         )
 

@@ -59,6 +59,7 @@ class _Entry:
         "outcome",
         "payload",
         "pre_settled",
+        "receiver_settles",
         "recorded",
         "serial",
         "settled",
@@ -75,6 +76,7 @@ class _Entry:
         self.counts = False  # takes one of this attach's prefetched places
         self.settled = False  # by the router: forget it when it is processed
         self.pre_settled = False  # never was in the map: at-most-once
+        self.receiver_settles = False  # on this attach: the router wants the outcome settled (AMQP 2.7.5)
         self.outcome: Outcome | None = None
         self.stored = False  # the journal holds the tag, or will with the commit under way
         self.recorded = False  # the journal holds the outcome
@@ -257,17 +259,28 @@ class SubscriberCore:
         settled: bool = False,
         resume: bool = False,
         aborted: bool = False,
+        receiver_settles: bool = False,
     ) -> list[SubscriberEffect]:
-        """A whole delivery came, or one that was aborted."""
+        """A whole delivery came, or one that was aborted.
+
+        `receiver_settles`: the router wants its outcome settled, whatever the link's mode is (AMQP 2.7.5).
+        """
         effects: list[SubscriberEffect] = []
         self._received += 1
-        entry = self._map.get(tag)
+        # S-a: what arrives settled and without resume is never a repeat, whatever its tag: the settled resumes of A-7
+        # say that they are, and what this end holds is settled by disposition.
+        is_new = settled and not resume
+        entry = None if is_new else self._map.get(tag)
         if not aborted:
-            self._to_resume.discard(tag)
+            if not is_new:
+                self._to_resume.discard(tag)
             if entry is not None:
+                entry.receiver_settles = receiver_settles
                 self._repeat(entry, delivery_id, payload, settled, effects)
             elif not resume:  # AMQP 2.6.13: a resume of what this end does not hold is ignored
                 self._arrive(delivery_id, tag, payload, settled, effects)
+                if receiver_settles:
+                    self._map[tag].receiver_settles = True
         self._replenish(effects)
         return effects
 
@@ -295,9 +308,17 @@ class SubscriberCore:
             self._settle(entry, effects)
         elif entry.recorded:
             assert entry.outcome is not None
-            effects.append(DisposeDeliveries((delivery_id,), entry.outcome, self._settles_first))
+            self._answer(entry, effects)
         elif entry.lacks_body:
             self._take_body(entry, payload, effects)
+
+    def _answer(self, entry: _Entry, effects: list[SubscriberEffect]) -> None:
+        """State the recorded outcome; settled, and so forgotten, where this end settles first (c.3)."""
+        assert entry.outcome is not None
+        settles = self._settles_first or entry.receiver_settles
+        effects.append(DisposeDeliveries((entry.delivery_id,), entry.outcome, settles))
+        if settles:
+            self._forget(entry)
 
     def _take_body(self, entry: _Entry, payload: bytes, effects: list[SubscriberEffect]) -> None:
         """S-a: "take this body, at its old place". The router repeats a session in order, so that place is now."""
@@ -410,11 +431,10 @@ class SubscriberCore:
                 self._forget(entry)
             elif self._attached and entry.attach == self._attach:
                 assert entry.outcome is not None
-                if entry.outcome.is_accepted:
-                    accepted.append(entry.delivery_id)
-                else:
-                    outcome = DisposeDeliveries((entry.delivery_id,), entry.outcome, self._settles_first)
-                    effects.append(outcome)
+                if not entry.outcome.is_accepted or entry.receiver_settles:
+                    self._answer(entry, effects)
+                    continue
+                accepted.append(entry.delivery_id)
                 if self._settles_first:
                     self._forget(entry)
         if accepted:

@@ -343,6 +343,8 @@ class Connection:
     def _receive_frame(self, channel: int, performative: Performative, payload: bytes) -> None:
         """Carry out any frame."""
         if isinstance(performative, Open):
+            if channel:  # 2.4.1: "The open frame can only be sent on channel 0." A close may come on any (2.4.3).
+                raise RemoteProtocolError(FRAMING_ERROR, f"open came on channel {channel}, not on channel 0")
             self._receive_open(performative)
         elif isinstance(performative, Close):
             self._receive_close(performative)

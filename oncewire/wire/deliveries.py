@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SERIAL_MASK = 0xFFFFFFFF
 _SERIAL_HALF = 0x80000000
 
-# 2.8.7: a delivery-tag has up to 32 bytes.
+# 2.8.7: "up to 32 octets of binary data", without a minimum: an empty tag is legal.
 MAX_TAG_SIZE = 32
 
 # On the safe side for a transfer performative without state: descriptor and list header 6 bytes, handle, delivery-id
@@ -105,7 +105,16 @@ def merge(unsettled: Unsettled, link: Link, numbers: Sequence[int], settled: boo
 class IncomingDelivery:
     """A delivery of which not all frames have come (2.6.14). The body grows in one buffer, however small the frames."""
 
-    __slots__ = ("body", "delivery_id", "message_format", "resume", "settled", "state", "tag")
+    __slots__ = (
+        "body",
+        "delivery_id",
+        "message_format",
+        "receiver_settles",
+        "resume",
+        "settled",
+        "state",
+        "tag",
+    )
 
     def __init__(self, delivery_id: int, tag: bytes, message_format: int, resume: bool) -> None:
         self.delivery_id = delivery_id
@@ -113,6 +122,7 @@ class IncomingDelivery:
         self.message_format = message_format
         self.resume = resume
         self.settled = False
+        self.receiver_settles = False
         self.state: DeliveryState | None = None
         self.body = bytearray()
 

@@ -143,13 +143,15 @@ class DeliveryReceived:
     Attributes:
         link: the receiver link.
         delivery_id: names the delivery on this session until it is settled.
-        tag: 1 to 32 bytes.
+        tag: up to 32 bytes, may be empty (2.8.7).
         payload: the encoded message; empty for an aborted delivery and for a resumed one that only tells a state.
         settled: the sender has settled it: it must not be disposed of.
         resume: the sender means a delivery that both ends held before this attach (2.6.13).
         state: the sender's state of it, None as a rule.
         message_format: 0 for an AMQP message.
         aborted: drop it; it counts as settled.
+        receiver_settles: on a link of rcv-settle-mode second, the sender asks for mode first for this delivery: the
+            receiver must settle it together with its outcome, and not wait for the sender (2.7.5).
     """
 
     __slots__ = (
@@ -158,6 +160,7 @@ class DeliveryReceived:
         "link",
         "message_format",
         "payload",
+        "receiver_settles",
         "resume",
         "settled",
         "state",
@@ -175,6 +178,7 @@ class DeliveryReceived:
         state: DeliveryState | None = None,
         message_format: int = 0,
         aborted: bool = False,
+        receiver_settles: bool = False,
     ) -> None:
         self.link = link
         self.delivery_id = delivery_id
@@ -185,12 +189,14 @@ class DeliveryReceived:
         self.state = state
         self.message_format = message_format
         self.aborted = aborted
+        self.receiver_settles = receiver_settles
 
     def __repr__(self) -> str:
         return (
             f"DeliveryReceived(link={self.link!r}, delivery_id={self.delivery_id}, tag={self.tag!r},"
             f" payload={len(self.payload)} bytes, settled={self.settled}, resume={self.resume}, state={self.state!r},"
-            f" message_format={self.message_format}, aborted={self.aborted})"
+            f" message_format={self.message_format}, aborted={self.aborted},"
+            f" receiver_settles={self.receiver_settles})"
         )
 
 

@@ -75,6 +75,19 @@ def _unsigned(bits: int, name: str, write: Callable[[int], bytes]) -> Kind:
     return Kind(to_bytes, convert)
 
 
+def _choice(kind: Kind, highest: int, name: str) -> Kind:
+    """A restricted type (1.4): its source type, of which only the numbers up to ``highest`` mean something."""
+
+    def convert(value: object) -> object:
+        number = kind.convert(value)
+        assert isinstance(number, int)
+        if number > highest:
+            raise DecodeError(f"{number} is no {name}")
+        return number
+
+    return Kind(kind.write, convert)
+
+
 def _write_boolean(value: object) -> bytes:
     return b"\x41" if value else b"\x42"
 
@@ -148,6 +161,22 @@ def _convert_fields(value: object) -> object:
     if not isinstance(value, dict):
         raise _wrong(value, "a map")
     return {_to_symbol(key): item for key, item in value.items()}
+
+
+def _convert_node_properties(value: object) -> object:
+    """3.5.9: a lifetime-policy "MUST be of a type which provides the lifetime-policy archetype".
+
+    That is a described type, and none of those that mean something else here; a policy of somebody's own may be one.
+    """
+    properties = _convert_fields(value)
+    assert isinstance(properties, dict)
+    policy = properties.get(LIFETIME_POLICY)
+    if policy is not None and (not isinstance(policy, Described) or descriptor_code(policy.descriptor) >= 0):
+        raise _wrong(policy, "a lifetime-policy (3.5.9)")
+    modes = properties.get(SUPPORTED_DIST_MODES)
+    if modes is not None:
+        _convert_symbols(modes)
+    return properties
 
 
 def _composite_writer(value: object) -> bytes:
@@ -245,6 +274,8 @@ def _encode_ulong(value: int) -> bytes:
     return encode(ULong(value))
 
 
+LIFETIME_POLICY = Symbol("lifetime-policy")
+SUPPORTED_DIST_MODES = Symbol("supported-dist-modes")
 RECEIVED_CODE = 0x23
 MODIFIED_CODE = 0x27
 ERROR_CODE = 0x1D
@@ -261,7 +292,11 @@ SYMBOL = Kind(_write_symbol, _to_symbol)
 SYMBOLS = Kind(_write_symbols, _convert_symbols)
 BINARY = Kind(_write_binary, _convert_binary)
 FIELDS = Kind(_write_fields, _convert_fields)
+NODE_PROPERTIES = Kind(_write_fields, _convert_node_properties)
 STATE = Kind(encode_state, to_state)
+SND_SETTLE_MODE = _choice(UBYTE, p.SenderSettleMode.MIXED, "snd-settle-mode (2.8.2)")
+RCV_SETTLE_MODE = _choice(UBYTE, p.ReceiverSettleMode.SECOND, "rcv-settle-mode (2.8.3)")
+DURABILITY = _choice(UINT, p.TerminusDurability.UNSETTLED_STATE, "terminus-durability (3.5.5)")
 UNSETTLED = Kind(_write_unsettled, _convert_unsettled)
 ERROR = _one_of(ERROR_CODE)
 SOURCE = _one_of(SOURCE_CODE)
@@ -282,11 +317,11 @@ _CAPABILITIES = (
 )
 _TERMINUS = (
     Field("address", STRING),
-    Field("durable", UINT, 0),
+    Field("durable", DURABILITY, 0),
     Field("expiry_policy", SYMBOL, p.TerminusExpiryPolicy.SESSION_END),
     Field("timeout", UINT, 0),
     Field("dynamic", BOOLEAN, False),
-    Field("dynamic_node_properties", FIELDS),
+    Field("dynamic_node_properties", NODE_PROPERTIES),
 )
 _ERROR_ONLY = (Field("error", ERROR),)
 
@@ -300,7 +335,8 @@ _ALL = (
         _must("outgoing_window", UINT), Field("handle_max", UINT, p.UINT_MAX), *_CAPABILITIES)),
     Composite(0x12, "amqp:attach:list", p.Attach, (
         _must("name", STRING), _must("handle", UINT), _must("role", BOOLEAN),
-        Field("snd_settle_mode", UBYTE, 2), Field("rcv_settle_mode", UBYTE, 0), Field("source", SOURCE),
+        Field("snd_settle_mode", SND_SETTLE_MODE, 2), Field("rcv_settle_mode", RCV_SETTLE_MODE, 0),
+        Field("source", SOURCE),
         Field("target", TARGET), Field("unsettled", UNSETTLED), Field("incomplete_unsettled", BOOLEAN, False),
         Field("initial_delivery_count", UINT), Field("max_message_size", ULONG), *_CAPABILITIES)),
     Composite(0x13, "amqp:flow:list", p.Flow, (

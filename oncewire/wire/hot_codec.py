@@ -161,11 +161,12 @@ def decode_transfer(buf: bytes, pos: int, end: int) -> tuple[Transfer, int] | No
     return Transfer(handle, delivery_id, buf[first:pos], tail[1], tail[2], tail[3], tail[4]), stop
 
 
-# A delivery in one frame, by the fields behind its tag: (number of fields, settled, message-format).
+# A delivery in one frame, by the fields behind its tag: (number of fields, settled, message-format). One that says
+# who settles first (rcv-settle-mode, 2.7.5) is rare, and goes the way of any transfer.
 _WHOLE_TAILS = {
     octets: (count, settled is True, message_format or 0)
-    for octets, (count, message_format, settled, more, _) in _TRANSFER_TAILS.items()
-    if not more
+    for octets, (count, message_format, settled, more, mode) in _TRANSFER_TAILS.items()
+    if not more and mode is None
 }
 # Descriptor and constructor of a transfer as one number.
 _TRANSFER_START = 0x005314C0
@@ -178,8 +179,8 @@ WholeDelivery: TypeAlias = tuple[int, int, int, bytes, bool, int, bytes]
 _unpack_to_tag = struct.Struct(">IHHIBBBBIBB").unpack_from
 _unpack_id_and_tag = struct.Struct(">BIBB").unpack_from
 _ID_AT = FRAME_HEADER_SIZE + 8
-# With handle 0, a tag of one byte and nothing behind it.
-_SHORTEST_WHOLE = FRAME_HEADER_SIZE + 15
+# With handle 0, an empty tag (2.8.7 has no minimum) and nothing behind it.
+_SHORTEST_WHOLE = FRAME_HEADER_SIZE + 14
 
 
 def take_whole_delivery(parser: FrameParser) -> WholeDelivery | None:
@@ -209,7 +210,7 @@ def take_whole_delivery(parser: FrameParser) -> WholeDelivery | None:
     behind = first + tag_size
     stop = pos + 13 + fields
     end = pos + size
-    if uint != 0x70 or binary != 0xA0 or behind > stop or stop > end or not 0 < tag_size <= _MAX_FAST_TAG:
+    if uint != 0x70 or binary != 0xA0 or behind > stop or stop > end or tag_size > _MAX_FAST_TAG:
         return None
     tail = _WHOLE_TAILS.get(buf[behind:stop])
     if tail is None or tail[0] != count:

@@ -25,7 +25,7 @@ from oncewire.wire.errors import (
 )
 from oncewire.wire.events import DeliveryReceived
 from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, AttachOptions, Link
-from oncewire.wire.performatives import DeliveryState, Fields, Flow, Transfer
+from oncewire.wire.performatives import DeliveryState, Fields, Flow, ReceiverSettleMode, Transfer
 from oncewire.wire.states import LINK_ATTACHED, LinkState
 
 if TYPE_CHECKING:
@@ -155,10 +155,15 @@ class ReceiverLink(Link):
             return
         delivery_id = transfer.delivery_id
         tag = transfer.delivery_tag
-        if delivery_id is None or tag is None or not 0 < len(tag) <= MAX_TAG_SIZE:
+        # 2.7.5: both must be there on the first frame. A tag that is empty is there (2.8.7).
+        if delivery_id is None or tag is None or len(tag) > MAX_TAG_SIZE:
             self.detach_faulty(
-                INVALID_FIELD, "the first frame of a delivery needs an id and a tag of 1 to 32 bytes"
+                INVALID_FIELD,
+                f"the first frame of a delivery needs an id and a tag of at most {MAX_TAG_SIZE} bytes",
             )
+            return
+        mode = transfer.rcv_settle_mode
+        if mode is not None and not self._check_settle_mode(transfer, mode):
             return
         self._moved = moved + 1
         if transfer.more or transfer.aborted:
@@ -171,7 +176,10 @@ class ReceiverLink(Link):
             return
         settled = transfer.settled is True
         message_format = transfer.message_format or 0
-        self._complete(delivery_id, tag, payload, settled, transfer.resume, transfer.state, message_format)
+        settles = self._receiver_settles(mode)
+        self._complete(
+            delivery_id, tag, payload, settled, transfer.resume, transfer.state, message_format, settles
+        )
 
     def receive_whole(
         self, delivery_id: int, tag: bytes, payload: bytes, settled: bool, message_format: int
@@ -196,6 +204,31 @@ class ReceiverLink(Link):
         event.message_format = message_format
         session.pending_events.append(event)
 
+    @property
+    def _settles_first(self) -> bool:
+        """2.8.3: whether this end settles at once. What the receiver says in its attach is the mode in use (2.7.3)."""
+        attach = self.local_attach
+        assert attach is not None  # deliveries come on attached links only
+        return attach.rcv_settle_mode == ReceiverSettleMode.FIRST
+
+    def _check_settle_mode(self, transfer: Transfer, mode: int) -> bool:
+        """Detach the link and return False if this frame may not carry this rcv-settle-mode."""
+        if mode > ReceiverSettleMode.SECOND:
+            self.detach_faulty(INVALID_FIELD, f"{mode} is no rcv-settle-mode (2.8.3)")
+            return False
+        # 2.7.5: "If the negotiated link value is first, then it is illegal to set this field to second." It is
+        # ignored on what is sent settled.
+        if mode == ReceiverSettleMode.SECOND and self._settles_first and not transfer.settled:
+            self.detach_faulty(
+                INVALID_FIELD, "rcv-settle-mode second on a transfer of a link whose mode is first"
+            )
+            return False
+        return True
+
+    def _receiver_settles(self, mode: int | None) -> bool:
+        """2.7.5: "If first, this indicates that the receiver MUST settle the delivery once it has arrived"."""
+        return mode == ReceiverSettleMode.FIRST and not self._settles_first
+
     def _continue(self, partial: IncomingDelivery, transfer: Transfer, payload: bytes) -> None:
         """Add a frame to the delivery that is coming in."""
         named = transfer.delivery_id
@@ -205,6 +238,20 @@ class ReceiverLink(Link):
                 INVALID_FIELD, "another delivery began before the last frame of the one before"
             )
             return
+        message_format = transfer.message_format
+        # 2.7.5: "It is an error if the message-format on a continuation transfer differs from the message-format on
+        # the first transfer of a delivery."
+        if message_format is not None and message_format != partial.message_format:
+            self.detach_faulty(
+                INVALID_FIELD,
+                f"the message-format of a delivery changes from {partial.message_format} to {message_format}",
+            )
+            return
+        mode = transfer.rcv_settle_mode
+        if mode is not None:
+            if not self._check_settle_mode(transfer, mode):
+                return
+            partial.receiver_settles = self._receiver_settles(mode)
         if transfer.settled:  # 2.7.5: on any frame of a delivery
             partial.settled = True
         if transfer.state is not None:
@@ -232,6 +279,7 @@ class ReceiverLink(Link):
                 partial.resume,
                 partial.state,
                 partial.message_format,
+                partial.receiver_settles,
             )
 
     def _complete(
@@ -243,6 +291,7 @@ class ReceiverLink(Link):
         resume: bool,
         state: DeliveryState | None,
         message_format: int,
+        receiver_settles: bool,
     ) -> None:
         session = self.session
         if not settled:
@@ -251,9 +300,9 @@ class ReceiverLink(Link):
                 session.end_faulty(INVALID_FIELD, f"delivery-id {delivery_id} is unsettled already")
                 return
             unsettled[delivery_id] = (self, tag)
-        session.pending_events.append(
-            DeliveryReceived(self, delivery_id, tag, payload, settled, resume, state, message_format)
-        )
+        event = DeliveryReceived(self, delivery_id, tag, payload, settled, resume, state, message_format)
+        event.receiver_settles = receiver_settles and not settled
+        session.pending_events.append(event)
 
     def _too_large(self) -> None:
         self.detach_faulty(

@@ -62,7 +62,7 @@ class SenderLink(Link):
         link that either end holds unsettled; the engine does not keep a record of them.
 
         Args:
-            tag: 1 to 32 bytes.
+            tag: up to 32 bytes; an empty one is a tag like any other (2.8.7).
             payload: the encoded message; empty when only a state is told of a resumed delivery.
             settled: no outcome is wanted and none will come.
             state: our state of the delivery, when it is resumed (2.6.13).
@@ -83,8 +83,8 @@ class SenderLink(Link):
         if self.state is not LINK_ATTACHED:
             raise StateError(f"nothing can be sent on link {self.name!r}: it is {self.state.name}")
         size = len(tag)
-        if not 0 < size <= MAX_TAG_SIZE:
-            raise LimitError(f"a delivery-tag has 1 to {MAX_TAG_SIZE} bytes, not {size}")
+        if size > MAX_TAG_SIZE:
+            raise LimitError(f"a delivery-tag has at most {MAX_TAG_SIZE} bytes, not {size}")
         session = self.session
         delivery_id = session.next_delivery_id
         if (

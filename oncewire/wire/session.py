@@ -405,6 +405,9 @@ class AmqpSession:
         if self._queued_control > MAX_QUEUED_CONTROL:
             self.end_faulty(RESOURCE_LIMIT_EXCEEDED, "too many frames wait for the session window to open")
             return
+        # 2.5.6: the endpoint "MUST update the next-incoming-id directly from the next-outgoing-id of the frame".
+        received = self._incoming_offered - self._incoming_left
+        self._incoming_base = (flow.next_outgoing_id - received) & SERIAL_MASK
         # Null: the peer had not seen our begin, so it had seen nothing from our first id on.
         seen = FIRST_OUTGOING_ID if flow.next_incoming_id is None else flow.next_incoming_id
         in_flight = max(0, serial_difference(self._next_outgoing_id, seen))

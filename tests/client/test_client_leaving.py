@@ -143,10 +143,11 @@ async def test_a_client_can_be_awaited_and_closed_twice(server: WireServer) -> N
         await client.publisher("t")
 
 
-async def test_a_name_with_a_random_container_id_is_warned_about(server: WireServer) -> None:
+async def test_a_name_with_a_random_container_id_is_warned_about_at_the_line_that_gives_it(server: WireServer) -> None:
     async with connect(server.url) as client:
-        with pytest.warns(RandomContainerWarning, match="pass container_id"):
+        with pytest.warns(RandomContainerWarning, match="pass container_id") as warned:
             subscriber = await client.subscriber("t", name="s")
+        assert [warning.filename for warning in warned] == [__file__]
         await subscriber.unsubscribe()
 
 

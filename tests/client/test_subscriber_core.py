@@ -199,6 +199,53 @@ def test_an_aborted_delivery_leaves_nothing_and_costs_no_credit_for_good() -> No
     assert s.core.unfinished == 0
 
 
+@pytest.mark.parametrize("processed", [False, True])
+def test_a_settled_transfer_without_resume_is_no_settlement_of_a_delivery_with_its_tag(processed: bool) -> None:
+    s = attached()
+    s.transfer(b"t")
+    if processed:
+        s.process()
+    (delivery,) = only(DeliverMessage, s.transfer(b"t", settled=True))
+    assert delivery.settled
+    assert s.core.unfinished == 1
+    presented = s.core.begin_attach(10)
+    assert presented is not None
+    assert list(presented.unsettled) == [b"t"]
+
+
+def test_a_settled_transfer_does_not_take_the_place_of_a_resume() -> None:
+    s = attached(prefetch=1)
+    s.transfer(b"t")
+    s.attach(kept=[b"t"])
+    assert s.credit == 2  # one new delivery, and the resume of t (C-3)
+    s.transfer(b"t", settled=True)
+    assert s.credit == 1
+    s.transfer(b"t", resume=True)
+
+
+def test_settled_transfers_may_all_have_an_empty_tag() -> None:
+    s = attached()
+    for _ in range(3):
+        (delivery,) = only(DeliverMessage, s.transfer(b"", settled=True))
+        assert (delivery.tag, delivery.settled) == (b"", True)
+    assert s.core.unfinished == 0
+
+
+def test_an_outcome_that_the_router_wants_settled_is_settled_and_forgotten() -> None:  # AMQP 2.7.5
+    core = SubscriberCore(prefetch=3)
+    core.begin_attach(10)
+    core.attached([], capable=True)
+    effects = core.transfer(1, b"a", b"", receiver_settles=True) + core.transfer(2, b"b", b"")
+    for delivery in only(DeliverMessage, effects):
+        core.complete(delivery.serial, ACCEPTED)
+    core.next_commit()
+    assert only(DisposeDeliveries, core.committed()) == [
+        DisposeDeliveries([2], ACCEPTED),
+        DisposeDeliveries((1,), ACCEPTED, settled=True),
+    ]
+    assert core.unfinished == 1
+
+
 def test_a_pre_settled_delivery_is_delivered_and_never_in_the_map() -> None:
     s = attached(prefetch=1)
     (delivery,) = only(DeliverMessage, s.transfer(b"t", settled=True))

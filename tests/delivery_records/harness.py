@@ -377,14 +377,14 @@ class PublisherLink(Link):
 
     def send(
         self, tag: bytes, body: bytes | None = None, *, settled: bool = False, resume: bool = False,
-        aborted: bool = False, message_format: int = 0,
+        aborted: bool = False, message_format: int = 0, receiver_settles: bool = False,
     ) -> int:  # fmt: skip
         """Send one delivery, its tag as its body unless said otherwise; returns the delivery-id."""
         self._deliveries += 1
         self.feed(
             inputs.Transfer(
                 self.number, self._deliveries, tag, tag if body is None else body, settled, resume, aborted,
-                message_format,
+                message_format, receiver_settles,
             )
         )  # fmt: skip
         return self._deliveries

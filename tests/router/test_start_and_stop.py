@@ -46,8 +46,9 @@ async def test_an_address_of_another_machine_is_refused() -> None:
 
 async def test_without_etcd_the_router_says_where_it_looked_and_what_to_do() -> None:
     code, out, err = await run_to_end(
-        "--listen-port=0", "--http-port=0", "--etcd=http://127.0.0.1:1", "--log-level=error"
-    )
+        "--listen-port=0", "--http-port=0", "--etcd=http://127.0.0.1:1", "--log-level=error",
+        "--etcd-start-patience-s=0",
+    )  # fmt: skip
     assert (code, out) == (2, "")
     assert_golden(GOLDEN / "no_etcd.txt", err)
 

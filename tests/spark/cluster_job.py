@@ -15,8 +15,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pyspark import TaskContext
-
 PADDED = 200_000
 """Octets of a row of a task that dawdles: so many that it stages before it has seen all its rows."""
 PIECE = 5
@@ -46,6 +44,7 @@ def wait_for(path: Path) -> None:
 def worked(folder: Path, batches: Iterator[Any]) -> Iterator[Any]:
     """Each row with the attempt that has worked on it; where the role says so, not before it may go on."""
     import pyarrow as pa
+    from pyspark import TaskContext
 
     import bridges.spark
 

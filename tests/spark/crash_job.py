@@ -1,4 +1,4 @@
-"""The job of the crash plan: `python crash_job.py URL TOPIC START`, with the environment of crash_job_points.py.
+"""The job of the crash plan: `python crash_job.py URL TOPIC START`, with the environment of crash_points.py.
 
 It reads files of lines and publishes each line with the number of this start and a random number behind it, in random
 order, over another number of partitions at each start: whatever is computed again comes out different.
@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from bridges.spark.java import session_builder
-from tests.spark.crash_job_points import FOLDER, CrashingAmqp, wait_for_go
+from tests.spark.crash_job_points import CrashingAmqp
+from tests.spark.crash_points import FOLDER, wait_for_go
 
 INFLIGHT = 20
 """A tenth of a batch: a crash at half a batch leaves many rows unsent, many accepted, and some under way."""

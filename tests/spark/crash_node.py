@@ -30,7 +30,8 @@ from bridges.node.outbox import StagedPart, Writer
 from bridges.node.producers_core import Judgement
 from oncewire.cli.run import run
 from oncewire.client import SqliteJournal
-from tests.spark.crash_job_points import ROWS, CrashingJournal, CrashingOutbox, maybe_kill
+from tests.spark.crash_job_points import CrashingJournal, CrashingOutbox
+from tests.spark.crash_points import ROWS, maybe_kill
 
 _appended: list[int] = []
 """How many messages are in the transaction that is open."""

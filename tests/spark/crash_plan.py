@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from tests.spark.crash_job_points import CRASH, FOLDER, Crash, go_file, session_members
+from tests.spark.crash_points import CRASH, FOLDER, Crash, go_file, session_members
 
 logger = logging.getLogger("crash-plan")
 LIFE_S = 300.0

@@ -1,7 +1,7 @@
 """The processor of the crash plan: `python crash_processor_job.py NODE SECRET-FILE NAME LIFE MAX-STEPS`.
 
 Whatever it computes again comes out different: outputs carry the life and a random number, and each life has another
-number of tasks. Points (crash_job_points.py has how they are told):
+number of tasks. Points (crash_points.py has how they are told):
 
     attempt     the inputs of a batch are read, and the function has not run: everything of the job is killed
     worker      a task has staged its rows and not said so: its Python process alone is killed, once
@@ -25,10 +25,7 @@ from bridges.spark.processor_core import Delivery
 from bridges.spark.processor_sink import ProcessorStreamWriter
 from bridges.spark.processor_source import ProcessorFormat
 from bridges.spark.sink import StagedMessage
-from tests.spark.crash_job_points import FOLDER, ROWS, crash_from, maybe_kill, note, wait_for_go
-
-LIFE = "CRASH_JOB_LIFE"
-"""Variable of the environment: the number of this start."""
+from tests.spark.crash_points import FOLDER, LIFE, ROWS, crash_from, maybe_kill, note, wait_for_go
 
 
 class DyingWriter(ProcessorStreamWriter):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.crash_job_points import NO_MANIFEST, ROWS, Crash
 from tests.spark.crash_plan import Job, Verdict, judge, one_after_the_other
+from tests.spark.crash_points import NO_MANIFEST, ROWS, Crash
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild
 

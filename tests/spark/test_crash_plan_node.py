@@ -23,7 +23,6 @@ import pytest
 from bridges.node.client import RemoteNode, read_secret
 from bridges.node.identity import BATCH
 from oncewire.client import connect
-from tests.spark.crash_job_points import ROWS, Crash
 from tests.spark.crash_plan import (
     LIFE_S,
     Job,
@@ -35,7 +34,7 @@ from tests.spark.crash_plan import (
     one_after_the_other,
     until,
 )
-from tests.spark.crash_processor_job import LIFE
+from tests.spark.crash_points import LIFE, ROWS, Crash
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild
 

@@ -219,10 +219,17 @@ class RawPeer:
         self.send(Begin(None, 0, incoming_window, 1 << 20))
 
     def attach_as_sender(
-        self, credit: int, name: str = "link", handle: int = 0, max_message_size: int | None = None
+        self,
+        credit: int,
+        name: str = "link",
+        handle: int = 0,
+        max_message_size: int | None = None,
+        rcv_settle_mode: int = 1,
     ) -> ReceiverLink:
         """Attach a link on which the peer sends, and take the engine's answer and credit."""
-        self.send(Attach(name, handle, False, 0, 1, Source(), Target("t"), initial_delivery_count=0))
+        self.send(
+            Attach(name, handle, False, 0, rcv_settle_mode, Source(), Target("t"), initial_delivery_count=0)
+        )
         link = self.engine.sessions[0].links[-1]
         assert isinstance(link, ReceiverLink)
         link.reply(source=Source(), target=Target("t"), max_message_size=max_message_size)

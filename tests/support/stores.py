@@ -250,3 +250,15 @@ async def watch_events(store: Store, prefix: str, from_revision: int, count: int
         while len(events) < count:
             events += (await next_batch(batches)).events
     return events
+
+
+async def enable_login(url: str) -> None:
+    """Three users of an etcd, NAME-password each: root, router, and guest, who may do nothing; then login is on."""
+    for name, role in (("root", "root"), ("router", "topics"), ("guest", "")):
+        await post(url, "auth/user/add", {"name": name, "password": f"{name}-password"})
+        if role:
+            await post(url, "auth/role/add", {"name": role})
+            await post(url, "auth/user/grant", {"user": name, "role": role})
+    allowed = {"permType": "READWRITE", "key": in_base64("/t/"), "range_end": in_base64("/t0")}
+    await post(url, "auth/role/grant", {"name": "topics", "perm": allowed})
+    await post(url, "auth/enable", {})

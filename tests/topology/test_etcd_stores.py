@@ -19,8 +19,8 @@ from tests.support.stores import (
     EtcdClientOptions,
     OpenEtcdStore,
     TlsFiles,
+    enable_login,
     eventually,
-    in_base64,
     next_batch,
     post,
     watch_events,
@@ -299,17 +299,6 @@ async def test_a_peer_that_takes_connections_and_says_nothing_costs_one_time_out
 
 
 # --- login
-
-
-async def enable_login(url: str) -> None:
-    for name, role in (("root", "root"), ("router", "topics"), ("guest", "")):
-        await post(url, "auth/user/add", {"name": name, "password": f"{name}-password"})
-        if role:
-            await post(url, "auth/role/add", {"name": role})
-            await post(url, "auth/user/grant", {"user": name, "role": role})
-    allowed = {"permType": "READWRITE", "key": in_base64("/t/"), "range_end": in_base64("/t0")}
-    await post(url, "auth/role/grant", {"name": "topics", "perm": allowed})
-    await post(url, "auth/enable", {})
 
 
 def login(user: str, password: str = "") -> EtcdClientOptions:

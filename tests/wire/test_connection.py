@@ -290,6 +290,19 @@ def test_a_channel_over_our_limit_is_a_framing_error() -> None:
     assert is_closed_with(peer, answers, "amqp:connection:framing-error")
 
 
+def test_an_open_on_another_channel_than_0_is_a_framing_error() -> None:  # 2.4.1
+    peer = RawPeer()
+    answers = peer.write(AMQP_HEADER + frame(Open("peer"), channel=1))
+    assert is_closed_with(peer, answers, "amqp:connection:framing-error")
+
+
+def test_a_close_is_taken_on_any_channel() -> None:  # 2.4.3
+    peer = RawPeer()
+    peer.begin()
+    assert peer.send(Close(), channel=3) == [Close()]
+    assert one(peer.heard, ConnectionClosed).error is None
+
+
 @pytest.mark.parametrize("numbers", [{"max_frame_size": 511}, {"channel_max": 65536}, {"incoming_window": 0}])
 def test_illegal_settings_are_local_errors(numbers: dict[str, int]) -> None:
     with pytest.raises(LimitError):

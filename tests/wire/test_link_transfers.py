@@ -38,19 +38,18 @@ def test_a_delivery_arrives_with_all_it_says() -> None:
     assert (event.state, event.message_format) == (Received(2, 30), 7)
 
 
-@pytest.mark.parametrize("tag", [b"", b"t" * 33])
-def test_a_tag_that_is_not_1_to_32_bytes_is_a_local_error(tag: bytes) -> None:
+def test_a_tag_over_32_bytes_is_a_local_error() -> None:
     pipe = Pipe()
     sender, _ = pipe.link_to_server()
     with pytest.raises(LimitError):
-        sender.send(tag, b"")
+        sender.send(b"t" * 33, b"")
     assert (sender.credit, sender.session.next_delivery_id) == (100, 0)
 
 
 @pytest.mark.parametrize(
     "transfer",
-    [Transfer(0, 0, None), Transfer(0, 0, b""), Transfer(0, 0, b"t" * 33), Transfer(0, None, b"t")],
-    ids=["no tag", "empty tag", "33 bytes", "no id"],
+    [Transfer(0, 0, None), Transfer(0, 0, b"t" * 33), Transfer(0, None, b"t")],
+    ids=["no tag", "33 bytes", "no id"],
 )
 def test_a_first_frame_without_a_legal_id_and_tag_detaches_the_link(transfer: Transfer) -> None:
     peer = RawPeer()
@@ -58,6 +57,105 @@ def test_a_first_frame_without_a_legal_id_and_tag_detaches_the_link(transfer: Tr
     peer.attach_as_sender(10)
     assert condition_of(peer.send(transfer, b"body"), Detach) == "amqp:invalid-field"
     assert not one(peer.heard, LinkDetached).needs_answer
+
+
+@pytest.mark.parametrize("more", [False, True])
+@pytest.mark.parametrize("settled", [False, True])
+def test_an_empty_tag_is_a_tag(settled: bool, more: bool) -> None:  # 2.8.7
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10)
+    assert peer.send(Transfer(0, 0, b"", 0, settled, more), b"bo") == []
+    if more:
+        assert peer.send(Transfer(0), b"dy") == []
+    event = one(peer.heard, DeliveryReceived)
+    assert (event.tag, event.settled, event.payload) == (b"", settled, b"body" if more else b"bo")
+
+
+def test_the_shortest_transfer_of_all_is_read() -> None:
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10)
+    assert peer.send(Transfer(0, 0, b"")) == []  # an empty tag, nothing behind it, and no payload
+    event = one(peer.heard, DeliveryReceived)
+    assert (event.tag, event.payload) == (b"", b"")
+
+
+def test_an_empty_tag_is_sent_each_time() -> None:
+    pipe = Pipe()
+    sender, _ = pipe.link_to_server()
+    for number in range(3):
+        sender.send(b"", b"%d" % number, settled=True)
+    events = only(pipe.hear_server(), DeliveryReceived)
+    assert [(event.tag, event.payload, event.settled) for event in events] == [
+        (b"", b"0", True),
+        (b"", b"1", True),
+        (b"", b"2", True),
+    ]
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_transfer_that_asks_for_mode_second_on_a_link_of_mode_first_detaches_it(more: bool) -> None:  # 2.7.5
+    peer = RawPeer()
+    peer.begin()
+    link = peer.attach_as_sender(10, rcv_settle_mode=0)
+    answers = peer.transfer(0, rcv_settle_mode=1, more=more)
+    assert condition_of(answers, Detach) == "amqp:invalid-field"
+    assert one(peer.heard, LinkDetached).link is link
+    assert not only(peer.heard, DeliveryReceived)
+
+
+def test_the_settle_mode_of_a_settled_transfer_is_ignored() -> None:  # 2.7.5
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10, rcv_settle_mode=0)
+    assert peer.transfer(0, rcv_settle_mode=1, settled=True) == []
+    event = one(peer.heard, DeliveryReceived)
+    assert (event.settled, event.receiver_settles) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("link_mode", "mode", "settles"), [(1, None, False), (1, 1, False), (1, 0, True), (0, 0, False), (0, None, False)]
+)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_mode_first_on_a_link_of_mode_second_says_that_the_receiver_settles(
+    link_mode: int, mode: int | None, settles: bool, parts: int
+) -> None:  # 2.7.5
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10, rcv_settle_mode=link_mode)
+    peer.transfer(0, rcv_settle_mode=mode, more=parts == 2)
+    if parts == 2:
+        peer.send(Transfer(0), b"rest")
+    assert one(peer.heard, DeliveryReceived).receiver_settles is settles
+
+
+def test_a_number_that_is_no_settle_mode_detaches_the_link() -> None:  # 2.8.3
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10)
+    assert condition_of(peer.transfer(0, rcv_settle_mode=2), Detach) == "amqp:invalid-field"
+
+
+def test_a_message_format_that_changes_within_a_delivery_detaches_the_link() -> None:  # 2.7.5
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10)
+    assert peer.transfer(0, more=True) == []
+    answers = peer.send(Transfer(0, message_format=1), b"rest")
+    assert condition_of(answers, Detach) == "amqp:invalid-field"
+    assert not only(peer.heard, DeliveryReceived)
+
+
+@pytest.mark.parametrize("again", [None, 7])
+def test_a_message_format_may_be_repeated_or_left_out_on_later_frames(again: int | None) -> None:  # 2.7.5
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10)
+    peer.send(Transfer(0, 0, b"t", 7, more=True), b"a")
+    peer.send(Transfer(0, message_format=again), b"b")
+    event = one(peer.heard, DeliveryReceived)
+    assert (event.message_format, event.payload) == (7, b"ab")
 
 
 # --- settlement -------------------------------------------------------------------------------------------------------

@@ -383,6 +383,24 @@ def _body(code: int, *values: object) -> bytes:
     return b"\x00\x53" + bytes((code,)) + encode(list(values))
 
 
+def _attach_with_properties(properties: dict[Symbol, object]) -> bytes:
+    """An attach whose source is dynamic, with these node properties."""
+    source = Described(ULong(0x28), [None, None, None, None, True, properties])
+    return _body(0x12, "l", UInt(0), True, None, None, source)
+
+
+@pytest.mark.parametrize("code", [0x2B, 0x2C, 0x2D, 0x2E])
+def test_every_standard_lifetime_policy_is_read(code: int) -> None:  # 3.5.10 to 3.5.13
+    properties: dict[Symbol, object] = {
+        Symbol("lifetime-policy"): Described(ULong(code), []),
+        Symbol("supported-dist-modes"): Symbol("copy"),
+    }
+    attach, _ = decode_performative(_attach_with_properties(properties))
+    assert isinstance(attach, p.Attach)
+    assert attach.source is not None
+    assert attach.source.dynamic_node_properties == properties
+
+
 MALFORMED = {
     "nothing": b"",
     "no described value": encode([]),
@@ -413,6 +431,16 @@ MALFORMED = {
     "negative handle": _body(0x16, -1),
     "boolean as handle": _body(0x16, True),
     "number as boolean": _body(0x16, UInt(0), UInt(1)),
+    "snd-settle-mode that is none (2.8.2)": _body(0x12, "l", UInt(0), True, UByte(3)),
+    "rcv-settle-mode that is none (2.8.3)": _body(0x12, "l", UInt(0), True, None, UByte(2)),
+    "durability that is none (3.5.5)": _body(
+        0x12, "l", UInt(0), True, None, None, Described(ULong(0x28), ["a", UInt(3)])
+    ),
+    "lifetime-policy that is a number (3.5.9)": _attach_with_properties({Symbol("lifetime-policy"): UInt(1)}),
+    "lifetime-policy that is a state (3.5.9)": _attach_with_properties(
+        {Symbol("lifetime-policy"): Described(ULong(0x24), [])}
+    ),
+    "distribution modes that are a number (3.5.9)": _attach_with_properties({Symbol("supported-dist-modes"): UInt(1)}),
     "string as binary": _body(0x14, UInt(0), UInt(0), "tag"),
     "symbol that is no ASCII": _body(0x18, Described(ULong(0x1D), ["\u00fc"])),
     "number as capability": _body(0x10, "c", None, None, None, None, UInt(1)),

@@ -294,6 +294,8 @@ def test_a_window_that_its_owner_closes_takes_what_was_offered_and_opens_again()
     assert sender.session.is_queueing
     sender.settle(ids[:4])  # dispositions pass
     assert len(one(pipe.hear_server(), DispositionReceived).deliveries) == 4
+    sender.session._write_window()  # 2.5.6: its next-outgoing-id sets our next-incoming-id
+    pipe.hear_server()
     session.set_incoming_window(3)
     assert len(only(pipe.hear_server(), DeliveryReceived)) == 6
     assert not sender.session.is_queueing
@@ -358,6 +360,34 @@ def test_the_end_of_a_session_drops_what_waits() -> None:
     peer, link, _ = closed_window()
     link.session.end()
     assert [type(answer) for answer in peer.read()] == [End]
+
+
+def test_the_next_transfer_expected_is_the_one_the_peer_names() -> None:  # 2.5.6
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10)
+    peer.transfer(0)
+    (flow,) = peer.send(Flow(0, 1, 0xFFFFFFFF, 1, echo=True))
+    assert isinstance(flow, Flow)
+    assert flow.next_incoming_id == 0xFFFFFFFF
+    peer.transfer(1)
+    (flow,) = peer.send(Flow(0, 1, 0, 1, echo=True))
+    assert isinstance(flow, Flow)
+    assert flow.next_incoming_id == 0
+
+
+def test_a_transfer_counts_from_the_number_the_peer_named() -> None:  # 2.5.6
+    peer = RawPeer(Connection(Role.SERVER, container_id="e", incoming_window=2))
+    peer.begin()
+    peer.attach_as_sender(10)
+    peer.send(Flow(0, 1, 40, 1))
+    peer.transfer(0)
+    (flow,) = only_flows(peer.transfer(1))
+    assert flow.next_incoming_id == 42
+
+
+def only_flows(answers: list[Performative]) -> list[Flow]:
+    return [answer for answer in answers if isinstance(answer, Flow)]
 
 
 def test_a_session_flow_with_echo_is_answered() -> None:
