@@ -62,8 +62,8 @@ class World:
         self.limits = Limits(
             window=window, publisher_timeout_s=TIMEOUT_S, report_rejections=traits.reports,
             # C-6: some of the large bodies fill what a publisher, and what a router may hold.
-            window_bytes=3 * len(PADDING) if traits.large else WINDOW_BYTES,
-            router_bytes=7 * len(PADDING) if traits.large else ROUTER_BYTES,
+            window_bytes=2 * len(PADDING) if traits.large else WINDOW_BYTES,
+            router_bytes=3 * len(PADDING) if traits.large else ROUTER_BYTES,
         )  # fmt: skip
         self.cores = cores
         self.etcd = SimEtcd()
