@@ -106,6 +106,14 @@ class Attaching:
                 return "amqp:invalid-field", str(error)
         if any(len(tag) > MAX_TAG_BYTES for tag in request.unsettled or ()):
             return "amqp:invalid-field", f"a delivery-tag of the unsettled map has more than {MAX_TAG_BYTES} bytes"
+        entries = len(request.unsettled or ())
+        if isinstance(request, PublisherAttach) and entries > self._core.limits.window:
+            return "amqp:resource-limit-exceeded", (
+                f"the unsettled map has {entries} deliveries; a publisher may have {self._core.limits.window} here:"
+                " settle some, or raise limits.window at every router"
+            )
+        if entries and not self._core.budget.has_room_for_map(entries):
+            return "amqp:resource-limit-exceeded", _NO_ROOM  # C-6
         if isinstance(request, PublisherAttach) and request.incomplete:
             return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
         if isinstance(request, SubscriberAttach) and request.incomplete and self._core.refuses_reduction(path):
@@ -337,5 +345,6 @@ def _same_link(record: PublisherRecord | SubscriptionRecord, request: PublisherA
 
 
 _DRAINING = "this router is going to stop and takes no links; attach at another router"
+_NO_ROOM = "this router holds as much as limits.router_bytes allows; attach at another router, or later"
 _NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
 _EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from delivery_records.budget import Budget
 from delivery_records.limits import KIB, Limits
 from delivery_records.window import Window
 
@@ -12,11 +13,12 @@ _MEAN_WEIGHT = 16
 class PublisherCredit:
     """How many deliveries a publisher may send in all on this attach."""
 
-    __slots__ = ("_limits", "_map_bound", "_mean_bytes", "limit", "received", "session_told")
+    __slots__ = ("_budget", "_limits", "_map_bound", "_mean_bytes", "limit", "received", "session_told")
 
-    def __init__(self, limits: Limits, map_bound: int) -> None:
+    def __init__(self, limits: Limits, map_bound: int, budget: Budget) -> None:
         """Nothing is granted yet. `map_bound` is how many entries fit the client's frame; 0 = unknown."""
         self._limits = limits
+        self._budget = budget
         self._map_bound = map_bound
         self._mean_bytes = float(KIB)
         self.received = 0
@@ -45,7 +47,7 @@ class PublisherCredit:
         if received:
             mean = window.body_bytes / received
             self._mean_bytes += (mean - self._mean_bytes) / _MEAN_WEIGHT
-        free = self._limits.window_bytes - window.body_bytes
+        free = min(self._limits.window_bytes - window.body_bytes, self._budget.body_room)
         if free <= 0:
             return 0
         room = int(free / max(KIB, self._mean_bytes))

@@ -263,6 +263,11 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomAgain:
+    """The router's budget has room for bodies again: look at the windows of all AMQP sessions (C-6)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Faulted:
     """Handling an input raised; what it concerned has been ended (K-3b). Log the traceback and count it."""
 
@@ -289,5 +294,6 @@ Effect: TypeAlias = (
     | PeerSendDatagram
     | OrderAnswered
     | Note
+    | RoomAgain
     | Faulted
 )

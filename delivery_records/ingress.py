@@ -106,14 +106,14 @@ class Ingress:
         self.settles_first = request.settles_first
         # A terminal entry is settled by the publisher itself; what is left is U (A-4).
         unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
-        self.window = Window(unsettled)
+        self.window = Window(unsettled, core.budget)
         self._starts = presented_starts(self.window, request.starts, publisher.epoch)
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, core.now)
         self.fanout = Fanout(core, self)
         self.retries = Retries(core, self)
-        self.credit = credit.PublisherCredit(core.limits, request.map_bound)
+        self.credit = credit.PublisherCredit(core.limits, request.map_bound, core.budget)
         self.settled_runs: list[list[int]] = []
         self.told: dict[_Told, list[int]] = {}
         self.told_settled: dict[_Told, list[int]] = {}
@@ -470,6 +470,16 @@ class Ingress:
             self.core.out.append(effects.GrantCredit(self.link, self.credit.limit))
 
     @property
+    def is_held_up(self) -> bool:
+        """C-6: bodies that wait for subscribers fill what is there for it, so that it may be unable to repeat more."""
+        return self.window.body_bytes * 2 >= self.core.limits.window_bytes
+
+    @property
+    def must_be_heard(self) -> bool:
+        """C-6: it has entries to repeat, and what it has repeated is not what fills the session's window."""
+        return self.window.unreceived > 0 and not self.is_held_up
+
+    @property
     def is_at_rest(self) -> bool:
         """K-8a: everything received is settled, and no close waits for etcd."""
         return len(self.window) == self.window.unreceived and self.phase is not Phase.CLOSING
@@ -488,6 +498,7 @@ class Ingress:
         """I-7: a newer epoch or a deletion ended this one; nothing of it may be sent any more."""
         self.fanout.is_active = False
         self.settled_runs = []
+        self.window.release()
 
     def mark_dirty(self) -> None:
         """Have `flush` called at the end of this turn."""
@@ -547,6 +558,8 @@ class Ingress:
         """I-9: neither a resend nor a new delivery within T_resend."""
         if self.phase is not Phase.ACTIVE or not self.window.unreceived:
             return
+        if self.is_held_up:
+            self.resend_since = self.core.now
         deadline = self.resend_since + self.core.limits.resend_timeout_s
         if self.core.now < deadline:  # it is repeating, if slowly
             self.core.timers.set(Timer.RESEND, self.key, deadline)

@@ -11,6 +11,12 @@ WINDOW_DELIVERIES = 1024
 """W: keeps a publisher's map in one frame of 64 KiB and covers 100 ms at 10,000 messages a second."""
 WINDOW_BYTES = 64 * MIB
 """Bodies one publisher may make its ingress hold."""
+ROUTER_BYTES = 1024 * MIB
+"""Bodies and unsettled maps one router holds in all: sixteen full windows, on a machine of 2 GiB (C-6)."""
+ENTRY_BYTES = 512
+"""What an entry of a window or of a presented map counts in it: a tag, its slot, and their places in two tables."""
+MAP_SHARE = 8
+"""One part in so many is kept back for maps: a publisher that resumes is admitted where bodies have filled the rest."""
 SUBSCRIPTION_TIMEOUT_S = 60.0
 """T_sub when the client asks for none: long enough for a failover and a restart of the client."""
 SUBSCRIPTION_TIMEOUT_CAP_S = 86_400.0
@@ -100,6 +106,7 @@ class Limits:
 
     window: int = WINDOW_DELIVERIES
     window_bytes: int = WINDOW_BYTES
+    router_bytes: int = ROUTER_BYTES
     subscription_timeout_s: float = SUBSCRIPTION_TIMEOUT_S
     subscription_timeout_cap_s: float = SUBSCRIPTION_TIMEOUT_CAP_S
     publisher_timeout_s: float = PUBLISHER_TIMEOUT_S
@@ -121,3 +128,5 @@ class Limits:
             raise ValueError("window must be at least 1 delivery")
         if self.window_bytes < 1:
             raise ValueError("window_bytes must be at least 1 byte")
+        if self.router_bytes < 1:
+            raise ValueError("router_bytes must be at least 1 byte")

@@ -64,6 +64,7 @@ class Decision(Enum):
     DELIVERY_ABANDONED = "delivery_abandoned"
     DELIVERY_POISONED = "delivery_poisoned"
     RETRY_SCHEDULED = "retry_scheduled"
+    WINDOW_FORGOTTEN = "window_forgotten"
     # subscribers
     SUBSCRIBER_ATTACHED = "subscriber_attached"
     SUBSCRIBER_RESUMED = "subscriber_resumed"

@@ -141,6 +141,7 @@ class Reactions:
         core = self._core
         egress = Egress(core, subscription, request)
         core.egresses[subscription.key] = egress
+        core.budget.hold_map(request.unsettled)
         core.links[request.link] = egress
         core.plan_version += 1
         core.note(
@@ -263,6 +264,21 @@ class Reactions:
             core.links.pop(ingress.link, None)
         for timer in (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY):
             core.timers.cancel(timer, ingress.key)
+
+    # ------------------------------------------------------------------ the router's budget
+
+    def on_budget(self) -> None:
+        """C-6: the budget is full, or was. Windows of publishers without a link go; with room, look at the others."""
+        core = self._core
+        for ingress in [found for found in core.ingresses.values() if found.link is None]:
+            if core.budget.body_room:
+                break
+            core.note(Decision.WINDOW_FORGOTTEN, publisher=ingress.name, unsettled=len(ingress.window))
+            self.forget_ingress(ingress)  # as in a crash (N-1): its publisher presents its map, and sends again
+        if core.budget.has_room_again():
+            core.out.append(effects.RoomAgain())
+            for ingress in core.ingresses.values():
+                ingress.mark_dirty()
 
     # ------------------------------------------------------------------ deletions that lost
 

@@ -14,6 +14,7 @@ from typing import Any
 from delivery_records import effects, inputs
 from delivery_records.attaching import Attaching, Attempt
 from delivery_records.barrier import AttachBarrier
+from delivery_records.budget import Budget
 from delivery_records.channel import Peers
 from delivery_records.draining import Draining
 from delivery_records.durations import Durations
@@ -88,6 +89,7 @@ class Records:
         self.durations = Durations()
         self.view = View()
         self.timers = Timers()
+        self.budget = Budget(self.limits.router_bytes)
         self.trace = Trace(self)
         self.tracing: Trace | None = None
         """`trace` while an operator wants to see which rules deliveries meet."""
@@ -183,6 +185,8 @@ class Records:
         return self.timers.next_deadline()
 
     def _finish_turn(self) -> list[effects.Effect]:
+        if self.budget.was_full:
+            self.reactions.on_budget()
         while self.dirty_syncs or self.dirty_ingresses:
             syncs, self.dirty_syncs = self.dirty_syncs, []
             for sync in syncs:
@@ -292,6 +296,7 @@ class Records:
         egress.forget()
         if self.egresses.get(egress.key) is egress:
             del self.egresses[egress.key]
+            self.budget.release_map(egress.request.unsettled)
         self.plan_version += 1
         self.barrier.forget(egress.key)
         for timer in (Timer.STOCK_REPLY, Timer.REDUCTION, Timer.PROVISIONAL):
@@ -576,7 +581,7 @@ class Records:
         self.timers.set(Timer.PROVISIONAL, egress.key, self.now + PROVISIONAL_TIMEOUT_S)
 
     def describe(self) -> dict[str, object]:
-        """Tables for people: see tables.py."""
+        """Tables for people."""
         return describe(self)
 
 

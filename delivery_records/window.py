@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from delivery_records.budget import Budget
+from delivery_records.limits import ENTRY_BYTES, ROUTER_BYTES
 from delivery_records.outcomes import Outcome
 from delivery_records.peer_messages import Run
 
@@ -105,10 +107,14 @@ class Cursor:
 class Window:
     """Slots by number and by tag. Invariant: base <= every number in it < end; base is in it unless it is empty."""
 
-    __slots__ = ("_awaited", "_by_number", "_by_tag", "base", "body_bytes", "end", "next_accept", "told", "unreceived")
+    __slots__ = (
+        "_awaited", "_budget", "_by_number", "_by_tag", "base", "body_bytes", "end", "next_accept", "told",
+        "unreceived",
+    )  # fmt: skip
 
-    def __init__(self, tags: Iterable[bytes] = ()) -> None:
-        """Start with the non-terminal tags of the presented map, in its order (A-4)."""
+    def __init__(self, tags: Iterable[bytes] = (), budget: Budget | None = None) -> None:
+        """Start with the non-terminal tags of the presented map, in its order (A-4); count all of it in `budget`."""
+        self._budget = budget if budget is not None else Budget(ROUTER_BYTES)
         self._by_number: dict[int, Slot] = {}
         self._by_tag: dict[bytes, Slot] = {}
         self.base = 0
@@ -136,6 +142,7 @@ class Window:
         self._by_number[self.end] = slot
         self._by_tag[tag] = slot
         self.end += 1
+        self._budget.held += ENTRY_BYTES
         return slot
 
     def find(self, tag: bytes) -> Slot | None:
@@ -171,6 +178,7 @@ class Window:
         slot.message = message
         slot.delivery_id = delivery_id
         self.body_bytes += len(message)
+        self._budget.held += len(message)
 
     def passed_over(self, before: int) -> list[Slot]:
         """The unreceived slots below number `before`, which is never smaller than the last time."""
@@ -187,6 +195,7 @@ class Window:
         del self._by_number[slot.number]
         del self._by_tag[slot.tag]
         self.body_bytes -= len(slot.message)
+        self._budget.held -= len(slot.message) + ENTRY_BYTES
         if not slot.received:
             self.unreceived -= 1
         if slot.accepted:
@@ -198,6 +207,13 @@ class Window:
             self.base = base
             if self.next_accept < base:
                 self.next_accept = base
+
+    def release(self) -> None:
+        """Nobody will ask for this window any more: it does not count in the budget (C-6)."""
+        self._budget.add(-self.body_bytes - ENTRY_BYTES * len(self))
+        self._by_number = {}
+        self._by_tag = {}
+        self.body_bytes = self.unreceived = self.told = 0
 
     def slots(self) -> Iterator[Slot]:
         """All slots in order. The window may not change meanwhile."""

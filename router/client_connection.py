@@ -21,6 +21,7 @@ from oncewire.wire import (
     LINK_REDIRECT,
     RESOURCE_LIMIT_EXCEEDED,
     AmqpError,
+    AmqpSession,
     Connection,
     ConnectionClosed,
     ConnectionLost,
@@ -52,6 +53,7 @@ from router.management.amqp_node import (
     is_for_management,
 )
 from router.publisher_link import PublisherLink
+from router.session_window import SessionWindows
 from router.subscriber_link import SubscriberLink
 from router.turn import work_for_a_turn
 
@@ -101,6 +103,7 @@ class ClientConnection(asyncio.Protocol):
         """Who has logged in; None without a login."""
         self.peer_host = ""
         self._management: ManagementPeer | None = None
+        self._windows = SessionWindows(listener.window_limits())
         self._dynamic: list[ReceiverLink | SenderLink] = []
         self._links: dict[int, ClientLink] = {}
         self._transport: asyncio.Transport | None = None
@@ -219,6 +222,8 @@ class ClientConnection(asyncio.Protocol):
             self.engine.receive_eof(time.monotonic())
             self._process_events()
         self._end()
+        if self._driver is not None:
+            self._windows.close(self._driver.records.budget)
         self._listener.remove(self)
 
     def pause_writing(self) -> None:
@@ -506,6 +511,8 @@ class ClientConnection(asyncio.Protocol):
             self._flush()
 
     def _flush(self) -> None:
+        if self._driver is not None:
+            self._update_windows(self._driver)
         data = self.engine.data_to_send()
         transport = self._transport
         if transport is None:
@@ -518,6 +525,16 @@ class ClientConnection(asyncio.Protocol):
                 self._read_or_not()
         if self.engine.state is ConnectionState.ENDED:
             self._end()
+
+    def _update_windows(self, driver: RecordsDriver) -> None:
+        """C-6: offer each session the frames there is room for."""
+        found: dict[AmqpSession, tuple[int, int]] = dict.fromkeys(self.engine.sessions, (0, 0))
+        for link in self._links.values():
+            if isinstance(link, PublisherLink) and link.link.session in found:
+                stored, heard = found[link.link.session]
+                more = driver.publisher_bytes(link.number)
+                found[link.link.session] = (stored + more[0], heard + more[1])
+        self._windows.update(((session, *held) for session, held in found.items()), driver.records.budget)
 
     def _end(self) -> None:
         if self._transport is not None:

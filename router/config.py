@@ -174,7 +174,11 @@ class RouterConfig:
     )  # fmt: skip
     window_bytes: int = setting(
         "limits.window_bytes", size(1024, 4096 * MIB), limits.WINDOW_BYTES, "1 KiB to 4 GiB",
-        "Bodies this router holds for one publisher.",
+        "Bodies this router holds for one publisher, and for the publishers of one AMQP session together (C-6).",
+    )  # fmt: skip
+    router_bytes: int = setting(
+        "limits.router_bytes", size(64 * 1024, 1024 * 1024 * MIB), limits.ROUTER_BYTES, "64 KiB to 1 TiB",
+        "Bodies and unsettled maps this router holds in all; beyond it clients get no window, credit or attach (C-6).",
     )  # fmt: skip
     max_message_size: int = setting(
         "limits.max_message_size", size(1024, 1024 * MIB), MAX_MESSAGE_SIZE, "1 KiB to 1 GiB",
@@ -256,6 +260,7 @@ class RouterConfig:
         return limits.Limits(
             window=self.window,
             window_bytes=self.window_bytes,
+            router_bytes=self.router_bytes,
             subscription_timeout_s=self.subscription_timeout_s,
             subscription_timeout_cap_s=self.subscription_timeout_cap_s,
             publisher_timeout_s=self.publisher_timeout_s,

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from delivery_records import Records
+from delivery_records.effects import RoomAgain
 from delivery_records.inputs import Drain, Input
 from router.config import RouterConfig
 from router.dialing import Dialing
@@ -76,6 +77,7 @@ class Incarnation:
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(End.FAULT))
         self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log, costs)
+        self.driver.register(RoomAgain, lambda _effect: listener.on_room())
         self.is_serving = False
         self.view_watch: Callable[[Sequence[Input]], None] | None = None
         """Told of what changes in the view, before the record core is."""

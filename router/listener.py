@@ -18,6 +18,7 @@ from router.logs import EventLog, RouterEvent
 from router.management.amqp_node import ManagementNode
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
+from router.session_window import WindowLimits
 from router.turn import Backlog, Turn
 
 BACKLOG = 1024
@@ -110,6 +111,7 @@ class ClientListener:
             container_id=self.config.node_id,
             max_frame_size=self.config.max_frame_size,
             idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
+            incoming_window=self.window_limits().frames,
             properties=properties,
             sasl=sasl,
             now=time.monotonic(),
@@ -119,6 +121,16 @@ class ClientListener:
 
     def _on_guess(self, user: str, host: str, failures: int) -> None:
         self.log.event(RouterEvent.LOGIN_FAILED, user=user, peer=host, failures=failures)
+
+    def window_limits(self) -> WindowLimits:
+        """What bounds the bytes of a client's session (C-6)."""
+        config = self.config
+        return WindowLimits(config.window_bytes, config.max_frame_size, config.max_message_size)
+
+    def on_room(self) -> None:
+        """The router's budget has room again: windows that were closed for it are looked at (C-6)."""
+        for connection in self._connections:
+            connection.mark_dirty()
 
     # --- for the connections ------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from delivery_records import Records, effects
+from delivery_records.ingress import Ingress
 from delivery_records.inputs import Failure, Input, SendFailed, StoreFailed
 from router.logs import EventLog, Part
 
@@ -80,6 +81,7 @@ class RecordsDriver:
         self._handlers: dict[type, Callable[[Any], None]] = {
             effects.Note: self._note,
             effects.Faulted: self._on_faulted,
+            effects.RoomAgain: lambda _effect: None,
         }
         for kind in (
             effects.Dispose,
@@ -107,6 +109,13 @@ class RecordsDriver:
         self._next_link += 1
         self.links[number] = shell
         return number
+
+    def publisher_bytes(self, number: int) -> tuple[int, int]:
+        """What a publisher's window holds in bytes, and 1 if it has a resend that no limit may withhold (C-6)."""
+        endpoint = self.records.links.get(number)
+        if not isinstance(endpoint, Ingress):
+            return 0, 0
+        return endpoint.window.body_bytes, int(endpoint.must_be_heard)
 
     def submit(self, inputs: list[Input]) -> None:
         """Hand what was read in one go to the record core and carry out what it decides."""

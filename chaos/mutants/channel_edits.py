@@ -90,6 +90,13 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
     Edit(
+        "forgets-attached-windows", "C-6", "reactions",
+        "        for ingress in [found for found in core.ingresses.values() if found.link is None]:\n",
+        "        for ingress in list(core.ingresses.values()):\n",
+        "of an attached publisher, whose link says nothing of it, nothing would be accepted any more",
+        aim=("large=1",),
+    ),
+    Edit(
         "C16-unaccepted-counts-only", "C-3", "egress",
         "        return self._is_locked_out(entry)\n\n    @property\n    def _is_full(self) -> bool:\n",
         "        return False\n\n    @property\n    def _is_full(self) -> bool:\n        return self.mapped >= 1\n",

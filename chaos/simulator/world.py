@@ -30,7 +30,7 @@ from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
-from delivery_records.limits import Limits
+from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
 from delivery_records.tags import link_key
 from delivery_records.topics import matches
 from delivery_records.view import Kind, PublisherRecord, Record, SubscriptionRecord
@@ -61,8 +61,11 @@ class World:
         self.now = 0.0
         self.traits = traits
         self.limits = Limits(
-            window=window, publisher_timeout_s=TIMEOUT_S, report_rejections=traits.reports
-        )
+            window=window, publisher_timeout_s=TIMEOUT_S, report_rejections=traits.reports,
+            # C-6: some of the large bodies fill what a publisher, and what a router may hold.
+            window_bytes=2 * len(PADDING) if traits.large else WINDOW_BYTES,
+            router_bytes=3 * len(PADDING) if traits.large else ROUTER_BYTES,
+        )  # fmt: skip
         self.cores = cores
         self.etcd = SimEtcd()
         self.store = StoreAccess(self, self.etcd)
@@ -290,7 +293,7 @@ class World:
                 self.operators.on_answer(router, effect)
             elif isinstance(effect, effects.Faulted):
                 raise effect.error  # K-3b confines a fault; here each one is a finding
-            elif not isinstance(effect, effects.Note):
+            elif not isinstance(effect, (effects.Note, effects.RoomAgain)):
                 connection = self.connections.get(effect.link)
                 if connection is not None and connection.is_open:
                     connection.down.append(effect)

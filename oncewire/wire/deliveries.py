@@ -252,7 +252,6 @@ class OutgoingDelivery:
     __slots__ = (
         "_aborted",
         "_continuation",
-        "_delivery_id",
         "_head_size",
         "_message_format",
         "_offset",
@@ -262,6 +261,7 @@ class OutgoingDelivery:
         "_started",
         "_state",
         "_tag",
+        "delivery_id",
         "handle",
     )
 
@@ -278,7 +278,7 @@ class OutgoingDelivery:
         message_format: int,
     ) -> None:
         self.handle = handle
-        self._delivery_id = delivery_id
+        self.delivery_id = delivery_id
         self._tag = tag
         self._payload = payload
         self._settled = settled
@@ -294,7 +294,7 @@ class OutgoingDelivery:
     def _head(self, more: bool) -> bytes:
         return encode_transfer(
             self.handle,
-            self._delivery_id,
+            self.delivery_id,
             self._tag,
             self._message_format,
             self._settled,

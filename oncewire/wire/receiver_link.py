@@ -53,7 +53,12 @@ class ReceiverLink(Link):
     def stop(self) -> None:
         """Drop what belongs to this attach only; from now on no delivery moves."""
         super().stop()
-        self._partial = None
+        self._drop_partial()
+
+    def _drop_partial(self) -> None:
+        if self._partial is not None:
+            self.session.partial_bytes -= len(self._partial.body)
+            self._partial = None
 
     # --- credit -------------------------------------------------------------------------------------------------------
 
@@ -256,7 +261,7 @@ class ReceiverLink(Link):
         if transfer.state is not None:
             partial.state = transfer.state
         if transfer.aborted:
-            self._partial = None
+            self._drop_partial()
             event = DeliveryReceived(self, partial.delivery_id, partial.tag, b"", True, partial.resume)
             event.state = partial.state
             event.message_format = partial.message_format
@@ -267,8 +272,9 @@ class ReceiverLink(Link):
             self._too_large()
             return
         partial.body += payload
+        self.session.partial_bytes += len(payload)
         if not transfer.more:
-            self._partial = None
+            self._drop_partial()
             self._complete(
                 partial.delivery_id,
                 partial.tag,

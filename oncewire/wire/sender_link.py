@@ -144,7 +144,7 @@ class SenderLink(Link):
         session = self.session
         session.check_state_size(False, True, state)
         for first, last in session.sent_unsettled.merge(self, delivery_ids, True):
-            if session.is_queueing:  # it must not overtake the transfer
+            if not session.is_written(last):  # it must not overtake the transfer
                 session.write_ordered(
                     self, Disposition(False, first, None if first == last else last, True, state)
                 )

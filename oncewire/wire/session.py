@@ -10,7 +10,7 @@ only.
 from __future__ import annotations
 
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -90,35 +90,17 @@ class AmqpSession:
         state: see ``SessionState``.
         channel: our channel number of it, for logs.
         remote_begin: the begin the peer sent, None before.
-        incoming_window: how many transfer frames the peer may have in flight; topped up by the engine.
+        incoming_window: transfer frames the peer may have in flight; topped up by the engine. 0 = not for now.
+        partial_bytes: bytes of deliveries whose last frame has not come, over all links.
     """
 
     __slots__ = (
-        "_by_handle",
-        "_by_name",
-        "_by_remote_handle",
-        "_end_reported",
-        "_incoming_base",
-        "_incoming_left",
-        "_next_outgoing_id",
-        "_out",
-        "_queue",
-        "_queued_control",
-        "_remote_window",
-        "_replenish_below",
-        "_waiting_echoes",
-        "channel",
-        "connection",
-        "context",
-        "incoming_window",
-        "next_delivery_id",
-        "pending_events",
-        "received_unsettled",
-        "remote_begin",
-        "remote_channel",
-        "sent_unsettled",
-        "state",
-    )
+        "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_incoming_base",
+        "_incoming_left", "_incoming_offered", "_next_outgoing_id", "_out", "_queue", "_queued_control",
+        "_queued_of", "_remote_window", "_replenish_below", "_waiting_echoes", "channel", "connection",
+        "context", "incoming_window", "next_delivery_id", "partial_bytes", "pending_events",
+        "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled", "state",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -135,6 +117,7 @@ class AmqpSession:
         self.remote_channel = -1
         self.remote_begin: Begin | None = None
         self.incoming_window = incoming_window
+        self.partial_bytes = 0
         self.pending_events = pending_events
         self._out = out
         self._by_name: dict[tuple[str, bool], Link] = {}
@@ -149,10 +132,11 @@ class AmqpSession:
         self._remote_window = 0
         # The next transfer-id of the peer was this when it had the whole window.
         self._incoming_base: int | None = None
-        self._incoming_left = incoming_window
+        self._incoming_left = self._incoming_offered = incoming_window
         self._replenish_below = (incoming_window + 1) // 2
         # What waits for the peer's window to open, in order; see write_ordered.
         self._queue: deque[OutgoingDelivery | tuple[Link, Ordered]] = deque()
+        self._queued_of: Counter[int] = Counter()  # by handle
         self._queued_control = 0
         self._waiting_echoes: dict[Link, None] = {}
         self._end_reported = False
@@ -199,20 +183,12 @@ class AmqpSession:
             StateError: the session is ending or gone, or a sending link of this name is attached or detaching.
             LimitError: the peer's handle-max is reached, or the attach is larger than the peer's max-frame-size.
         """
-        link = SenderLink(self, name)
         options = AttachOptions(
-            source,
-            target,
-            snd_settle_mode,
-            rcv_settle_mode,
-            unsettled,
-            incomplete_unsettled,
-            initial_delivery_count,
-            max_message_size,
-            symbols(offered_capabilities),
-            symbols(desired_capabilities),
+            source, target, snd_settle_mode, rcv_settle_mode, unsettled, incomplete_unsettled,
+            initial_delivery_count, max_message_size, symbols(offered_capabilities), symbols(desired_capabilities),
             properties,
-        )
+        )  # fmt: skip
+        link = SenderLink(self, name)
         self._attach(link, options)
         return link
 
@@ -231,25 +207,15 @@ class AmqpSession:
         desired_capabilities: Sequence[str] = (),
         properties: Fields | None = None,
     ) -> ReceiverLink:
-        """Attach a link that receives from the peer; ``LinkAttached`` follows.
+        """Attach a link that receives from the peer, as ``attach_sender`` does for one that sends.
 
-        Arguments and errors are those of ``attach_sender``; ``max_message_size`` None means
-        ``DEFAULT_MAX_MESSAGE_SIZE``, and larger messages detach the link.
+        ``max_message_size`` None means ``DEFAULT_MAX_MESSAGE_SIZE``, and larger messages detach the link.
         """
-        link = ReceiverLink(self, name)
         options = AttachOptions(
-            source,
-            target,
-            snd_settle_mode,
-            rcv_settle_mode,
-            unsettled,
-            incomplete_unsettled,
-            0,
-            max_message_size,
-            symbols(offered_capabilities),
-            symbols(desired_capabilities),
-            properties,
-        )
+            source, target, snd_settle_mode, rcv_settle_mode, unsettled, incomplete_unsettled,
+            0, max_message_size, symbols(offered_capabilities), symbols(desired_capabilities), properties,
+        )  # fmt: skip
+        link = ReceiverLink(self, name)
         self._attach(link, options)
         return link
 
@@ -281,6 +247,13 @@ class AmqpSession:
         self.stop()
         if following is SessionState.ENDED:
             self.connection.forget_session(self)
+
+    def set_incoming_window(self, frames: int) -> None:
+        """Change how many frames the peer may have in flight from now on (2.5.6); what is offered stays so."""
+        self.incoming_window = frames
+        self._replenish_below = (frames + 1) // 2
+        if self._incoming_left < self._replenish_below and self.state is SessionState.MAPPED:
+            self._write_window()
 
     # --- begin and end, engine only -----------------------------------------------------------------------------------
 
@@ -333,6 +306,7 @@ class AmqpSession:
     def stop(self) -> None:
         """Deaden the links and drop all deliveries. ``links`` stays for the owner."""
         self._queue.clear()
+        self._queued_of.clear()
         self._queued_control = 0
         self._waiting_echoes.clear()
         for link in self._by_handle.values():
@@ -425,7 +399,7 @@ class AmqpSession:
             self.end_faulty(RESOURCE_LIMIT_EXCEEDED, "too many frames wait for the session window to open")
             return
         # 2.5.6: the endpoint "MUST update the next-incoming-id directly from the next-outgoing-id of the frame".
-        received = self.incoming_window - self._incoming_left
+        received = self._incoming_offered - self._incoming_left
         self._incoming_base = (flow.next_outgoing_id - received) & SERIAL_MASK
         # Null: the peer had not seen our begin, so it had seen nothing from our first id on.
         seen = FIRST_OUTGOING_ID if flow.next_incoming_id is None else flow.next_incoming_id
@@ -500,11 +474,12 @@ class AmqpSession:
         """Send a frame without payload at once."""
         if isinstance(performative, Flow):
             if self._incoming_base is not None:
-                received = self.incoming_window - self._incoming_left
+                received = self._incoming_offered - self._incoming_left
                 self._incoming_base = (self._incoming_base + received) & SERIAL_MASK
-            self._incoming_left = self.incoming_window
+            # What was offered once may be on its way: a smaller window is reached by frames that come in.
+            self._incoming_left = self._incoming_offered = max(self._incoming_left, self.incoming_window)
             performative.next_incoming_id = self._incoming_base
-            performative.incoming_window = self.incoming_window
+            performative.incoming_window = self._incoming_left
             performative.next_outgoing_id = self._next_outgoing_id
             performative.outgoing_window = OUTGOING_WINDOW
         self.connection.write_frame(self.channel, encode_performative(performative))
@@ -512,13 +487,24 @@ class AmqpSession:
             self._by_handle[performative.handle].detach_written = True
 
     def write_ordered(self, link: Link, performative: Ordered) -> None:
-        """Send a frame of a link; that of a sender link may not overtake transfers that wait for the window."""
-        if not self._queue or not link.is_sender:
+        """Send a frame of a link; that of a sender link may not overtake its own transfers that wait for the window."""
+        if not link.is_sender or not self._must_wait(link, performative):
             self.write(performative)
             return
         self.connection.check_frame_size(len(encode_performative(performative)))
         self._queue.append((link, performative))
+        self._queued_of[link.handle] += 1
         self._queued_control += 1
+
+    def _must_wait(self, link: Link, performative: Ordered) -> bool:
+        if isinstance(performative, Attach):  # 2.6.1: nor the detach of the link that had the name before
+            return any(isinstance(item, tuple) and item[0].name == link.name for item in self._queue)
+        return self._queued_of[link.handle] > 0
+
+    def is_written(self, delivery_id: int) -> bool:
+        """Whether the last frame of a delivery has left the queue, so that its settlement overtakes nothing."""
+        head = next((item for item in self._queue if isinstance(item, OutgoingDelivery)), None)
+        return head is None or serial_difference(delivery_id, head.delivery_id) < 0
 
     def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> bool:
         """Send a delivery in one frame, with ``encode_whole_delivery``; False where that is not possible now."""
@@ -560,11 +546,12 @@ class AmqpSession:
         if delivery.smallest_frame() > self.connection.send_frame_size:
             raise LimitError("the delivery state does not fit a frame of the peer")
         self._queue.append(delivery)
+        self._queued_of[delivery.handle] += 1
         self._write_queued()
 
     def defer_echo(self, link: Link) -> bool:
         """While frames are queued, note that ``link`` owes the peer its state (once, however often it asks)."""
-        if self._queue:
+        if self._queued_of[link.handle]:
             self._waiting_echoes[link] = None
             return True
         return False
@@ -581,10 +568,12 @@ class AmqpSession:
                 self.write_transfer(performative, payload)
                 if last:
                     queue.popleft()
+                    self._queued_of[head.handle] -= 1
             else:
                 queue.popleft()
                 self._queued_control -= 1
                 link, frame = head
+                self._queued_of[link.handle] -= 1
                 self.write(frame)
                 self.release(link)
         waiting = list(self._waiting_echoes)

@@ -144,7 +144,7 @@ def test_a_question_for_a_tag_over_32_bytes_is_refused() -> None:
 
 
 def test_a_tag_that_is_used_again_before_its_settle_is_on_its_way_is_no_fault() -> None:
-    """P-2 is broken, so nothing is promised to that publisher; found by the fuzz as a KeyError at the egress."""
+    """Found by the fuzz as a KeyError at the egress; E-3 settles the former delivery first."""
     net = Net(2)
     net.subscriber(net.nodes[1])
     publisher = net.publisher(net.nodes[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from delivery_records import effects
 from delivery_records.limits import Limits
-from tests.delivery_records.harness import Net
+from tests.delivery_records.harness import Net, PublisherLink
 
 KIB = 1024
 
@@ -70,11 +70,17 @@ def test_resends_have_credit_of_their_own_however_full_the_map() -> None:
     assert again.credit == 4
 
 
-def test_a_map_larger_than_the_window_is_honoured() -> None:
+def test_a_map_larger_than_the_window_is_refused_and_says_what_to_do() -> None:
+    """C-6: a publisher had no credit for more; held until T_pub such maps were memory without a limit."""
     net = Net(limits=Limits(window=2))
     net.publisher(net.nodes[0]).drop()
-    again = net.publisher(net.nodes[0], unsettled={bytes([number]): None for number in range(10)})
-    assert again.credit == 10
+    full = net.publisher(net.nodes[0], unsettled={bytes([number]): None for number in range(2)})
+    assert full.credit == 2
+    full.drop()
+    again = PublisherLink(net, net.nodes[0])
+    again.attach(unsettled={bytes([number]): None for number in range(3)})
+    assert again.end().condition == "amqp:resource-limit-exceeded"
+    assert "limits.window" in again.end().description
 
 
 def test_the_window_in_bytes_ends_the_credit_and_settling_gives_it_back() -> None:

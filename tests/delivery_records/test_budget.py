@@ -1,0 +1,98 @@
+"""C-6: bodies and maps of all clients of a router share one budget, and no resend is withheld by it."""
+
+from __future__ import annotations
+
+from delivery_records import effects
+from delivery_records.limits import ENTRY_BYTES, KIB, Limits
+from delivery_records.outcomes import Decision
+from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+
+BODY = bytes(8 * KIB)
+
+
+def full(net: Net, name: str = "hog") -> PublisherLink:
+    """A publisher that fills the router with bodies nobody has accepted."""
+    publisher = net.publisher(net.nodes[0], name)
+    number = 0
+    while publisher.credit:
+        publisher.send(b"%d" % number, BODY)
+        number += 1
+    return publisher
+
+
+def test_a_full_router_gives_no_credit_for_new_messages_and_gives_it_when_there_is_room() -> None:
+    net = Net(limits=Limits(window=16, router_bytes=64 * KIB))
+    subscriber = net.subscriber(net.nodes[0])
+    hog = full(net)
+    late = net.publisher(net.nodes[0], "late")
+    assert late.credit == 0
+    assert net.nodes[0].core.budget.held < 16 * (8 * KIB + ENTRY_BYTES) + 64 * KIB
+    for number in range(16):
+        subscriber.accept(b"%d" % number)
+        hog.settle(b"%d" % number)
+    assert net.nodes[0].all(effects.RoomAgain)
+    assert late.credit > 0
+
+
+def test_a_full_router_withholds_no_resend() -> None:
+    """F1: what a map presents counts, too; were its repeats withheld nothing would ever free the room."""
+    net = Net(2, limits=Limits(window=16, router_bytes=17 * ENTRY_BYTES))
+    tags = [b"%d" % number for number in range(15)]
+    net.publisher(net.nodes[1]).drop()
+    subscriber = net.subscriber(net.nodes[1])
+    publisher = net.publisher(net.nodes[0], unsettled=dict.fromkeys(tags))
+    assert net.nodes[0].core.budget.body_room == 0
+    assert publisher.credit == 15
+    ids = [publisher.send(tag, BODY) for tag in tags]
+    subscriber.accept(*tags)
+    assert publisher.accepted == ids
+
+
+def test_a_map_that_does_not_fit_is_refused_and_one_of_a_resuming_publisher_has_room_kept_back() -> None:
+    net = Net(limits=Limits(window=64, router_bytes=64 * KIB))
+    net.publisher(net.nodes[0], "resuming").drop()
+    full(net)
+    assert net.nodes[0].core.budget.body_room == 0
+    net.publisher(net.nodes[0], "other", unsettled={}).drop()
+    link = SubscriberLink(net, net.nodes[0])
+    link.attach("big", unsettled={b"%d" % number: None for number in range(200)})
+    assert link.end().condition == "amqp:resource-limit-exceeded"
+    assert "limits.router_bytes" in link.end().description
+
+
+def test_a_full_router_forgets_windows_of_publishers_that_are_disconnected_and_loses_nothing() -> None:
+    """They stayed until T_pub; now their publishers present their maps again, as when the router dies."""
+    net = Net(limits=Limits(window=16, router_bytes=64 * KIB))
+    subscriber = net.subscriber(net.nodes[0])
+    gone = full(net, "gone")
+    gone.drop()
+    late = net.publisher(net.nodes[0], "late")
+    assert net.nodes[0].count(Decision.WINDOW_FORGOTTEN) == 1
+    assert late.credit > 0
+    subscriber.accept(b"0")
+    assert net.has_publisher("gone")
+    held = [tag[11:] for tag in subscriber.deliveries]
+    again = net.publisher(net.nodes[0], "gone", unsettled=dict.fromkeys(subscriber_tags(subscriber)))
+    first = again.send(b"0", BODY)
+    assert again.accepted == [first]
+    assert held.count(b"0") <= 1
+
+
+def subscriber_tags(subscriber: SubscriberLink) -> list[bytes]:
+    """The publisher's tags of what the subscriber was sent, in order."""
+    return list(dict.fromkeys(subscriber.deliveries))
+
+
+def test_what_ends_leaves_nothing_in_the_budget() -> None:
+    net = Net(limits=Limits(window=16))
+    subscriber = net.subscriber(net.nodes[0], unsettled={})
+    publisher = net.publisher(net.nodes[0])
+    for number in range(4):
+        publisher.send(b"%d" % number, BODY)
+    assert net.nodes[0].core.budget.held == 4 * (len(BODY) + ENTRY_BYTES)
+    subscriber.accept(b"0", b"1")
+    publisher.settle(b"0", b"1")
+    subscriber.drop()
+    publisher.detach(closed=True)
+    net.subscriber(net.nodes[0], unsettled={b"x" * 11: None}).detach(closed=True)
+    assert net.nodes[0].core.budget.held == 0

@@ -1,0 +1,144 @@
+"""C-6: what clients can make a router hold is bounded in bytes, and frames that carry no body still pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from oncewire.wire import ACCEPTED, LinkFlow, Source, Target
+from tests.router.processes import RouterProcess, running_router
+from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber, until
+
+KIB = 1024
+MESSAGE = 512 * KIB
+MESSAGES = 20
+WINDOW = 1024 * KIB
+FRAME = 64 * KIB
+READ = 512 * KIB
+"""One read may bring so much before the router looks at the session's window again."""
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    flags = (f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", "--limits-window=64")
+    async with running_router("--standalone", *flags) as process:
+        yield process
+
+
+async def held(router: RouterProcess) -> int:
+    """Bytes of bodies in all windows."""
+    state = await router.state()
+    return sum(int(row["bytes"]) for row in state["windows"])
+
+
+async def accept_all(subscriber: RawSubscriber, count: int) -> None:
+    for _ in range(count):
+        subscriber.accept(await subscriber.delivery())
+
+
+async def settle_all(publisher: RawPublisher, count: int) -> None:
+    async with asyncio.timeout(60):
+        while len(publisher.accepted_tags()) < count:
+            publisher.settle_accepted()
+            await publisher.client.news()
+            publisher.settle_accepted()
+
+
+async def test_large_messages_on_one_link_wait_at_the_client_and_flows_and_dispositions_pass(
+    router: RouterProcess,
+) -> None:
+    """20 messages of 60 MiB took 1.2 GiB where the limit was 64 MiB; here everything is 120 times smaller."""
+    client = await RawClient.connect(router.port, max_frame_size=FRAME)
+    publisher = await client.publisher("orders")
+    other = await (await RawClient.connect(router.port)).subscriber("orders", credit=0)
+    session = client.session
+    assert session.remote_begin is not None
+    assert session.remote_begin.incoming_window == WINDOW // FRAME
+    small = await client.subscriber("small")
+    for number in range(MESSAGES):
+        publisher.send(b"%d" % number, bytes(MESSAGE))
+    assert session.is_queueing
+
+    async def waits() -> bool:
+        return await held(router) >= WINDOW - MESSAGE - FRAME
+
+    await until(waits, bool)
+    # The same session has a closed window: an echo is answered, and a disposition arrives.
+    small_publisher = await (await RawClient.connect(router.port)).publisher("small")
+    small_publisher.send(b"s", b"x")
+    small.accept(await small.delivery())
+    assert (await small_publisher.outcome(b"s")).state == ACCEPTED
+    small.link.flow(echo=True)
+    client.flush()
+    await client.wait_for(LinkFlow, lambda flow: flow.link is small.link)
+    assert session.is_queueing
+    assert await held(router) <= WINDOW + READ
+    other.link.grant(1000)
+    other.client.flush()
+    accepting = asyncio.create_task(accept_all(other, MESSAGES))
+    await settle_all(publisher, MESSAGES)
+    await accepting
+    assert not session.is_queueing
+
+
+async def test_a_publisher_that_resumes_repeats_its_oldest_delivery_beside_one_that_fills_the_session(
+    router: RouterProcess,
+) -> None:
+    """F1: the window of their session is shared; the hog's bodies wait for a subscriber that gives no credit."""
+    stuck = await (await RawClient.connect(router.port)).subscriber("stuck", credit=0)
+    free = await (await RawClient.connect(router.port)).subscriber("free")
+    before = await RawClient.connect(router.port, "resuming")
+    await before.publisher("free", "p")
+    before.cut()
+    client = await RawClient.connect(router.port, "resuming", max_frame_size=FRAME)
+    hog = await client.publisher("stuck", "hog")
+    hog.send(b"0", bytes(WINDOW))
+
+    async def is_full() -> bool:
+        return await held(router) >= WINDOW
+
+    await until(is_full, bool)
+    resuming = await client.publisher("free", "p", unsettled={b"1": None})
+    resuming.send(b"1", bytes(MESSAGE))
+    free.accept(await free.delivery())
+    assert (await resuming.outcome(b"1")).state == ACCEPTED
+    assert stuck.link.is_attached
+
+
+async def test_a_map_over_the_window_is_refused_and_names_the_setting(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    link = client.session.attach_sender(
+        "pub", source=Source(address="pub"), target=Target(address="orders"),
+        unsettled={b"%d" % number: None for number in range(65)},
+    )  # fmt: skip
+    client.flush()
+    detached = await client.detached(link)
+    assert detached.error is not None
+    assert detached.error.condition == "amqp:resource-limit-exceeded"
+    assert "65 deliveries; a publisher may have 64 here" in (detached.error.description or "")
+
+
+async def test_the_routers_budget_holds_for_all_clients_together() -> None:
+    flags = (f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", "--limits-router-bytes=4MiB")
+    async with running_router("--standalone", *flags) as router:
+        slow = await (await RawClient.connect(router.port)).subscriber("orders", credit=0)
+        publishers = [
+            await (await RawClient.connect(router.port, max_frame_size=FRAME)).publisher("orders", f"p{number}")
+            for number in range(12)
+        ]
+        for publisher in publishers:
+            for number in range(2):
+                publisher.send(b"%d" % number, bytes(MESSAGE))
+
+        async def waits() -> int:
+            return await held(router)
+
+        await until(waits, lambda found: found >= 2 * 1024 * KIB)
+        slow.link.grant(1000)
+        slow.client.flush()
+        accepting = asyncio.create_task(accept_all(slow, 24))
+        await asyncio.gather(*(settle_all(publisher, 2) for publisher in publishers))
+        await accepting
+        assert await held(router) == 0
