@@ -28,6 +28,7 @@ from delivery_records.limits import HELD_PRESETTLED, REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.peer_messages import Run, Sync
 from delivery_records.tags import VERBATIM_BYTES, network_tag
+from delivery_records.terms import held_terms, terms_after_proof
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
 from delivery_records.view import Subscription, SubscriptionMode
@@ -45,10 +46,10 @@ class Egress:
     """One subscription at its egress."""
 
     __slots__ = (
-        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "confirmed", "core",
+        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "awaits_proof", "confirmed", "core",
         "created", "drain", "epoch", "exactly_once", "existed", "has_reduced", "incomplete", "is_closing",
-        "is_proven", "key", "limit", "link", "map_bound", "mapped", "mode", "name", "request", "sent",
-        "sessions", "sync_of_publisher", "syncs", "timeout_s",
+        "is_known", "is_proven", "key", "limit", "link", "map_bound", "mapped", "mode", "name", "request", "sent",
+        "sessions", "sync_of_publisher", "syncs", "terms",
     )  # fmt: skip
 
     def __init__(self, core: Records, subscription: Subscription, request: SubscriberAttach) -> None:
@@ -69,7 +70,7 @@ class Egress:
         self.incomplete = request.incomplete
         self.has_reduced = False
         """An incomplete map became smaller on this link (C-4)."""
-        self.timeout_s = subscription.record.timeout_s
+        self.terms = terms_after_proof(request, subscription.record, core.limits)
         self.sessions: dict[bytes, dict[bytes, Entry]] = {}
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
         self.syncs: dict[int, SyncState] = {}
@@ -81,7 +82,10 @@ class Egress:
         self.drain = False
         self.confirmed = False
         self.is_closing = False
-        self.is_proven = not subscription.record.provisional
+        self.is_proven = held_terms(subscription.record) == self.terms and not subscription.record.provisional
+        """Its key says what it was granted, or is going to (A-10)."""
+        self.awaits_proof = self.exactly_once and not self.is_proven  # to be confirmed (A-10)
+        self.is_known = False  # to every live router (A-6)
         self._is_replied = False
         self._held: deque[Entry] = deque()
         self._resumes: deque[Entry] = deque()
@@ -116,13 +120,14 @@ class Egress:
         self._is_replied = True
         self.core.timers.cancel(Timer.STOCK_REPLY, self.key)
         request = self.request
+        subscription = self.core.view.subscriptions[self.key]
         kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.in_reply]
         self.core.out.append(
             effects.SubscriberReply(
-                request.link, self.core.view.subscriptions[self.key].record.topic,
+                request.link, subscription.record.topic,
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
                 self.mode, self.core.told_incarnation(self.created),
-                self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
+                held_terms(subscription.record).expiry_policy, self.core.expiry.timeout_of(subscription),
             )
         )  # fmt: skip
         if self.incomplete:
@@ -134,12 +139,9 @@ class Egress:
 
     def confirm(self) -> None:
         """The attach barrier is complete: from here on G1 covers this subscription (A-6)."""
-        self.confirmed = True
+        self.is_known = True
         self.reply()
-        incarnation = self.core.told_incarnation(self.created)
-        self.core.note(Decision.SUBSCRIBER_CONFIRMED, subscription=self.name, incarnation=incarnation)
-        if self.exactly_once:
-            self.core.out.append(effects.Confirm(self.link, incarnation))
+        self.core.proofs.confirm(self)
 
     # ------------------------------------------------------------------ from the ingress
 
@@ -316,10 +318,10 @@ class Egress:
         one that E-1 drops; the ingress repeats them behind the SYNC of the new epoch (I-5).
         """
         self.epoch = subscription.epoch
-        self.is_proven = not subscription.record.provisional
         for sync in list(self.syncs.values()):
             self._drop_held(sync)
         self.forget()
+        self.core.proofs.on_written(self)
 
     def forget(self) -> None:
         """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
@@ -332,15 +334,15 @@ class Egress:
         """C-3, C-5: new credit, or a drain."""
         self.limit = flow.limit
         self.drain = flow.drain
-        if flow.delivery_count > 0:
-            self.core.prove_subscriber(self)
+        if flow.delivery_count > 0 or flow.echoed_epoch == self.epoch:
+            self.core.proofs.on_sign_of_life(self)  # A-10
         self._pump()
 
     def on_disposition(
         self, tags: Iterable[bytes], outcome: Outcome | None, settled: bool, annotations: Mapping[object, object] | None
     ) -> None:
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
-        self.core.prove_subscriber(self)
+        self.core.proofs.on_sign_of_life(self)  # A-10
         # E-4a: settled without an outcome counts as released.
         verdict = outcome if outcome is not None else (Outcome.RELEASED if settled else None)
         if verdict is None:

@@ -40,6 +40,17 @@ class Failure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The AMQP session and the connection of a link: numbers the shell hands out, each used once; 0 = not known."""
+
+    amqp_session: int = 0
+    connection: int = 0
+
+
+NO_PLACE = Place()
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherAttach:
     """A publisher's attach was read from a client connection (A-2)."""
 
@@ -59,6 +70,8 @@ class PublisherAttach:
     """Entries that fit the client's frame (C-4); 0 = it presents no map."""
     incomplete: bool = False
     peer: str = ""
+    expiry_policy: str = "session-end"
+    place: Place = NO_PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,7 @@ class SubscriberAttach:
     map_bound: int = 0
     incomplete: bool = False
     peer: str = ""
+    place: Place = NO_PLACE
 
 
 class Transfer:
@@ -164,6 +178,14 @@ class LinkLost:
 
     link: int
     cause: LossCause = LossCause.CONNECTION_LOSS
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointEnded:
+    """An AMQP session or connection is over, behind the loss of its links: detached termini may wait for it (A-9)."""
+
+    number: int
+    """As in `Place`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +296,7 @@ Input: TypeAlias = (
     | LinkFlow
     | LinkDetach
     | LinkLost
+    | EndpointEnded
     | ReadDone
     | StoreFailed
     | ViewSnapshot

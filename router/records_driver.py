@@ -72,7 +72,7 @@ class RecordsDriver:
         self._log = log
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
-        self._next_link = 1
+        self._next_number = 1
         self._backlog: list[Input] = []
         self._is_handling = False
         self._timer: asyncio.TimerHandle | None = None
@@ -102,9 +102,14 @@ class RecordsDriver:
 
     def add_link(self, shell: ClientLink) -> int:
         """Give a client link its number."""
-        number = self._next_link
-        self._next_link += 1
+        number = self.new_number()
         self.links[number] = shell
+        return number
+
+    def new_number(self) -> int:
+        """A number for a client link, AMQP session or connection, given once in this incarnation."""
+        number = self._next_number
+        self._next_number += 1
         return number
 
     def submit(self, inputs: list[Input]) -> None:

@@ -93,7 +93,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C14-old-ingress-ends", "I-7", "reactions",
-        "            self._forget_ingress(here)\n            if here.link is not None:\n"
+        "            self.forget_ingress(here)\n            if here.link is not None:\n"
         "                self._steal_publisher(here, publisher)\n",
         "            if here.link is not None:\n                self._steal_publisher(here, publisher)\n",
         "the old ingress' records stay when the publisher has moved",

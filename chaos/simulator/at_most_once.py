@@ -18,8 +18,11 @@ class PresettledPublisher(Publisher):
         self.connection = self.world.open(f"p{self.index}", router)
         self.limit, self.sent, self.is_replied = 0, 0, False
         self._up(
-            inputs.PublisherAttach(self.connection.link, f"p{self.index}", "link", TOPIC, None, peer=f"p{self.index}")
-        )
+            inputs.PublisherAttach(
+                self.connection.link, f"p{self.index}", "link", TOPIC, None, peer=f"p{self.index}",
+                expiry_policy=self.world.policy, place=self.connection.place,
+            )
+        )  # fmt: skip
 
     def send(self) -> None:
         """The next message; whatever becomes of it."""
@@ -44,7 +47,7 @@ class SettledSubscriber(Subscriber):
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", TOPIC, None, False, SubscriptionMode.AT_MOST_ONCE,
-                "link-detach", TIMEOUT_S, peer=f"s{self.index}",
+                self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
             )
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from chaos.simulator.swarm import (
     draw_drains,
     draw_fault,
     draw_orders,
+    draw_sessions,
     draw_setting,
     draw_traits,
     draw_weaker,
@@ -74,13 +75,18 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
     setting, budget = draw_setting(rng), draw_budget(rng)
     traits = draw_traits(random.Random(f"traits {seed}"), setting.traits)
     setting = replace(setting, traits=draw_weaker(random.Random(f"weaker {seed}"), traits))
+    result = Result(seed, setting)
     if aim:
         setting = aimed_setting(rng, setting, aim)
         budget = aimed_budget(rng, aim)
     else:
         budget |= draw_drains(random.Random(f"drains {seed}"))
         budget |= draw_orders(random.Random(f"orders {seed}"))
-    result = Result(seed, setting)
+        sessions = draw_sessions(random.Random(f"sessions {seed}"))
+        if sessions:
+            budget |= sessions
+            setting = replace(setting, traits=replace(setting.traits, session_end=True))
+    result.setting = setting
     world = setting.build(cores)
     try:
         _run(world, rng, budget, result, rng.choice([0.05, 0.1, 0.2] if aim else [0.01, 0.03, 0.1]))
@@ -147,7 +153,7 @@ _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect",
           "c.lost")  # fmt: skip
 _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1}
 """Most deliveries are accepted at last."""
-_SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2,
+_SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "n.end": 0.02, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2,
            "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
 """What ends a fault does not come at once, until the world heals."""
 PAUSES: tuple[tuple[float, tuple[int, ...]], ...] = (

@@ -159,13 +159,14 @@ class ShippedPublisher:
         connection.up.append(
             inputs.PublisherAttach(
                 connection.link, f"p{self.index}", "link", TOPIC, dict.fromkeys(presented or {}), exactly_once=True,
-                timeout_s=TIMEOUT_S, map_bound=bound, peer=f"p{self.index}",
+                timeout_s=TIMEOUT_S, map_bound=bound, peer=f"p{self.index}", expiry_policy=self.world.policy,
+                place=connection.place,
             )
         )  # fmt: skip
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        self.world.judge.sessions.on_left(self.index)
+        self.world.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None

@@ -35,8 +35,11 @@ class StockPublisher(Publisher):
         self._ids.clear()
         self._tags.clear()
         self._up(
-            inputs.PublisherAttach(self.connection.link, f"p{self.index}", "link", TOPIC, None, peer=f"p{self.index}")
-        )
+            inputs.PublisherAttach(
+                self.connection.link, f"p{self.index}", "link", TOPIC, None, peer=f"p{self.index}",
+                expiry_policy=self.world.policy, place=self.connection.place,
+            )
+        )  # fmt: skip
 
     def send(self) -> None:
         """Name the transfer, then send it."""
@@ -73,7 +76,7 @@ class StockSubscriber(Subscriber):
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", TOPIC, None, False, SubscriptionMode.AT_LEAST_ONCE,
-                "link-detach", TIMEOUT_S, peer=f"s{self.index}",
+                self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
             )
         )  # fmt: skip
 

@@ -28,7 +28,9 @@ DRAIN = "drain"
 """A fault drawn apart from the others, so that a world without a drain goes the same way with it or without."""
 ORDER = "end-s"
 """Drawn apart, too."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER)
+DETACHES = ("detach-p", "detach-s")
+"""Drawn apart, too."""
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, *DETACHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,15 @@ def draw_orders(rng: random.Random) -> dict[str, int]:
         rng: of its own.
     """
     return {ORDER: rng.choice([1, 2, 4])} if rng.random() < 0.15 else {}
+
+
+def draw_sessions(rng: random.Random) -> dict[str, int]:
+    """In some worlds clients detach and keep their AMQP session, which their expiry policy waits for (A-9).
+
+    Args:
+        rng: of its own.
+    """
+    return {fault: rng.choice([1, 2, 4]) for fault in DETACHES} if rng.random() < 0.15 else {}
 
 
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
@@ -254,7 +265,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
     (_at_client, ("drop-p", "drop-s", "half-p", "half-s", "expire-s", "expire-p", "crash-p", "crash-s", "torn-p",
                   "torn-s", "early-p", "close-p", "close-s")),
-    (_away, ("away-p", "away-s")),
+    (_away, ("away-p", "away-s", *DETACHES)),
     (_from_backup, ("restore",)),
     (_trimmed, ("trim-p", "trim-s")),
     (_stolen, ("thief-p", "thief-s")),
