@@ -20,6 +20,7 @@ from delivery_records.limits import (
 )
 from delivery_records.outcomes import Decision
 from delivery_records.tags import MAX_TAG_BYTES, link_key
+from delivery_records.terms import held_terms, publisher_terms, subscription_terms
 from delivery_records.timers import Timer
 from delivery_records.topics import TopicError, check_pattern, check_topic
 from delivery_records.view import (
@@ -189,7 +190,7 @@ class Attaching:
             attempt, done.mod_revision,
             PublisherRecord(
                 request.container_id, request.link_name, request.topic, self._core.rid, "", session,
-                self._core.publisher_timeout(request), bool(request.unsettled), request.peer,
+                publisher_terms(request, self._core.limits).timeout_s, bool(request.unsettled), request.peer,
             ),
         )  # fmt: skip
 
@@ -211,16 +212,15 @@ class Attaching:
             self._name(attempt)
             self._core.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
             return
-        timeout, policy = self._core.subscription_timeout(request), request.expiry_policy
-        if record is not None and request.topic is None:
-            timeout, policy = record.timeout_s, record.expiry_policy  # a look-up changes no terms
-        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S
+        terms = subscription_terms(request, self._core.limits)
+        provisional = record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S
         if record is not None:
-            provisional = record.provisional
+            terms, provisional = held_terms(record), record.provisional  # no life, no change
         self._put(
             attempt, done.mod_revision,
             SubscriptionRecord(
-                request.container_id, request.link_name, topic, self._core.rid, "", timeout, policy,
+                request.container_id, request.link_name, topic, self._core.rid, "", terms.timeout_s,
+                terms.expiry_policy,
                 request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
             ),
         )  # fmt: skip

@@ -25,11 +25,12 @@ class PublisherReply:
     exactly_once: bool
     settles_first: bool
     timeout_s: float
+    expiry_policy: str
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriberReply:
-    """Answer the subscriber's attach (A-6): the granted source and the entries that are kept, tag -> null."""
+    """Answer the subscriber's attach (A-6): the source as it holds now, and the entries that are kept, tag -> null."""
 
     link: int
     topic: str
@@ -46,7 +47,10 @@ class SubscriberReply:
 
 @dataclass(frozen=True, slots=True)
 class AskEcho:
-    """Send flow(link-credit=0, echo=true, properties={x-opt-topic-echo: epoch}): proof of life (A-4)."""
+    """Send flow(echo=true, properties={x-opt-topic-echo: epoch}): proof of life (A-4, A-10).
+
+    To a publisher with link-credit 0.
+    """
 
     link: int
     epoch: int
@@ -135,10 +139,15 @@ class SettleAtSubscriber:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The attach barrier is complete: flow(properties={x-opt-topic-confirmed: incarnation}) (A-6b)."""
+    """The attach barrier is complete: flow(properties={x-opt-topic-confirmed: incarnation, ...}) (A-6b).
+
+    With the time-out and the policy that hold from now on; sent again when there is more (A-10).
+    """
 
     link: int
     incarnation: int
+    timeout_s: float
+    expiry_policy: str
 
 
 @dataclass(frozen=True, slots=True)

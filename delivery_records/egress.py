@@ -30,6 +30,7 @@ from delivery_records.outcomes import Decision, Outcome
 from delivery_records.peer_messages import Run, Sync
 from delivery_records.reduction import Reduction
 from delivery_records.tags import VERBATIM_BYTES, network_tag
+from delivery_records.terms import held_terms, terms_after_proof
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
 from delivery_records.view import Subscription, SubscriptionMode
@@ -48,10 +49,10 @@ class Egress:
     """One subscription at its egress."""
 
     __slots__ = (
-        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "confirmed", "core",
-        "created", "drain", "epoch", "exactly_once", "existed", "held_since", "is_closing", "is_proven", "key", "limit",
-        "link", "map_bound", "mapped", "mode", "name", "reduction", "request", "sent",
-        "sessions", "sync_of_publisher", "syncs", "timeout_s",
+        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "awaits_proof", "confirmed", "core",
+        "created", "drain", "epoch", "exactly_once", "existed", "held_since", "is_closing", "is_known", "is_proven",
+        "key", "limit", "link", "map_bound", "mapped", "mode", "name", "reduction", "request", "sent",
+        "sessions", "sync_of_publisher", "syncs", "terms",
     )  # fmt: skip
 
     def __init__(self, core: Records, subscription: Subscription, request: SubscriberAttach) -> None:
@@ -71,7 +72,7 @@ class Egress:
         self.exactly_once = request.exactly_once
         self.reduction = Reduction(self) if request.incomplete else None
         """Only a part of the subscriber's map was presented (C-4)."""
-        self.timeout_s = subscription.record.timeout_s
+        self.terms = terms_after_proof(request, subscription.record, core.limits)
         self.sessions: dict[bytes, dict[bytes, Entry]] = {}
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
         self.syncs: dict[int, SyncState] = {}
@@ -83,7 +84,10 @@ class Egress:
         self.drain = False
         self.confirmed = False
         self.is_closing = False
-        self.is_proven = not subscription.record.provisional
+        self.is_proven = held_terms(subscription.record) == self.terms and not subscription.record.provisional
+        """Its key says what it was granted, or is going to (A-10)."""
+        self.awaits_proof = self.exactly_once and not self.is_proven  # to be confirmed (A-10)
+        self.is_known = False  # to every live router (A-6)
         self._is_replied = False
         self.held_since = core.now  # since when none of the held deliveries was sent
         self._held = Waiting()
@@ -120,13 +124,14 @@ class Egress:
         self._is_replied = True
         self.core.timers.cancel(Timer.STOCK_REPLY, self.key)
         request = self.request
+        subscription = self.core.view.subscriptions[self.key]
         kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.in_reply]
         self.core.out.append(
             effects.SubscriberReply(
-                request.link, self.core.view.subscriptions[self.key].record.topic,
+                request.link, subscription.record.topic,
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
                 self.mode, self.core.told_incarnation(self.created),
-                self.core.view.subscriptions[self.key].record.expiry_policy, self.timeout_s,
+                held_terms(subscription.record).expiry_policy, self.core.expiry.timeout_of(subscription),
             )
         )  # fmt: skip
         if self.reduction is not None:
@@ -137,12 +142,9 @@ class Egress:
 
     def confirm(self) -> None:
         """The attach barrier is complete: from here on G1 covers this subscription (A-6)."""
-        self.confirmed = True
+        self.is_known = True
         self.reply()
-        incarnation = self.core.told_incarnation(self.created)
-        self.core.note(Decision.SUBSCRIBER_CONFIRMED, subscription=self.name, incarnation=incarnation)
-        if self.exactly_once:
-            self.core.out.append(effects.Confirm(self.link, incarnation))
+        self.core.proofs.confirm(self)
 
     # ------------------------------------------------------------------ from the ingress
 
@@ -313,10 +315,10 @@ class Egress:
         Else one of their MSGs to all synced subscriptions could overtake a named one that E-1 drops.
         """
         self.epoch = subscription.epoch
-        self.is_proven = not subscription.record.provisional
         for sync in list(self.syncs.values()):
             self._drop_held(sync)
         self.forget()
+        self.core.proofs.on_written(self)
 
     def forget(self) -> None:
         """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
@@ -329,15 +331,15 @@ class Egress:
         """C-3, C-5: new credit, or a drain."""
         self.limit = flow.limit
         self.drain = flow.drain
-        if flow.delivery_count > 0:
-            self.core.prove_subscriber(self)
+        if flow.delivery_count > 0 or flow.echoed_epoch == self.epoch:
+            self.core.proofs.on_sign_of_life(self)  # A-10
         self._pump()
 
     def on_disposition(
         self, tags: Iterable[bytes], outcome: Outcome | None, settled: bool, annotations: Mapping[object, object] | None
     ) -> None:
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
-        self.core.prove_subscriber(self)
+        self.core.proofs.on_sign_of_life(self)  # A-10
         # E-4a: settled without an outcome counts as released.
         verdict = outcome if outcome is not None else (Outcome.RELEASED if settled else None)
         if verdict is None:

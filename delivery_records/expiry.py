@@ -1,7 +1,8 @@
 """Expiry of attachments: decided in one place, by compare-and-delete (rule K-5).
 
-The owning router proposes the deletion T after it lost the link; for the keys of a dead incarnation every live router
-does, one after the other by rank. A re-attach changes the mod revision, so a late proposal loses.
+The owning router proposes the deletion T after it lost the link, or after the AMQP session or connection that the
+expiry policy names has ended (A-9); for the keys of a dead incarnation every live router does, one after the other by
+rank. A re-attach changes the mod revision, so a late proposal loses.
 """
 
 from __future__ import annotations
@@ -9,13 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from delivery_records.inputs import LossCause
-from delivery_records.limits import (
-    EXPIRY_RETRY_S,
-    ORPHAN_RANK_STEP_S,
-    PROVISIONAL_TIMEOUT_S,
-    SUSPENDED_EXTRA_S,
-)
+from delivery_records.inputs import EndpointEnded, LossCause, Place
+from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S, PROVISIONAL_TIMEOUT_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
 from delivery_records.view import Publisher, Subscription
@@ -23,43 +19,73 @@ from delivery_records.view import Publisher, Subscription
 if TYPE_CHECKING:
     from delivery_records.records import Records
 
-_POLICY_CAUSES = {
-    "link-detach": frozenset(LossCause),
-    "session-end": frozenset({LossCause.SESSION_END, LossCause.CONNECTION_LOSS}),
-    "connection-close": frozenset({LossCause.CONNECTION_LOSS}),
-    "never": frozenset(LossCause),  # K-5: never is the cap, counted from any loss
-}
+
+def awaited_endpoint(policy: str, cause: LossCause, place: Place) -> int:
+    """Whose end starts the time of a terminus (AMQP 1.0 section 3.5.6); 0 = it starts now."""
+    if policy == "session-end" and cause is LossCause.DETACH:
+        return place.amqp_session
+    if policy == "connection-close" and cause is not LossCause.CONNECTION_LOSS:
+        return place.connection
+    return 0
 
 
 class Expiry:
     """Timers of attachments without a live link. Owners are etcd paths (`subs/<h>`, `pubs/<h>`)."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_awaited", "_core", "_paths")
 
     def __init__(self, core: Records) -> None:
         """No attachment is waiting."""
         self._core = core
+        self._awaited: dict[str, int] = {}
+        """The AMQP session or connection whose end starts the time of a detached terminus."""
+        self._paths: dict[int, dict[str, None]] = {}
+        """The same, the other way round."""
 
-    def on_link_lost(self, path: str, attachment: Subscription | Publisher, policy: str, cause: LossCause) -> None:
-        """Start the terminus timer (A-9, AMQP 1.0 section 3.5.6).
+    def on_link_lost(
+        self, path: str, attachment: Subscription | Publisher, policy: str, cause: LossCause, place: Place
+    ) -> None:
+        """The terminus is suspended: its time starts, or waits for the end that its policy names (A-9)."""
+        endpoint = awaited_endpoint(policy, cause, place)
+        if endpoint:
+            self._wait(path, endpoint)
+        else:
+            self._start(path, self.timeout_of(attachment))
 
-        Where the policy's own event (the end of the session or connection) is still to come, it gets SUSPENDED_EXTRA_S.
+    def on_attachment_lost(self, path: str, attachment: Subscription | Publisher, endpoint: int = 0) -> None:
+        """The attachment is ours, but has no link: a put whose client had gone (K-2a).
+
+        Args:
+            endpoint: what `cancel` returned when this put was seen: it goes on waiting for that.
         """
-        expires_now = cause in _POLICY_CAUSES.get(policy, frozenset(LossCause))
-        self._start(path, self.timeout_of(attachment) + (0.0 if expires_now else SUSPENDED_EXTRA_S))
-
-    def on_attachment_lost(self, path: str, attachment: Subscription | Publisher) -> None:
-        """The attachment is ours, but has no link: a put whose client had gone (K-2a)."""
-        self._start(path, self.timeout_of(attachment))
+        if endpoint:
+            self._wait(path, endpoint)
+        else:
+            self._start(path, self.timeout_of(attachment))
 
     def on_orphan(self, path: str, attachment: Subscription | Publisher) -> None:
         """Its router is gone: every router counts from its own observation, by rank (K-5)."""
         delay = self.timeout_of(attachment) + self._rank(path) * ORPHAN_RANK_STEP_S
         self._start(path, delay)
 
-    def cancel(self, path: str) -> None:
-        """The attachment was put again or deleted."""
+    def on_endpoint_ended(self, ended: EndpointEnded) -> None:
+        """A-9: the time of what waited for this AMQP session or connection starts."""
+        for path in self._paths.pop(ended.number, ()):
+            del self._awaited[path]
+            attachment = self._core.attachment(path)
+            assert attachment is not None, "a deletion cancels"
+            self._start(path, self.timeout_of(attachment))
+
+    def cancel(self, path: str) -> int:
+        """The attachment was put again or deleted; returns the endpoint whose end it waited for, or 0."""
         self._core.timers.cancel(Timer.EXPIRY, path)
+        endpoint = self._awaited.pop(path, 0)
+        if endpoint:
+            paths = self._paths[endpoint]
+            del paths[path]
+            if not paths:
+                del self._paths[endpoint]
+        return endpoint
 
     def is_counting(self, path: str) -> bool:
         """True while the attachment's time runs."""
@@ -82,6 +108,10 @@ class Expiry:
 
     def _start(self, path: str, delay: float) -> None:
         self._core.timers.set(Timer.EXPIRY, path, self._core.now + delay)
+
+    def _wait(self, path: str, endpoint: int) -> None:
+        self._awaited[path] = endpoint
+        self._paths.setdefault(endpoint, {})[path] = None
 
     def _rank(self, path: str) -> int:
         """This router's place among the live ones by rendezvous hash: one proposer instead of all at once."""

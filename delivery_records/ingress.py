@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from delivery_records import credit, effects
 from delivery_records.arrivals import Arrivals
 from delivery_records.fanout import Fanout
-from delivery_records.inputs import LinkFlow, PublisherAttach, Transfer
+from delivery_records.inputs import LinkFlow, LossCause, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
+from delivery_records.terms import publisher_terms
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
 from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
@@ -71,6 +72,7 @@ class Ingress:
         "credit",
         "epoch",
         "exactly_once",
+        "expiry_policy",
         "fanout",
         "is_dirty",
         "key",
@@ -79,6 +81,7 @@ class Ingress:
         "name",
         "peer",
         "phase",
+        "place",
         "resend_since",
         "retries",
         "session",
@@ -100,6 +103,8 @@ class Ingress:
         self.name = publisher.name
         self.topic = publisher.record.topic
         self.timeout_s = publisher.record.timeout_s
+        self.expiry_policy = publisher_terms(request, core.limits).expiry_policy
+        self.place = request.place
         self.peer = request.peer
         self.link: int | None = request.link
         self.exactly_once = request.exactly_once
@@ -137,7 +142,7 @@ class Ingress:
         core.out.append(
             effects.PublisherReply(
                 request.link, request.unsettled is not None, resumed, self.exactly_once, self.settles_first,
-                self.timeout_s,
+                self.timeout_s, self.expiry_policy,
             )
         )  # fmt: skip
         if self.phase is Phase.PROVING:
@@ -584,7 +589,7 @@ class Ingress:
         """Suspend the link from our side; the terminus stays (A-9)."""
         if self.link is not None:
             self.core.out.append(effects.Detach(self.link, False, condition, description))
-            self.core.suspend_publisher(self)
+            self.core.suspend_publisher(self, LossCause.DETACH)
 
     def _tell_owing(self, tag: bytes) -> None:
         slot = self.window.find(tag)

@@ -40,6 +40,17 @@ class Failure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The AMQP session and the connection of a link: numbers the shell hands out, each used once; 0 = not known."""
+
+    amqp_session: int = 0
+    connection: int = 0
+
+
+NO_PLACE = Place()
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherAttach:
     """A publisher's attach was read from a client connection (A-2)."""
 
@@ -61,6 +72,8 @@ class PublisherAttach:
     peer: str = ""
     starts: Sequence[tuple[bytes, int]] = ()
     """(tag, revision): that entry of the map and all before it were sent before that revision (I-6a)."""
+    expiry_policy: str = "session-end"
+    place: Place = NO_PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,7 @@ class SubscriberAttach:
     map_bound: int = 0
     incomplete: bool = False
     peer: str = ""
+    place: Place = NO_PLACE
 
 
 class Transfer:
@@ -166,6 +180,14 @@ class LinkLost:
 
     link: int
     cause: LossCause = LossCause.CONNECTION_LOSS
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointEnded:
+    """An AMQP session or connection is over, behind the loss of its links: detached termini may wait for it (A-9)."""
+
+    number: int
+    """As in `Place`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +298,7 @@ Input: TypeAlias = (
     | LinkFlow
     | LinkDetach
     | LinkLost
+    | EndpointEnded
     | ReadDone
     | StoreFailed
     | ViewSnapshot

@@ -27,8 +27,10 @@ PUBLISHER_TIMEOUT_CAP_S = 7 * 86_400.0
 PROVISIONAL_TIMEOUT_S = 60.0
 """T_prov: a subscription resurrected by a stale attach dies after this (A-10). A link that is still attached after
 it has kept its connection's idle time-out, which a dead client cannot, and counts as alive."""
+PROOF_RETRY_S = 1.0
+"""A subscription's proof of life that could not be written is written again after this (A-10)."""
 PROOF_TIMEOUT_S = 10.0
-"""T_life: a publisher that does not answer the echo is detached (A-4)."""
+"""T_life: without an answer to the echo a publisher is detached (A-4), a subscriber keeps what it has (A-10)."""
 RESEND_TIMEOUT_S = 30.0
 """T_resend: a publisher that neither repeats its map nor goes on is detached (I-9)."""
 RESEND_FAILURES = 3
@@ -44,8 +46,6 @@ GRACE_S = 1.0
 """After a router's lease expired a joiner waits this much longer: clocks run at different rates (A-6, N-3)."""
 ORPHAN_RANK_STEP_S = 2.0
 """Routers propose the expiry of a dead router's keys one after the other, by rank (K-5)."""
-SUSPENDED_EXTRA_S = 60.0
-"""A link detached without closing lasts this much longer if its policy waits for the end of its connection."""
 EXPIRY_RETRY_S = 1.0
 """A proposal of expiry that could not reach etcd is repeated after this."""
 STOCK_REPLY_WAIT_S = 3.0

@@ -101,7 +101,7 @@ class Reactions:
             old = None
         core.view.apply(change)
         core.plan_version += 1
-        core.expiry.cancel(f"subs/{change.key}")
+        awaited = core.expiry.cancel(f"subs/{change.key}")
         core.ordered_ends.on_subscription(
             change.key, core.view.subscriptions.get(change.key), change.mod_revision
         )  # K-5a
@@ -111,12 +111,12 @@ class Reactions:
         if subscription is None:
             self._subscription_deleted(change.key)
             return
-        self._subscription_attached(subscription)
+        self._subscription_attached(subscription, awaited)
         for ingress in list(core.ingresses.values()):
             if matches(subscription.record.topic, ingress.topic):
                 ingress.on_subscription(subscription, is_new=old is None)  # I-6, I-5
 
-    def _subscription_attached(self, subscription: Subscription) -> None:
+    def _subscription_attached(self, subscription: Subscription, awaited: int) -> None:
         """A-6 when it is our put; E-7 when the link here was overtaken; K-5 when nobody holds it."""
         core = self._core
         path = f"subs/{subscription.key}"
@@ -133,7 +133,7 @@ class Reactions:
             core.durations.attach_subscriber.observe(core.now - attempt.since)
             self._open_egress(subscription, attempt.request)
         elif subscription.record.rid == core.rid:
-            core.expiry.on_attachment_lost(path, subscription)
+            core.expiry.on_attachment_lost(path, subscription, awaited)
         elif subscription.record.rid not in core.view.routers:
             core.expiry.on_orphan(path, subscription)
 
@@ -154,7 +154,7 @@ class Reactions:
         else:
             core.timers.set(Timer.STOCK_REPLY, egress.key, core.now + core.limits.stock_reply_wait_s)
         if not egress.is_proven:
-            core.arm_provisional(egress)
+            core.proofs.ask(egress)  # A-10
         core.barrier.wait(egress)
 
     def _steal_subscriber(self, egress: Egress, subscription: Subscription) -> None:
@@ -189,7 +189,7 @@ class Reactions:
         core = self._core
         old = core.view.publishers.get(change.key)
         core.view.apply(change)
-        core.expiry.cancel(f"pubs/{change.key}")
+        awaited = core.expiry.cancel(f"pubs/{change.key}")
         publisher = core.view.publishers.get(change.key)
         if old is not None and old.session and (publisher is None or publisher.session != old.session):
             for egress in list(core.egresses.values()):
@@ -197,9 +197,9 @@ class Reactions:
         if publisher is None:
             self._publisher_deleted(change.key)
         else:
-            self._publisher_attached(publisher)
+            self._publisher_attached(publisher, awaited)
 
-    def _publisher_attached(self, publisher: Publisher) -> None:
+    def _publisher_attached(self, publisher: Publisher, awaited: int) -> None:
         """A-3 when it is our put; I-7 when the link here was overtaken."""
         core = self._core
         path = f"pubs/{publisher.key}"
@@ -209,7 +209,7 @@ class Reactions:
             core.timers.cancel(Timer.UNKNOWN_PUT, publisher.record.nonce)
             here.on_reput(publisher)
             if here.link is None:
-                core.expiry.on_attachment_lost(path, publisher)
+                core.expiry.on_attachment_lost(path, publisher, awaited)
             return
         if here is not None:
             self.forget_ingress(here)
@@ -292,7 +292,7 @@ class Reactions:
             core.suspend_subscriber(endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress) and endpoint.phase is Phase.CLOSING and endpoint.link is not None:
             core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
-            core.suspend_publisher(endpoint)
+            core.suspend_publisher(endpoint, LossCause.DETACH)
 
     def on_deletion_failed(self, path: str) -> None:
         """E-8, I-8: etcd cannot be reached: as with an attach, the client must come back and close again (K-2a)."""
@@ -304,7 +304,7 @@ class Reactions:
             core.suspend_subscriber(endpoint, LossCause.CONNECTION_LOSS)
         elif isinstance(endpoint, Ingress) and endpoint.phase is Phase.CLOSING and endpoint.link is not None:
             core.out.append(effects.CloseConnection(endpoint.link, "amqp:connection:forced", _FAILED_CLOSE))
-            core.suspend_publisher(endpoint)
+            core.suspend_publisher(endpoint, LossCause.CONNECTION_LOSS)
 
 
 _FAILED_CLOSE = "the link could not be closed, for this router cannot reach etcd; attach and close again"

@@ -24,9 +24,8 @@ from delivery_records.entries import SyncState
 from delivery_records.expiry import Expiry
 from delivery_records.faults import Faults
 from delivery_records.ingress import Ingress, Phase
-from delivery_records.inputs import Failure, Input, LossCause, PublisherAttach, SubscriberAttach
+from delivery_records.inputs import Failure, Input, LossCause
 from delivery_records.limits import (
-    PROVISIONAL_TIMEOUT_S,
     REDUCTION_ROUNDS,
     RESEND_FAILURES,
     UNKNOWN_PUT_S,
@@ -39,6 +38,7 @@ from delivery_records.reactions import Reactions
 from delivery_records.steals import StealGuard
 from delivery_records.tables import describe
 from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
+from delivery_records.terms import SubscriberProofs, held_terms
 from delivery_records.timers import Timer, Timers
 from delivery_records.topics import matches
 from delivery_records.trace import Rule, Trace
@@ -112,6 +112,7 @@ class Records:
         self.attaching = Attaching(self)
         self.barrier = AttachBarrier(self)
         self.expiry = Expiry(self)
+        self.proofs = SubscriberProofs(self)
         self.ordered_ends = OrderedEnds(self)
         self.draining = Draining(self)
         self.peers = Peers(self)
@@ -134,6 +135,7 @@ class Records:
             inputs.SubscriberAttach: self.attaching.start,
             inputs.LinkDetach: self._on_detach,
             inputs.LinkLost: self._on_lost,
+            inputs.EndpointEnded: self.expiry.on_endpoint_ended,
             inputs.ReadDone: self.attaching.on_read,
             inputs.StoreFailed: self._on_store_failed,
             inputs.ViewChanges: self.reactions.on_changes,
@@ -263,18 +265,19 @@ class Records:
         if isinstance(endpoint, Attempt):
             self.attaching.on_link_gone(endpoint)
         elif isinstance(endpoint, Ingress):
-            self.suspend_publisher(endpoint)
+            self.suspend_publisher(endpoint, cause)
         else:
             self.suspend_subscriber(endpoint, cause)
 
-    def suspend_publisher(self, ingress: Ingress) -> None:
-        """The publisher's link is gone; T_pub starts (K-5)."""
+    def suspend_publisher(self, ingress: Ingress, cause: LossCause) -> None:
+        """The publisher's link is gone; T_pub starts as its policy says (A-9, K-5)."""
         if ingress.link is not None:
             self.links.pop(ingress.link, None)
         ingress.on_link_lost()
         publisher = self.view.publishers.get(ingress.key)
         if publisher is not None:
-            self.expiry.on_attachment_lost(f"pubs/{ingress.key}", publisher)
+            policy = ingress.expiry_policy
+            self.expiry.on_link_lost(f"pubs/{ingress.key}", publisher, policy, cause, ingress.place)
 
     def suspend_subscriber(self, egress: Egress, cause: LossCause) -> None:
         """The subscriber's link is gone: forget all but the K-5 timer (E-7, A-9)."""
@@ -286,8 +289,8 @@ class Records:
         self.forget_egress(egress)
         subscription = self.view.subscriptions.get(egress.key)
         if subscription is not None:
-            policy = subscription.record.expiry_policy
-            self.expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause)
+            policy = held_terms(subscription.record).expiry_policy
+            self.expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause, egress.request.place)
 
     def forget_egress(self, egress: Egress) -> None:
         """Drop everything this router remembers of the subscription's link."""
@@ -299,20 +302,8 @@ class Records:
             self.budget.release_map(egress.request.unsettled)
         self.plan_version += 1
         self.barrier.forget(egress.key)
-        for timer in (Timer.STOCK_REPLY, Timer.REDUCTION, Timer.PROVISIONAL):
+        for timer in (Timer.STOCK_REPLY, Timer.REDUCTION, Timer.PROVISIONAL, Timer.LIFE):
             self.timers.cancel(timer, egress.key)
-
-    def prove_subscriber(self, egress: Egress) -> None:
-        """A-10: the link has shown life; its subscription gets the timeout it was granted."""
-        if egress.is_proven:
-            return
-        egress.is_proven = True
-        self.timers.cancel(Timer.PROVISIONAL, egress.key)
-        subscription = self.view.subscriptions.get(egress.key)
-        if subscription is not None and subscription.epoch == egress.epoch:
-            nonce = self.propose_record(f"subs/{egress.key}", egress.epoch, subscription.record, provisional=False)
-            self.remember_reput(nonce, egress)
-            self.note(Decision.SUBSCRIBER_PROVEN, subscription=egress.name)
 
     def remember_reput(self, nonce: str, endpoint: Ingress | Egress) -> None:
         """Know the put of an attached link by its nonce when the watch shows it (K-2a)."""
@@ -360,9 +351,7 @@ class Records:
         if isinstance(endpoint, Egress):
             if failure is not Failure.UNKNOWN:
                 del self.reputs[nonce]  # one of unknown fate is still ours if the watch shows it (K-2a)
-            if failure is not Failure.CONFLICT and self.egresses.get(endpoint.key) is endpoint:
-                endpoint.is_proven = False  # the next sign of life tries again
-                self.arm_provisional(endpoint)
+            self.proofs.on_put_failed(endpoint, failure)
         elif failure is not Failure.UNKNOWN:
             del self.reputs[nonce]
             self.timers.cancel(Timer.UNKNOWN_PUT, nonce)
@@ -375,7 +364,7 @@ class Records:
         if ingress.link is not None and ingress.phase is Phase.STARTING:
             text = "the session could not be started in etcd; connect again"
             self.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
-            self.suspend_publisher(ingress)
+            self.suspend_publisher(ingress, LossCause.CONNECTION_LOSS)
 
     # ------------------------------------------------------------------ timers
 
@@ -401,7 +390,9 @@ class Records:
         elif timer is Timer.STOCK_REPLY and egress is not None:
             egress.reply()
         elif timer is Timer.PROVISIONAL and egress is not None:
-            self.prove_subscriber(egress)
+            self.proofs.on_sign_of_life(egress)
+        elif timer is Timer.LIFE and egress is not None:
+            self.proofs.on_silence(egress)
         elif timer is Timer.REDUCTION and egress is not None and egress.reduction is not None:
             egress.reduction.on_timer()
 
@@ -482,22 +473,6 @@ class Records:
         kind, _, key = path.partition("/")
         return (self.view.subscriptions if kind == Kind.SUBSCRIPTION.value else self.view.publishers).get(key)
 
-    def subscription_timeout(self, request: SubscriberAttach) -> float:
-        """T_sub granted, in seconds: `never` becomes the cap (K-5)."""
-        limits = self.limits
-        if request.expiry_policy == "never":
-            return limits.subscription_timeout_cap_s
-        asked = limits.subscription_timeout_s if request.timeout_s is None else request.timeout_s
-        return max(0.0, min(asked, limits.subscription_timeout_cap_s))
-
-    def publisher_timeout(self, request: PublisherAttach) -> float:
-        """T_pub granted, in seconds; a stock publisher's session is worth nothing once its link is gone (c.5)."""
-        default = self.limits.publisher_timeout_s if request.exactly_once or request.unsettled is not None else 0.0
-        asked = default if request.timeout_s is None else request.timeout_s
-        if request.exactly_once:
-            asked = max(asked, default)
-        return max(0.0, min(asked, self.limits.publisher_timeout_cap_s))
-
     # ------------------------------------------------------------------ services of the parts
 
     def note(self, decision: Decision, **fields: object) -> None:
@@ -575,10 +550,6 @@ class Records:
     def watch_unknown(self, nonce: str) -> None:
         """Wait for a put whose fate is unknown (K-2a)."""
         self.timers.set(Timer.UNKNOWN_PUT, nonce, self.now + UNKNOWN_PUT_S)
-
-    def arm_provisional(self, egress: Egress) -> None:
-        """A-10: a link that lives on for T_prov has kept its idle time-out, which a dead client cannot."""
-        self.timers.set(Timer.PROVISIONAL, egress.key, self.now + PROVISIONAL_TIMEOUT_S)
 
     def describe(self) -> dict[str, object]:
         """Tables for people."""

@@ -25,6 +25,7 @@ class Timer(IntEnum):
     PARKED = 13
     PROVISIONAL = 14
     DRAIN = 15
+    LIFE = 16
 
 
 Owner: TypeAlias = str | int

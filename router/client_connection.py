@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from delivery_records.effects import Detach
-from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause
+from delivery_records.inputs import EndpointEnded, Input, LinkDetach, LinkLost, LossCause, Place
 from oncewire.wire import (
     CONNECTION_FORCED,
     CONNECTION_REDIRECT,
@@ -106,6 +106,10 @@ class ClientConnection(asyncio.Protocol):
         self._windows = SessionWindows(listener.window_limits())
         self._dynamic: list[ReceiverLink | SenderLink] = []
         self._links: dict[int, ClientLink] = {}
+        self._sessions: dict[AmqpSession, int] = {}
+        """Those that links were attached in, by the number the record core knows them by (A-9)."""
+        self._number = 0
+        """The record core's number of this connection; 0 = no link was attached."""
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -143,6 +147,15 @@ class ClientConnection(asyncio.Protocol):
     def link_numbers(self) -> list[int]:
         """The links it has now, by number."""
         return list(self._links)
+
+    def place_of(self, link: Link) -> Place:
+        """The AMQP session and the connection of a link, whose ends are reported to the record core (A-9)."""
+        if not self._number:
+            self._number = self.driver.new_number()
+        session = link.session
+        if session not in self._sessions:
+            self._sessions[session] = self.driver.new_number()
+        return Place(self._sessions[session], self._number)
 
     @property
     def frame_size(self) -> int:
@@ -361,6 +374,9 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(link.context, RequestLink | ReplyLink) and self._management is not None:
                 self._management.forget(link.context)
             self._lose(link, LossCause.SESSION_END, inputs)
+        number = self._sessions.pop(event.session, None)
+        if number is not None:
+            inputs.append(EndpointEnded(number))
 
     def _lose(self, link: Link, cause: LossCause, inputs: list[Input]) -> None:
         shell = link.context
@@ -405,6 +421,10 @@ class ClientConnection(asyncio.Protocol):
         for number in list(self._links):
             self._forget(self._links[number])
             inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
+        if self._number:
+            inputs += [EndpointEnded(number) for number in (*self._sessions.values(), self._number)]
+            self._sessions.clear()
+            self._number = 0
 
     def _forget(self, shell: ClientLink) -> None:
         del self._links[shell.number]
@@ -490,6 +510,8 @@ class ClientConnection(asyncio.Protocol):
         """The incarnation is over: nothing this client sent from now on counts (K-3)."""
         self._driver = None
         self._links.clear()
+        self._sessions.clear()
+        self._number = 0
 
     def abort(self) -> None:
         """Drop the transport at once."""

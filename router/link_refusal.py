@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from oncewire.wire import Described, Source
+from oncewire.wire import Described, Source, TerminusExpiryPolicy
 
 QUEUE = "queue"
 SHARED = "shared"
 RESERVED_PREFIX = "$"
+EXPIRY_POLICIES = frozenset(
+    {
+        TerminusExpiryPolicy.LINK_DETACH,
+        TerminusExpiryPolicy.SESSION_END,
+        TerminusExpiryPolicy.CONNECTION_CLOSE,
+        TerminusExpiryPolicy.NEVER,
+    }
+)
 MAX_SHOWN = 100
 """Characters of a filter's name in an error; the text must fit the client's frames."""
 
@@ -26,6 +34,16 @@ class LinkRefusal(Exception):
         super().__init__(description)
         self.condition = condition
         self.description = description
+
+
+def refuse_unless_policy(policy: str) -> None:
+    """Refuse a terminus expiry policy that AMQP does not know (3.5.6).
+
+    Raises:
+        LinkRefusal: it is none.
+    """
+    if policy not in EXPIRY_POLICIES:
+        raise LinkRefusal("amqp:invalid-field", f"{policy} is no terminus expiry policy (3.5.6)")
 
 
 def refuse_filters(source: Source | None) -> None:

@@ -21,13 +21,14 @@ from oncewire.wire import (
     ReceiverSettleMode,
     Rejected,
     StateError,
+    Symbol,
     Target,
     UInt,
     ULong,
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router import conventions
-from router.link_refusal import LinkRefusal, refuse_unless_topic
+from router.link_refusal import LinkRefusal, refuse_unless_policy, refuse_unless_topic
 
 if TYPE_CHECKING:
     from router.client_connection import ClientConnection
@@ -61,6 +62,7 @@ class PublisherLink:
         assert isinstance(target, Target)
         connection = self.connection
         refuse_unless_topic(topic, target.capabilities)
+        refuse_unless_policy(target.expiry_policy)
         presents_map = remote.unsettled is not None
         settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
         exactly_once = conventions.EXACTLY_ONCE in remote.desired_capabilities
@@ -77,6 +79,8 @@ class PublisherLink:
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
             starts=_starts_of(remote) if presents_map else (),
+            expiry_policy=str(target.expiry_policy),
+            place=connection.place_of(self.link),
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------
@@ -184,7 +188,7 @@ class PublisherLink:
             target=Target(
                 address=asked.address,
                 durable=asked.durable,
-                expiry_policy=asked.expiry_policy,
+                expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
                 capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
             ),

@@ -73,7 +73,7 @@ class RecordsDriver:
         self._log = log
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
-        self._next_link = 1
+        self._next_number = 1
         self._backlog: list[Input] = []
         self._is_handling = False
         self._timer: asyncio.TimerHandle | None = None
@@ -105,8 +105,7 @@ class RecordsDriver:
 
     def add_link(self, shell: ClientLink) -> int:
         """Give a client link its number."""
-        number = self._next_link
-        self._next_link += 1
+        number = self.new_number()
         self.links[number] = shell
         return number
 
@@ -116,6 +115,12 @@ class RecordsDriver:
         if not isinstance(endpoint, Ingress):
             return 0, 0
         return endpoint.window.body_bytes, int(endpoint.must_be_heard)
+
+    def new_number(self) -> int:
+        """A number for a client link, AMQP session or connection, given once in this incarnation."""
+        number = self._next_number
+        self._next_number += 1
+        return number
 
     def submit(self, inputs: list[Input]) -> None:
         """Hand what was read in one go to the record core and carry out what it decides."""

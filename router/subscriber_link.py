@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from delivery_records import effects
@@ -13,6 +14,7 @@ from delivery_records.outcomes import Outcome
 from delivery_records.view import SubscriptionMode
 from oncewire.wire import (
     CreditError,
+    DeliveryState,
     DispositionReceived,
     LimitError,
     LocalProtocolError,
@@ -24,26 +26,24 @@ from oncewire.wire import (
     StateError,
     Symbol,
     TerminusDurability,
-    TerminusExpiryPolicy,
+    UInt,
     ULong,
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router import conventions
-from router.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters, refuse_unless_topic
+from router.link_refusal import (
+    LinkRefusal,
+    refuse_dynamic,
+    refuse_filters,
+    refuse_unless_policy,
+    refuse_unless_topic,
+)
 from router.logs import RouterEvent
 from router.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 
 if TYPE_CHECKING:
     from router.client_connection import ClientConnection
 
-EXPIRY_POLICIES = frozenset(
-    {
-        TerminusExpiryPolicy.LINK_DETACH,
-        TerminusExpiryPolicy.SESSION_END,
-        TerminusExpiryPolicy.CONNECTION_CLOSE,
-        TerminusExpiryPolicy.NEVER,
-    }
-)
 COPY = Symbol("copy")
 """Every subscription gets every message (3.5.7)."""
 
@@ -52,7 +52,7 @@ class SubscriberLink:
     """The sending end of one subscriber's link."""
 
     __slots__ = (
-        "_default_outcome",
+        "_default_state",
         "_flow",
         "_ids",
         "_is_held",
@@ -81,7 +81,8 @@ class SubscriberLink:
         self._is_held = False
         self._needs_payload = True
         self._may_get_again = False
-        self._default_outcome: Outcome | None = None
+        self._default_state: DeliveryState | None = None
+        """What the client's source says of deliveries that are settled without an outcome (3.5.3)."""
 
     def attach_input(self) -> SubscriberAttach:
         """What the client's attach asks for (A-2).
@@ -101,11 +102,9 @@ class SubscriberLink:
             raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
         if source is not None:
             refuse_unless_topic(source.address, source.capabilities)
-            if source.expiry_policy not in EXPIRY_POLICIES:
-                raise LinkRefusal(
-                    "amqp:invalid-field", f"{source.expiry_policy} is no terminus expiry policy (3.5.6)"
-                )
-            self._default_outcome = conventions.outcome_of(source.default_outcome)
+            refuse_unless_policy(source.expiry_policy)
+            if conventions.outcome_of(source.default_outcome) is not None:
+                self._default_state = source.default_outcome
         connection = self.connection
         presents_map = remote.unsettled is not None
         second = remote.rcv_settle_mode == ReceiverSettleMode.SECOND
@@ -134,6 +133,7 @@ class SubscriberLink:
             map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
+            place=connection.place_of(self.link),
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------
@@ -141,15 +141,17 @@ class SubscriberLink:
     def disposition_input(self, event: DispositionReceived) -> Input | None:
         """The subscriber stated outcomes (E-4); settled without one counts as its default-outcome (E-4a)."""
         tags = [tag for _, tag in event.deliveries]
-        outcome = conventions.outcome_of(event.state)
+        state = event.state
+        outcome = conventions.outcome_of(state)
         if event.settled:
             for tag in tags:
                 self._ids.pop(tag, None)
             if outcome is None:
-                outcome = self._default_outcome
+                state = self._default_state
+                outcome = conventions.outcome_of(state)
         elif outcome is None:
             return None
-        annotations = event.state.message_annotations if isinstance(event.state, Modified) else None
+        annotations = state.message_annotations if isinstance(state, Modified) else None
         return SubscriberDisposition(
             self.number, tags, outcome, event.settled, cast("Mapping[object, object] | None", annotations)
         )
@@ -165,7 +167,13 @@ class SubscriberLink:
         self._flow = LinkFlow(
             self.number, limit=event.credit_limit, drain=event.drain, delivery_count=event.delivery_count or 0
         )
-        return self._flow if self._is_replied and not self._is_held else None
+        if not self._is_replied:
+            return None
+        echoed = None if event.properties is None else event.properties.get(conventions.ECHO)
+        flow = LinkFlow(self.number, limit=self._sent) if self._is_held else self._flow
+        if isinstance(echoed, int):
+            return replace(flow, echoed_epoch=int(echoed))  # A-10: proof of life does not wait for the socket
+        return None if self._is_held else flow
 
     def hold_input(self) -> Input | None:
         """The client does not read fast enough: new deliveries wait in the record core, not in the socket (C-2)."""
@@ -261,9 +269,19 @@ class SubscriberLink:
         if not self.connection.is_dirty:
             self.connection.mark_dirty()
 
+    def _ask_echo(self, effect: effects.AskEcho) -> None:
+        """A-10: a number that only this attach can answer with."""
+        self.link.flow({conventions.ECHO: ULong(effect.epoch)}, echo=True)
+
     def _confirm(self, effect: effects.Confirm) -> None:
-        """The attach barrier is complete (A-6b)."""
-        self.link.flow({conventions.CONFIRMED: ULong(effect.incarnation)})
+        """The attach barrier is complete (A-6b); what the subscription has from now on."""
+        self.link.flow(
+            {
+                conventions.CONFIRMED: ULong(effect.incarnation),
+                conventions.TIMEOUT: UInt(int(effect.timeout_s)),
+                conventions.EXPIRY_POLICY: Symbol(effect.expiry_policy),
+            }
+        )
 
     def _drained(self, _effect: effects.Drained) -> None:
         """Nothing more is here (C-5)."""
@@ -284,6 +302,7 @@ class SubscriberLink:
         asked = (
             remote.source if remote.source is not None else Source(durable=TerminusDurability.UNSETTLED_STATE)
         )
+        is_settled = effect.mode is SubscriptionMode.AT_MOST_ONCE
         self.link.reply(
             source=Source(
                 address=effect.topic,
@@ -291,11 +310,13 @@ class SubscriberLink:
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
                 distribution_mode=COPY,
-                default_outcome=asked.default_outcome,
+                default_outcome=self._default_state,
                 outcomes=conventions.OUTCOME_SYMBOLS,
                 capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
             ),
             target=remote.target,
+            # A publisher's pre-settled transfers come settled (I-1c), whatever the client would like (2.8.2).
+            snd_settle_mode=remote.snd_settle_mode if is_settled else SenderSettleMode.MIXED,
             unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
             incomplete_unsettled=effect.incomplete,
             offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
@@ -323,6 +344,7 @@ class SubscriberLink:
     _handlers: ClassVar[dict[type, Callable[[SubscriberLink, Any], None]]] = {
         effects.SettleAtSubscriber: _settle,
         effects.SubscriberReply: _reply,
+        effects.AskEcho: _ask_echo,
         effects.Confirm: _confirm,
         effects.Drained: _drained,
         effects.Detach: _detach,

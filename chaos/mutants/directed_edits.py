@@ -51,9 +51,16 @@ DIRECTED: tuple[Edit, ...] = (
     ),
     Edit(
         "F3-no-ghosts", "A-10", "attaching",
-        "        provisional = record is None and timeout > PROVISIONAL_TIMEOUT_S  # A-10\n",
+        "        provisional = record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10\n",
         "        provisional = False\n",
         "a stale attach brings a closed subscription back for as long as its timeout",
+        is_directed=True,
+    ),
+    Edit(
+        "any-flow-shows-life", "A-10", "egress",
+        "        if flow.delivery_count > 0 or flow.echoed_epoch == self.epoch:\n",
+        "        if True:\n",
+        "a flow pipelined behind a stale attach brings a closed subscription back for as long as its timeout",
         is_directed=True,
     ),
 )  # fmt: skip

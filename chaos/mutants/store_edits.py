@@ -205,7 +205,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        self._is_replied = True\n",
         "        self._is_replied = True\n"
         "        if self.exactly_once:\n"
-        "            self.core.out.append(effects.Confirm(self.link, self.created))\n",
+        "            self.core.out.append(effects.Confirm(self.link, self.created, 0.0, ''))\n",
         "the reply to the attach is taken for the confirmation",
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
@@ -219,17 +219,51 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "suspended-for-ever", "A-9", "records",
-        '            self.expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause)\n',
-        "            pass\n",
+        '            self.expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause, ',
+        "            (",
         "a link that is gone starts no time-out, so its subscription stays for ever",
         aim=("close-s", "drop-s"),
     ),
     Edit(
         "loss-ends-the-session", "A-9", "records",
-        '            self.expiry.on_attachment_lost(f"pubs/{ingress.key}", publisher)\n',
+        '            self.expiry.on_link_lost(f"pubs/{ingress.key}", publisher, policy, cause, ingress.place)\n',
         '            self.propose_deletion(f"pubs/{ingress.key}", publisher.epoch)\n',
         "a lost transport is taken for the end of the session",
         aim=("drop-p",),
+    ),
+    Edit(
+        "session-end-at-the-detach", "A-9", "expiry",
+        "        return place.amqp_session\n",
+        "        return 0\n",
+        "a terminus that is to be kept until its AMQP session ends expires while the session is open",
+        aim=("detach-s", "session_end=1", "stock_subscriber=0", "settled_subscriber=0"),
+    ),
+    Edit(
+        "states-what-does-not-hold", "A-10", "egress",
+        "held_terms(subscription.record).expiry_policy, self.core.expiry.timeout_of(subscription),\n",
+        "held_terms(subscription.record).expiry_policy, self.terms.timeout_s,\n",
+        "the reply states the whole time-out of a subscription that is provisional",
+        aim=("away-s", "timeout_s=90", "subscribers=1"),
+    ),
+    Edit(
+        "confirmed-before-it-is-written", "A-10", "terms",
+        "        if not egress.is_known or egress.awaits_proof:\n"
+        "            return\n",
+        "        if egress.is_known and egress.exactly_once and not egress.is_proven:\n"
+        "            core.out.append(\n"
+        "                effects.Confirm(egress.link, egress.created, egress.terms.timeout_s, '')\n"
+        "            )\n"
+        "        if not egress.is_known or egress.awaits_proof:\n"
+        "            return\n",
+        "a subscriber that is told that its subscription counts loses it after T_prov",
+        aim=("away-s", "drop-s", "timeout_s=90", "subscribers=1", "messages=2"),
+    ),
+    Edit(
+        "no-life-and-other-terms", "A-10", "attaching",
+        "            terms, provisional = held_terms(record), record.provisional  # A-10: no life, no change\n",
+        "            provisional = record.provisional\n",
+        "an attach that nobody stands behind shortens the time-out of a subscription that is there",
+        aim=("thief-s", "away-s", "never=1", "subscribers=1", "messages=2"),
     ),
     Edit(
         "new-epoch-ends-streams", "A-10", "egress",
@@ -247,10 +281,9 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("half-p", "drop-p", "isolate", "outage", "slow_store=1", "leases=1"),
     ),
     Edit(
-        "never-confirms", "A-6b", "egress",
-        "        if self.exactly_once:\n"
-        "            self.core.out.append(effects.Confirm(self.link, incarnation))\n",
-        "",
+        "never-confirms", "A-6b", "terms",
+        "        if not egress.is_known or egress.awaits_proof:\n",
+        "        if egress.exactly_once:\n",
         "a subscriber never learns that its subscription counts",
         aim=("drop-s",),
     ),

@@ -92,6 +92,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     # paths get well
     "n.flow": lambda world, one, other: world.paths.flow(one, other),
     "n.mend": lambda world, one, other: world.paths.mend(one, other),
+    "n.end": lambda world, number: world.amqp_sessions.end(number),
     "n.idle": lambda world, link: world.strangers.end(link),
     # faults
     "!crash": lambda world, r: world.stop_router(r),
@@ -118,6 +119,8 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!trim-s": lambda world, s, keep: _trim(world, _subscriber(world, s), keep),
     "!away-p": lambda world, p, s: world.stay_away(_publisher(world, p), s),
     "!away-s": lambda world, s, seconds: world.stay_away(_subscriber(world, s), seconds),
+    "!detach-p": lambda world, p, s: world.amqp_sessions.detach(_publisher(world, p), s),
+    "!detach-s": lambda world, s, seconds: world.amqp_sessions.detach(_subscriber(world, s), seconds),
     "!half-p": lambda world, p: _half_open(world, _publisher(world, p)),
     "!half-s": lambda world, s: _half_open(world, _subscriber(world, s)),
     "!thief-p": lambda world, p, r: world.strangers.attach("p", p, r),

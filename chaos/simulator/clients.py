@@ -55,6 +55,11 @@ class Connection:
     """When its router last read something of it."""
     is_dead: bool = False
     """Its router died; the client has not seen that yet (N-1)."""
+    place: inputs.Place = inputs.NO_PLACE
+    leaves_for: float = 0.0
+    """The client has detached, and comes back after so many seconds; it keeps its AMQP session."""
+    is_kept: bool = False
+    """That session is open, though the link is gone."""
 
     def drop(self) -> None:
         """The client is gone: what was under way to it is lost, what it sent may still be read."""
@@ -105,6 +110,7 @@ class Publisher:
             inputs.PublisherAttach(
                 self.connection.link, f"p{self.index}", "link", self.world.topic(self.index), outcomes,
                 exactly_once=True, timeout_s=TIMEOUT_S, peer=f"p{self.index}", starts=starts,
+                expiry_policy=self.world.policy, place=self.connection.place,
             )
         )  # fmt: skip
         if self.world.traits.pipelines:
@@ -116,7 +122,7 @@ class Publisher:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        self.world.judge.sessions.on_left(self.index)
+        self.world.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None
@@ -288,10 +294,13 @@ class Subscriber:
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", self.topic, outcomes, True,
-                SubscriptionMode.EXACTLY_ONCE, "never" if self.world.traits.never else "link-detach",
-                float(self.world.traits.timeout_s), self.world.traits.map_bound, peer=f"s{self.index}",
+                SubscriptionMode.EXACTLY_ONCE, "never" if self.world.traits.never else self.world.policy,
+                float(self.world.traits.timeout_s), self.world.traits.map_bound,
+                peer=f"s{self.index}", place=self.connection.place,
             )
         )  # fmt: skip
+        if self.world.traits.pipelines:
+            self._up(inputs.LinkFlow(self.connection.link))  # AMQP allows it (section 2.4.2); it proves nothing (A-10)
 
     def _up(self, item: inputs.Input) -> None:
         assert self.connection is not None
@@ -299,6 +308,7 @@ class Subscriber:
 
     def disconnect(self) -> None:
         """The connection drops, and with it what the router knew of deliveries that are in no map (E-4a)."""
+        self.world.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None
@@ -340,6 +350,7 @@ class Subscriber:
             self.is_replied = True
             self.incarnation = effect.incarnation
             self.world.judge.on_incarnation(self.index, effect.incarnation)
+            self.world.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
             kept = set(effect.kept or ())
             for tag in [tag for tag in self.map if tag not in kept]:
                 self._settle(tag)
@@ -350,8 +361,11 @@ class Subscriber:
             self._flow()
         elif self.is_closing and not isinstance(effect, (effects.Detach, effects.CloseConnection)):
             return  # what still comes is not ours any more
+        elif isinstance(effect, effects.AskEcho):
+            self._up(inputs.LinkFlow(self.connection.link, limit=self.limit, echoed_epoch=effect.epoch))
         elif isinstance(effect, effects.Confirm):
             self.world.judge.on_incarnation(self.index, effect.incarnation)
+            self.world.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
             self.world.judge.on_confirmed(self.index, effect.incarnation)
         elif isinstance(effect, effects.Deliver):
             self._on_delivery(effect)

@@ -32,12 +32,15 @@ DYING_READ = "a client read frames of a router that was dead"
 LEFT_AT_REST = "a client without a map left a draining router with everything settled"
 DRAIN_LIMIT = "the limit of a drain was over before all was settled"
 ENDED_BY_OPERATOR = "an operator ended a subscription"
+KEPT_SESSION = "a client was detached and kept its AMQP session"
+SAME_SESSION = "a client attached again in the AMQP session it had kept"
 ORDER_TOO_LATE = "a subscription was attached again before an operator could end it"
 
 SOMETIMES = (
     THIRD_ROUTER, DEAD_PUT, UNKNOWN_PUT, VETTED, FENCED, LEASE_FIRST, SURVIVED_CUT, ALL_DOWN, OVERLAP, RELOADED, TORN,
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, OUTRUN, LATE_READ, DYING_READ,
-    LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE,
+    LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
+    SAME_SESSION,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {

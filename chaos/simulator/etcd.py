@@ -39,8 +39,10 @@ class SimEtcd:
         self.keys: dict[tuple[Kind, str], Held] = {}
         self.created: dict[tuple[Kind, str], set[int]] = {}
         """Every create revision a key has had."""
-        self.on_deleted: Callable[[str, Record], None] = lambda _key, _record: None
+        self.on_deleted: Callable[[str, Held], None] = lambda _key, _held: None
         """Hears of every deletion."""
+        self.on_written: Callable[[Kind, str, Record], None] = lambda _kind, _key, _record: None
+        """Hears of every put."""
         self.routers: dict[int, None] = {}
         """Incarnations that have a key."""
         self.is_up = True
@@ -65,6 +67,7 @@ class SimEtcd:
         if isinstance(record, RouterRecord):
             self.routers[record.rid] = None
         self.log.append(Change(kind, key, record, created, revision))
+        self.on_written(kind, key, record)
         return revision
 
     def delete(self, kind: Kind, key: str) -> None:
@@ -73,7 +76,7 @@ class SimEtcd:
         if isinstance(held.record, RouterRecord):
             self.routers.pop(held.record.rid, None)
         self.log.append(Change(kind, key, None, held.create_revision, self.revision + 1))
-        self.on_deleted(key, held.record)
+        self.on_deleted(key, held)
 
     def compare_and_swap(self, path: str, expect: int, record: Record | None) -> bool:
         """Put or delete if the key's mod revision is `expect` (0: absent)."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from chaos.simulator import coverage
 from chaos.simulator.at_rest import check_rest
 from chaos.simulator.histories import Histories
+from chaos.simulator.promises import PromiseJudge
 from chaos.simulator.session_judge import SessionJudge
 from chaos.simulator.violation import Violation
 from delivery_records.outcomes import Outcome
@@ -17,7 +18,7 @@ from delivery_records.view import Kind
 if TYPE_CHECKING:
     from chaos.simulator.clients import Arrived
     from chaos.simulator.shipped_subscriber import Handed
-    from chaos.simulator.world import World
+    from chaos.simulator.world import AnyPublisher, AnySubscriber, World
 
 Message: TypeAlias = tuple[int, int]
 """A publisher's index and the number of its message."""
@@ -31,6 +32,7 @@ class Judge:
         self._world = world
         self._histories = Histories(world)
         self.sessions = SessionJudge(world)
+        self.promises = PromiseJudge(world)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         self.processed: dict[int, set[Message]] = {}
@@ -62,6 +64,20 @@ class Judge:
         """The life of a subscription as etcd knows it; 0 when there is none."""
         held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, self._world.subscription_key(subscriber)))
         return 0 if held is None else held.create_revision
+
+    def on_left(self, client: AnyPublisher | AnySubscriber) -> None:
+        """A client's link is gone, or what its expiry policy waits for: its time begins, or began before (A-9, K-5)."""
+        if client in self._world.publishers:
+            self.sessions.on_left(client.index)
+        else:
+            self.promises.on_left(client.index)
+
+    def on_joined(self, client: AnyPublisher | AnySubscriber) -> None:
+        """A router has attached it, or it keeps its AMQP session."""
+        if client in self._world.publishers:
+            self.sessions.on_joined(client.index)
+        else:
+            self.promises.on_joined(client.index)
 
     # ------------------------------------------------------------------ what clients are told
 

@@ -116,10 +116,11 @@ class Members:
         """A lease runs out, or is revoked."""
         self._etcd.leases.pop(rid, None)
         holder = self._world.router_of(rid)
-        for publisher in self._world.publishers:
-            # For the others its link is gone now, whatever the publisher and its router still believe (K-5).
-            if holder is not None and publisher.connection is not None and publisher.connection.router == holder.index:
-                self._world.judge.sessions.on_left(publisher.index)
+        for client in self._world.clients():
+            # For the others its link is gone now, whatever the client and its router still believe (K-5).
+            if holder is not None and client.connection is not None and client.connection.router == holder.index:
+                self._world.judge.on_left(client)
+        self._world.amqp_sessions.on_router_lost(rid)
         self._world.coverage[coverage.LEASE_FIRST] += holder is not None and holder.is_stalled(self._world.now)
         for (kind, key), held in list(self._etcd.keys.items()):
             if kind is Kind.ROUTER and isinstance(held.record, RouterRecord) and held.record.rid == rid:

@@ -46,6 +46,11 @@ class Operators:
             self._number += 1
             self._seen[self._number] = _Seen(key, found.epoch)
 
+    def has_ordered(self, subscriber: int) -> bool:
+        """Somebody has ordered the end of this subscription, and has no answer yet."""
+        key = self._world.subscription_key(subscriber)
+        return any(seen.key == key for _, seen in self._asked.values())
+
     def choices(self) -> list[Choice]:
         """What was seen is acted upon at any router that serves."""
         usable = self._world.members.usable() if self._seen else []

@@ -20,6 +20,7 @@ from chaos.simulator.swarm import (
     draw_narrow,
     draw_orders,
     draw_renewals,
+    draw_sessions,
     draw_setting,
     draw_topics,
     draw_traits,
@@ -78,6 +79,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
     traits = draw_traits(random.Random(f"traits {seed}"), setting.traits)
     traits = draw_weaker(random.Random(f"weaker {seed}"), traits)
     setting = replace(setting, traits=draw_narrow(random.Random(f"narrow {seed}"), traits))
+    result = Result(seed, setting)
     if aim:
         setting = aimed_setting(rng, setting, aim)
         budget = aimed_budget(rng, aim)
@@ -88,7 +90,11 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         topics, changes = draw_topics(random.Random(f"topics {seed}"))
         setting = replace(setting, traits=replace(setting.traits, topics=topics))
         budget |= changes
-    result = Result(seed, setting)
+        sessions = draw_sessions(random.Random(f"sessions {seed}"))
+        if sessions:
+            budget |= sessions
+            setting = replace(setting, traits=replace(setting.traits, session_end=True))
+    result.setting = setting
     world = setting.build(cores)
     try:
         _run(world, rng, budget, result, rng.choice([0.05, 0.1, 0.2] if aim else [0.01, 0.03, 0.1]))
@@ -155,7 +161,7 @@ _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect",
           "c.lost")  # fmt: skip
 _REFUSALS = {"s.reject": 0.1, "s.release": 0.1, "s.fail": 0.1}
 """Most deliveries are accepted at last."""
-_SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2,
+_SELDOM = {"n.flow": 0.1, "n.mend": 0.1, "n.idle": 0.05, "n.end": 0.02, "k.return": 0.1, "k.miss": 0.3, "r.rejoin": 0.2,
            "o.end": 0.1, "o.expire": 0.05}  # fmt: skip
 """What ends a fault does not come at once, until the world heals."""
 PAUSES: tuple[tuple[float, tuple[int, ...]], ...] = (

@@ -161,12 +161,13 @@ class ShippedPublisher:
                 connection.link, f"p{self.index}", "link", self.world.topic(self.index),
                 dict.fromkeys(presented or {}), exactly_once=True, timeout_s=TIMEOUT_S, map_bound=bound,
                 peer=f"p{self.index}", starts=self._core.starts(),
+                expiry_policy=self.world.policy, place=connection.place,
             )
         )  # fmt: skip
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        self.world.judge.sessions.on_left(self.index)
+        self.world.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None

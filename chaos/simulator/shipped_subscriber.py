@@ -85,6 +85,7 @@ class ShippedSubscriber:
         """What each tag stood for, for the judge."""
         self._tags: list[bytes] = []
         """Of this attach: the tag of delivery-id n at place n."""
+        self._limit = 0
         self._core = world.cores.subscriber(prefetch=prefetch)
 
     def leftover(self) -> str:
@@ -169,6 +170,7 @@ class ShippedSubscriber:
         self.connection = connection
         self.is_replied = False
         self._tags = []
+        self._limit = 0
         everything = self._core.begin_attach(EVERYTHING)
         bound = NARROW if traits.narrows and self._has_attached else traits.map_bound
         self._has_attached = True
@@ -183,13 +185,14 @@ class ShippedSubscriber:
         connection.up.append(
             inputs.SubscriberAttach(
                 connection.link, f"s{self.index}", "link", self.topic, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
-                "never" if traits.never else "link-detach", float(traits.timeout_s), bound,
-                incomplete=presented.incomplete, peer=f"s{self.index}",
+                "never" if traits.never else self.world.policy, float(traits.timeout_s), bound,
+                incomplete=presented.incomplete, peer=f"s{self.index}", place=connection.place,
             )
         )  # fmt: skip
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
+        self.world.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None
@@ -244,6 +247,7 @@ class ShippedSubscriber:
         elif isinstance(effect, effects.SubscriberReply):
             self.is_replied = True
             self.world.judge.on_incarnation(self.index, effect.incarnation)
+            self.world.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
             first_settles = effect.mode is not SubscriptionMode.EXACTLY_ONCE
             kept = frozenset(effect.kept or ())
             self._carry_out(
@@ -255,7 +259,10 @@ class ShippedSubscriber:
                 self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
         elif isinstance(effect, effects.Confirm):
             self.world.judge.on_incarnation(self.index, effect.incarnation)
+            self.world.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
             self._carry_out(core.flow(confirmed=effect.incarnation))
+        elif isinstance(effect, effects.AskEcho):
+            self._carry_out(core.flow(echo=effect.epoch))
         elif isinstance(effect, effects.Deliver):
             self._on_delivery(effect)
         elif isinstance(effect, effects.SettleAtSubscriber):
@@ -308,10 +315,10 @@ class ShippedSubscriber:
                 )
             elif isinstance(effect, wanted.GrantCredit):
                 connection = self._attached()
-                received = len(self._tags)
-                connection.up.append(
-                    inputs.LinkFlow(connection.link, limit=received + effect.credit, delivery_count=received)
-                )
+                self._limit = len(self._tags) + effect.credit
+                self._flow(connection, None)
+            elif isinstance(effect, wanted.AnswerEcho):
+                self._flow(self._attached(), effect.value)
             elif isinstance(effect, wanted.ReportGivenUp):
                 self.world.coverage[coverage.GIVEN_UP] += 1
                 lost = self._messages[effect.tag]
@@ -321,6 +328,14 @@ class ShippedSubscriber:
             elif isinstance(effect, wanted.RefuseLink):
                 raise Violation(f"REFUSED: s{self.index}: {effect.reason}")
         self._without_disk()
+
+    def _flow(self, connection: Connection, echoed_epoch: int | None) -> None:
+        received = len(self._tags)
+        connection.up.append(
+            inputs.LinkFlow(
+                connection.link, limit=self._limit, delivery_count=received, echoed_epoch=echoed_epoch
+            )
+        )
 
     def _attached(self) -> Connection:
         assert self.connection is not None, "the core speaks on a link that is gone"

@@ -37,7 +37,7 @@ class StockPublisher(Publisher):
         self._up(
             inputs.PublisherAttach(
                 self.connection.link, f"p{self.index}", "link", self.world.topic(self.index), None,
-                peer=f"p{self.index}",
+                peer=f"p{self.index}", expiry_policy=self.world.policy, place=self.connection.place,
             )
         )  # fmt: skip
 
@@ -76,7 +76,7 @@ class StockSubscriber(Subscriber):
         self._up(
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", self.topic, None, False, SubscriptionMode.AT_LEAST_ONCE,
-                "link-detach", TIMEOUT_S, peer=f"s{self.index}",
+                self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
             )
         )  # fmt: skip
 

@@ -24,12 +24,13 @@ class Strangers:
         """None at first."""
         self._world = world
         self._links: dict[int, Connection] = {}
+        self._silent_since: dict[int, float] = {}
 
     def leave_open(self, connection: Connection | None) -> None:
         """A client goes to another connection and the router does not see that it left."""
         if connection is not None and connection.link in self._world.connections:
             connection.is_open = True
-            self._links[connection.link] = connection
+            self._add(connection)
             self._world.coverage[coverage.OUTRUN] += 1
 
     def attach(self, kind: str, index: int, router: int) -> None:
@@ -39,22 +40,32 @@ class Strangers:
         """
         name = f"{kind}{index}"
         connection = self._world.open(name, router)
-        self._links[connection.link] = connection
+        self._add(connection)
         if kind == "p":
             connection.up.append(
                 inputs.PublisherAttach(
                     connection.link, name, "link", self._world.topic(index), {}, exactly_once=True, timeout_s=TIMEOUT_S,
                     peer=STRANGER,
+                    expiry_policy=self._world.policy, place=connection.place,
                 )
-            )
+            )  # fmt: skip
         else:
             connection.up.append(
                 inputs.SubscriberAttach(
                     connection.link, name, "link", self._world.subscribers[index].topic, {}, True,
                     SubscriptionMode.EXACTLY_ONCE, "link-detach", float(self._world.traits.timeout_s),
-                    self._world.traits.map_bound, peer=STRANGER,
+                    self._world.traits.map_bound, peer=STRANGER, place=connection.place,
                 )
             )  # fmt: skip
+
+    def _add(self, connection: Connection) -> None:
+        self._links[connection.link] = connection
+        self._silent_since[connection.link] = self._world.now
+
+    def end_silent(self, before: float) -> None:
+        """The idle time-out of those that say nothing since then."""
+        for link in [link for link in self._links if self._silent_since[link] < before]:
+            self.end(link)
 
     def choices(self) -> list[Choice]:
         """The idle time-out ends such a connection."""
@@ -63,6 +74,7 @@ class Strangers:
     def end(self, link: int) -> None:
         """The idle time-out."""
         connection = self._links.pop(link)
+        del self._silent_since[link]
         connection.drop()
 
     def receive(self, connection: Connection, effect: effects.Effect) -> None:

@@ -32,7 +32,9 @@ RENEWAL = "renew-s"
 """Drawn apart, too."""
 NEW_TOPIC = "retopic-s"
 """Drawn apart, too, together with the topics."""
-ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC)
+DETACHES = ("detach-p", "detach-s")
+"""Drawn apart, too."""
+ALL_FAULTS = (*FAULTS, DRAIN, ORDER, RENEWAL, NEW_TOPIC, *DETACHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,15 @@ def draw_topics(rng: random.Random) -> tuple[int, dict[str, int]]:
         rng: of its own.
     """
     return (2, {NEW_TOPIC: rng.choice([1, 2, 4])}) if rng.random() < 0.15 else (1, {})
+
+
+def draw_sessions(rng: random.Random) -> dict[str, int]:
+    """In some worlds clients detach and keep their AMQP session, which their expiry policy waits for (A-9).
+
+    Args:
+        rng: of its own.
+    """
+    return {fault: rng.choice([1, 2, 4]) for fault in DETACHES} if rng.random() < 0.15 else {}
 
 
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
@@ -293,7 +304,7 @@ _KINDS: tuple[tuple[_Place, tuple[str, ...]], ...] = (
     (_between_routers, ("reset", "clog", "cut", "shed", "twist", "double")),
     (_at_client, ("drop-p", "drop-s", "half-p", "half-s", "expire-s", "expire-p", "crash-p", "crash-s", "torn-p",
                   "torn-s", "early-p", "close-p", "close-s", RENEWAL)),
-    (_away, ("away-p", "away-s")),
+    (_away, ("away-p", "away-s", *DETACHES)),
     (_from_backup, ("restore",)),
     (_trimmed, ("trim-p", "trim-s")),
     (_narrowed, (NEW_TOPIC,)),

@@ -44,6 +44,8 @@ class Traits:
     """Applications of shipped subscribers finish deliveries in any order (S-a)."""
     in_doubt: bool = False
     """Shipped publishers send again, marked, what was unsettled in a session that expired (A-5)."""
+    session_end: bool = False
+    """Clients ask for the expiry policy `session-end` (A-9)."""
     late_joiner: bool = False
     """The last subscriber comes when half of the messages have been sent."""
     late_loss: bool = False

@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 from chaos.simulator import coverage
 from chaos.simulator.actions import ACTIONS
+from chaos.simulator.amqp_sessions import POLICY, AmqpSessions, ends_of
 from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
 from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection, Publisher, Subscriber
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
-from chaos.simulator.etcd import SimEtcd
+from chaos.simulator.etcd import Held, SimEtcd
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
@@ -33,7 +34,7 @@ from delivery_records import effects, inputs
 from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
 from delivery_records.tags import link_key
 from delivery_records.topics import matches
-from delivery_records.view import Kind, PublisherRecord, Record, SubscriptionRecord
+from delivery_records.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
 
 NONCE = b"test"
 PAUSE_S = 2.0
@@ -46,6 +47,9 @@ BATCH = 8
 """Inputs of one turn, or changes of one answer of the watch, where they come in batches."""
 BACK_OFF_S = 5.0
 """A client that was refused for a steal (A-8) does not try again at once."""
+CONNECTIONS = 10_000_000
+"""Numbers of connections begin here; each has the number of its first link behind it."""
+_ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.Detach, effects.CloseConnection)
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
 AnySubscriber: TypeAlias = Subscriber | ShippedSubscriber
 
@@ -74,8 +78,10 @@ class World:
         self.drains = Drains(self)
         self.operators = Operators(self)
         self.strangers = Strangers(self)
+        self.amqp_sessions = AmqpSessions(self)
         self.judge = Judge(self)
         self.etcd.on_deleted = self._on_deleted
+        self.etcd.on_written = self._on_written
         self.connections: dict[int, Connection] = {}
         """Links that a router has not seen the end of."""
         self.dying: dict[int, Connection] = {}
@@ -112,7 +118,16 @@ class World:
     def stay_away(self, client: AnyPublisher | AnySubscriber, seconds: float) -> None:
         """A client goes and does not come back before that."""
         client.disconnect()
+        self.hold_off(client, seconds)
+
+    def hold_off(self, client: AnyPublisher | AnySubscriber, seconds: float) -> None:
+        """A client that is away does not come back before that."""
         self._not_before[client] = self.now + seconds
+
+    @property
+    def policy(self) -> str:
+        """The expiry policy that clients ask for (3.5.6)."""
+        return POLICY if self.traits.session_end else "link-detach"
 
     def _rate(self, index: int) -> float:
         """N-3: one clock slow, one right, one fast."""
@@ -218,6 +233,7 @@ class World:
         for connection in [c for c in self.connections.values() if c.router == index]:
             connection.up.clear()
             self._lose_router(connection)
+        self.amqp_sessions.on_router_lost(router.rid)
         for pair in [pair for pair in self.frames if pair[1] == router.rid]:
             del self.frames[pair]
 
@@ -234,8 +250,7 @@ class World:
             if client is not None:
                 client.disconnect()
             return
-        if client in self.publishers:
-            self.judge.sessions.on_left(client.index)
+        self.judge.on_left(client)
         connection.is_dead = True
         del self.connections[connection.link]
         self.dying[connection.link] = connection
@@ -254,7 +269,10 @@ class World:
         return self._live.get(rid)
 
     def open(self, client: str, router: int) -> Connection:
-        """A client's new link at a router, numbered per client, so that shortened stories stay readable."""
+        """A client's new link at a router, numbered per client, so that shortened stories stay readable.
+
+        It is on a connection of its own, with one AMQP session, unless its client has kept one there.
+        """
         self._links[client] = self._links.get(client, 0) + 1
         seen = self._visited.setdefault(client, [])
         if router not in seen:
@@ -262,7 +280,10 @@ class World:
         kind, index, count = client[0], int(client[1:]), self._links[client]
         base = 10_000 if kind == "p" else 20_000
         link = base + 100 * index + count if count < 100 else 100 * base + 10_000 * index + count
-        connection = Connection(link, router, deque(), deque())
+        clients: list[AnyPublisher | AnySubscriber] = [*(self.publishers if kind == "p" else self.subscribers)]
+        kept = self.amqp_sessions.take(clients[index], router)
+        place = kept or inputs.Place(amqp_session=link, connection=CONNECTIONS + link)
+        connection = Connection(link, router, deque(), deque(), place=place)
         self.connections[link] = connection
         return connection
 
@@ -299,20 +320,41 @@ class World:
                     connection.down.append(effect)
                     if isinstance(effect, effects.CloseConnection):
                         self.drains.on_close(router, connection, effect)
-                    if isinstance(effect, (effects.PublisherReply, effects.Detach, effects.CloseConnection)):
-                        self._watch_session(connection, effect)
+                    if isinstance(effect, _ATTACHED_OR_NOT):
+                        self._watch_link(router, connection, effect)
 
-    def _watch_session(self, connection: Connection, effect: effects.Effect) -> None:
-        """T_pub begins when the router gives the link up, though the client may read that much later."""
-        for publisher in self.publishers:
-            if publisher.connection is connection:
-                if isinstance(effect, effects.PublisherReply):
-                    self.judge.sessions.on_joined(publisher.index)
-                    continue
-                self.judge.sessions.on_left(publisher.index)
-                is_forced = isinstance(effect, effects.Detach) and effect.condition == "amqp:link:detach-forced"
-                if is_forced and self._is_pausing:
-                    self.judge.sessions.on_held_up(publisher.index)
+    def _watch_link(self, router: Router, connection: Connection, effect: effects.Effect) -> None:
+        """T_pub or T_sub begins when the router gives the link up, though the client may read that much later."""
+        client = self.client_of(connection)
+        if client is None:
+            return
+        if isinstance(effect, effects.PublisherReply):
+            self.judge.on_joined(client)
+        elif isinstance(effect, effects.SubscriberReply):
+            if self.is_up_to_date(router, client):
+                self.judge.on_joined(client)
+        elif isinstance(effect, effects.Detach) and connection.leaves_for and not (effect.closed or effect.condition):
+            self.amqp_sessions.on_answer(router, connection)
+        else:
+            self.judge.on_left(client)
+            is_forced = isinstance(effect, effects.Detach) and effect.condition == "amqp:link:detach-forced"
+            if is_forced and self._is_pausing and client in self.publishers:
+                self.judge.sessions.on_held_up(client.index)
+
+    def is_up_to_date(self, router: Router, client: AnyPublisher | AnySubscriber) -> bool:
+        """The router is a member, and what it knows of the client's attachment is what stands in etcd."""
+        held = self.etcd.keys.get(self._attachment(client))
+        if router.records is None or held is None or router.rid not in self.etcd.routers:
+            return False
+        kind, key = self._attachment(client)
+        view = router.records.view
+        known = (view.subscriptions if kind is Kind.SUBSCRIPTION else view.publishers).get(key)
+        return known is not None and known.epoch == held.mod_revision
+
+    def _attachment(self, client: AnyPublisher | AnySubscriber) -> tuple[Kind, str]:
+        if client in self.publishers:
+            return Kind.PUBLISHER, self.publisher_key(client.index)
+        return Kind.SUBSCRIPTION, self.subscription_key(client.index)
 
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
@@ -341,7 +383,7 @@ class World:
                 found.append(("c.recv", link))
             found.append(("c.lost", link))
         found += self._peer_choices()
-        found += self.strangers.choices()
+        found += self.strangers.choices() + self.amqp_sessions.choices()
         found += self.store.choices()
         return found + self.members.choices() + self.drains.choices() + self.operators.choices()
 
@@ -425,6 +467,8 @@ class World:
         if client is not None:
             self._cover(client, effect)
             client.receive(effect)
+            if isinstance(effect, effects.Detach) and connection.leaves_for and not effect.condition:
+                self.amqp_sessions.keep(client, connection)
             if isinstance(effect, effects.Detach) and effect.condition == "amqp:resource-locked":
                 self._not_before[client] = self.now + BACK_OFF_S
             if client.connection is not connection:
@@ -458,17 +502,22 @@ class World:
             connection.read_at = self.now
             self.feed(router, self._read(connection.up))
         else:
-            del self.connections[link]
-            self.feed(router, [inputs.LinkLost(link)])
+            self._lose_link(router, connection)
+
+    def _lose_link(self, router: Router, connection: Connection) -> None:
+        """The router sees that a connection is gone; or, of a session that is kept, that the link is."""
+        del self.connections[connection.link]
+        ends = [] if connection.is_kept else ends_of(connection.place)
+        self.feed(router, [inputs.LinkLost(connection.link), *ends])
 
     def _end_idle_connections(self) -> None:
         """A router does not keep a dead connection of which it read something beyond its idle time-out (A-9, A-10)."""
         silent = self.now - IDLE_TIMEOUT_S
+        self.strangers.end_silent(silent)
         for connection in [c for c in self.connections.values() if not c.is_open and 0.0 < c.read_at < silent]:
             router = self.routers[connection.router]
             if router.records is not None and not router.is_stalled(self.now):
-                del self.connections[connection.link]
-                self.feed(router, [inputs.LinkLost(connection.link)])
+                self._lose_link(router, connection)
 
     def _read(self, under_way: deque[inputs.Input]) -> list[inputs.Input]:
         """One frame, or all that one read brings."""
@@ -517,9 +566,30 @@ class World:
             for publisher in self.publishers:
                 if kind is Kind.PUBLISHER and key == self.publisher_key(publisher.index):
                     self.judge.sessions.condemn(publisher.index)
+            for subscriber in self.subscribers:
+                if kind is Kind.SUBSCRIPTION and key == self.subscription_key(subscriber.index):
+                    self.judge.promises.condemn(subscriber.index)
             self.etcd.delete(kind, key)
 
-    def _on_deleted(self, key: str, record: Record) -> None:
+    def _on_written(self, kind: Kind, key: str, record: Record) -> None:
+        """Whoever has put a client's key, the attachment is that router's from now on."""
+        if isinstance(record, RouterRecord):
+            return
+        client = next((c for c in self.clients() if self._attachment(c) == (kind, key)), None)
+        if client is None:
+            return
+        self.amqp_sessions.on_written(client)
+        if kind is Kind.SUBSCRIPTION:
+            self.judge.promises.on_written(client.index)
+        if client.connection is not None and self.routers[client.connection.router].rid != record.rid:
+            self.judge.on_left(client)
+
+    def _on_deleted(self, key: str, held: Held) -> None:
+        record = held.record
+        if isinstance(record, SubscriptionRecord):
+            for subscriber in self.subscribers:
+                if key == self.subscription_key(subscriber.index):
+                    self.judge.promises.on_key_deleted(subscriber.index, record.peer, held.create_revision)
         if isinstance(record, PublisherRecord):
             for publisher in self.publishers:
                 if key == self.publisher_key(publisher.index):

@@ -80,6 +80,7 @@ class Subscriber(ClientLink):
         self._core = core
         self._exactly_once = exactly_once
         self._timeout_s = timeout_s
+        self._granted_s: int | None = None
         self._queue: deque[Delivery] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
         self._recording: list[asyncio.Future[None]] = []
@@ -126,6 +127,14 @@ class Subscriber(ClientLink):
     def incarnation(self) -> int:
         """The subscription's incarnation, as last told by a router; 0 = none told it. See `NewIncarnation`."""
         return self._core.incarnation
+
+    @property
+    def granted_timeout(self) -> int | None:
+        """Seconds the network keeps the subscription while nobody is attached, as last stated; None = not yet.
+
+        It may be less than was asked for: routers have a cap, and a client that asks for less later gets less.
+        """
+        return self._granted_s
 
     async def _until_available(self) -> None:
         self.check_usable()
@@ -364,6 +373,7 @@ class Subscriber(ClientLink):
         assert remote is not None
         kept = remote.unsettled or {}
         properties = remote.properties or {}
+        self._granted_s = None if remote.source is None else remote.source.timeout
         capable = wire_words.EXACTLY_ONCE in remote.offered_capabilities
         effects = self._core.attached(
             kept,
@@ -388,7 +398,9 @@ class Subscriber(ClientLink):
         super().on_detached(event)
 
     def on_flow(self, event: LinkFlow) -> None:
-        """Confirmation of the subscription, or a proof of life that is asked for."""
+        """Confirmation of the subscription with its time-out, or a proof of life that is asked for (A-10)."""
+        granted_s = wire_words.number_in(event.properties, wire_words.TIMEOUT)
+        self._granted_s = self._granted_s if granted_s is None else granted_s
         self._perform(
             self._core.flow(
                 echo=wire_words.number_in(event.properties, wire_words.ECHO),

@@ -30,6 +30,21 @@ async def router() -> AsyncIterator[RouterProcess]:
         yield process
 
 
+async def test_a_confirmed_subscription_is_kept_for_all_of_its_timeout(router: RouterProcess) -> None:
+    """A-10: confirmed, and disconnected before its first message."""
+    async with connect(router.url, container_id="box") as client:
+        subscriber = await client.subscriber("orders", name="s", timeout=3600)
+        assert subscriber.granted_timeout == 3600
+    (row,) = (await router.get("/api/v1/subscriptions"))[1]["items"]
+    assert row["timeout_s"] == 3600
+
+
+async def test_a_timeout_over_the_cap_is_granted_as_the_cap(router: RouterProcess) -> None:
+    async with connect(router.url, container_id="box") as client:
+        subscriber = await client.subscriber("orders", name="s", timeout=None)
+        assert subscriber.granted_timeout == 86_400
+
+
 async def test_two_thousand_messages_in_order_then_nobody_is_left_to_wait_for(router: RouterProcess) -> None:
     async with connect(router.url, container_id="shop") as client:
         publisher = await client.publisher("orders", name="p")

@@ -247,15 +247,18 @@ class Net:
     def subscriber(
         self, node: Node, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         limit: int = 1000, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE, policy: str = "link-detach",
-        timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
+        timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False, answers: bool = True,
+        place: inputs.Place = inputs.NO_PLACE,
     ) -> SubscriberLink:  # fmt: skip
-        """A subscriber with the capability, attached, confirmed and with credit."""
+        """A subscriber with the capability, attached, alive (A-10), confirmed and with credit."""
         link = SubscriberLink(self, node)
         link.attach(
             name, topic=topic, unsettled=unsettled if unsettled is not None else {}, mode=mode, policy=policy,
             timeout_s=timeout_s, map_bound=map_bound, incomplete=incomplete,
-            exactly_once=mode is SubscriptionMode.EXACTLY_ONCE,
+            exactly_once=mode is SubscriptionMode.EXACTLY_ONCE, place=place,
         )  # fmt: skip
+        if answers and link.all(effects.AskEcho):
+            link.echo()
         self.advance(0.05)
         if limit:
             link.flow(limit)
@@ -363,12 +366,13 @@ class PublisherLink(Link):
         self, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         exactly_once: bool = True, settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
         incomplete: bool = False, peer: str = "", starts: Sequence[tuple[bytes, int]] = (),
+        expiry_policy: str = "session-end", place: inputs.Place = inputs.NO_PLACE,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.PublisherAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, settles_first, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}", starts,
+                incomplete, peer or f"{name}@{self.number}", starts, expiry_policy, place,
             )
         )  # fmt: skip
 
@@ -423,15 +427,19 @@ class SubscriberLink(Link):
         self, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         exactly_once: bool = False, mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE,
         policy: str = "link-detach", timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
-        peer: str = "",
+        peer: str = "", place: inputs.Place = inputs.NO_PLACE,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.SubscriberAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, mode, policy, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}",
+                incomplete, peer or f"{name}@{self.number}", place,
             )
         )  # fmt: skip
+
+    def echo(self) -> None:
+        """Answer the challenge of A-10, without credit."""
+        self.feed(inputs.LinkFlow(self.number, echoed_epoch=self.last(effects.AskEcho).epoch))
 
     def flow(self, limit: int, *, delivery_count: int = 0, drain: bool = False) -> None:
         """Give credit for `limit` deliveries in all."""

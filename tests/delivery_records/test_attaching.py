@@ -325,7 +325,7 @@ def test_a_look_up_finds_the_subscription_with_the_terms_it_was_made_with() -> N
     second = net.subscriber(net.nodes[0], topic=None, policy="session-end", timeout_s=1.0)
     reply = second.last(effects.SubscriberReply)
     assert (reply.topic, reply.incarnation) == ("orders.#", incarnation)
-    assert (reply.expiry_policy, reply.timeout_s) == ("never", net.limits.subscription_timeout_cap_s)
+    assert (reply.expiry_policy, reply.timeout_s) == ("link-detach", net.limits.subscription_timeout_cap_s)
     net.publisher(net.nodes[0], topic="orders.eu").send(b"1")
     assert second.deliveries == [b"1"]
 

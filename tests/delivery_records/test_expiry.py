@@ -5,49 +5,158 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects
-from delivery_records.inputs import Failure, LossCause
-from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S, SUSPENDED_EXTRA_S, Limits
+from delivery_records.inputs import EndpointEnded, Failure, LossCause, Place
+from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S, Limits
 from delivery_records.outcomes import Decision
-from tests.delivery_records.harness import Net, StoreFault
+from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault
 
 T = 20.0
+PLACE = Place(amqp_session=5, connection=6)
+
+
+def _lose(link: Link, cause: LossCause) -> None:
+    if cause is LossCause.DETACH:
+        link.detach(closed=False)
+    else:
+        link.drop(cause)
 
 
 @pytest.mark.parametrize(
-    ("policy", "cause", "extra"),
+    ("policy", "cause"),
     [
-        ("link-detach", LossCause.DETACH, 0.0),
-        ("link-detach", LossCause.SESSION_END, 0.0),
-        ("link-detach", LossCause.CONNECTION_LOSS, 0.0),
-        ("session-end", LossCause.DETACH, SUSPENDED_EXTRA_S),
-        ("session-end", LossCause.SESSION_END, 0.0),
-        ("session-end", LossCause.CONNECTION_LOSS, 0.0),
-        ("connection-close", LossCause.DETACH, SUSPENDED_EXTRA_S),
-        ("connection-close", LossCause.SESSION_END, SUSPENDED_EXTRA_S),
-        ("connection-close", LossCause.CONNECTION_LOSS, 0.0),
-        ("no-such-policy", LossCause.DETACH, 0.0),
+        ("link-detach", LossCause.DETACH),
+        ("link-detach", LossCause.SESSION_END),
+        ("link-detach", LossCause.CONNECTION_LOSS),
+        ("session-end", LossCause.SESSION_END),
+        ("session-end", LossCause.CONNECTION_LOSS),
+        ("connection-close", LossCause.CONNECTION_LOSS),
+        ("no-such-policy", LossCause.DETACH),
     ],
 )
-def test_a_subscription_ends_its_time_after_what_its_policy_waits_for(
-    policy: str, cause: LossCause, extra: float
+def test_a_subscription_ends_its_time_after_the_end_that_its_policy_names(
+    policy: str, cause: LossCause
 ) -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], policy=policy, timeout_s=T)
-    if cause is LossCause.DETACH:
-        subscriber.detach(closed=False)
-    else:
-        subscriber.drop(cause)
-    net.advance(T + extra - 0.1)
+    subscriber = net.subscriber(net.nodes[0], policy=policy, timeout_s=T, place=PLACE)
+    _lose(subscriber, cause)
+    net.advance(T - 0.1)
     assert net.has_subscription()
     net.advance(0.2)
     assert not net.has_subscription()
 
 
-def test_never_means_the_cap() -> None:
-    net = Net(limits=Limits(subscription_timeout_cap_s=300.0))
+WAITING = [
+    ("session-end", LossCause.DETACH, PLACE.amqp_session),
+    ("connection-close", LossCause.DETACH, PLACE.connection),
+    ("connection-close", LossCause.SESSION_END, PLACE.connection),
+]
+
+
+@pytest.mark.parametrize(("policy", "cause", "endpoint"), WAITING)
+def test_the_time_of_a_detached_subscription_starts_with_the_end_of_its_session_or_connection(
+    policy: str, cause: LossCause, endpoint: int
+) -> None:
+    net = Net()
+    subscriber = net.subscriber(net.nodes[0], policy=policy, timeout_s=T, place=PLACE)
+    _lose(subscriber, cause)
+    net.advance(100 * T)
+    assert net.has_subscription()
+    net.feed(net.nodes[0], EndpointEnded(99))
+    net.feed(net.nodes[0], EndpointEnded(endpoint))
+    net.advance(T - 0.1)
+    assert net.has_subscription()
+    net.advance(0.2)
+    assert not net.has_subscription()
+
+
+@pytest.mark.parametrize(("policy", "cause", "endpoint"), WAITING)
+def test_the_time_of_a_detached_publisher_starts_with_the_end_of_its_session_or_connection(
+    policy: str, cause: LossCause, endpoint: int
+) -> None:
+    net = Net()
+    publisher = PublisherLink(net, net.nodes[0])
+    publisher.attach(exactly_once=False, expiry_policy=policy, place=PLACE)
+    _lose(publisher, cause)
+    net.advance(1_000.0)
+    assert net.has_publisher()
+    net.feed(net.nodes[0], EndpointEnded(endpoint))
+    net.advance(0.1)
+    assert not net.has_publisher()
+
+
+def test_a_publisher_that_attaches_again_in_its_session_resumes() -> None:
+    net = Net()
+    subscriber = net.subscriber(net.nodes[0])
+    publisher = PublisherLink(net, net.nodes[0])
+    publisher.attach(exactly_once=False, place=PLACE)
+    publisher.send(b"1")
+    assert subscriber.deliveries == [b"1"]
+    publisher.detach(closed=False)
+    net.advance(120.0)
+    again = PublisherLink(net, net.nodes[0])
+    again.attach(unsettled={b"1": None}, exactly_once=False, place=PLACE)
+    assert again.last(effects.PublisherReply).resumed
+    subscriber.accept(b"1")
+    delivery_id = again.send(b"1")
+    assert again.accepted == [delivery_id]
+    assert subscriber.deliveries == [b"1"]
+
+
+def test_a_subscription_that_came_back_waits_for_no_session_any_more() -> None:
+    net = Net()
+    net.subscriber(net.nodes[0], policy="session-end", timeout_s=T, place=PLACE).detach(closed=False)
+    other = Place(8, 9)
+    second = net.subscriber(net.nodes[0], policy="session-end", timeout_s=T, place=other)
+    net.feed(net.nodes[0], EndpointEnded(PLACE.amqp_session))
+    net.advance(2 * T)
+    assert second.detached() is None
+    second.detach(closed=False)
+    net.advance(2 * T)
+    assert net.has_subscription()
+    net.feed(net.nodes[0], EndpointEnded(other.amqp_session))
+    net.advance(T + 0.1)
+    assert not net.has_subscription()
+
+
+def test_other_routers_count_from_the_death_of_the_router_whose_session_was_open() -> None:
+    net = Net(2)
+    net.subscriber(net.nodes[0], policy="session-end", timeout_s=T, place=PLACE).detach(closed=False)
+    net.advance(2 * T)
+    net.kill(net.nodes[0])
+    net.advance(T - 0.1)
+    assert net.has_subscription()
+    net.advance(ORPHAN_RANK_STEP_S + 0.2)
+    assert not net.has_subscription()
+
+
+def test_a_session_start_that_shows_after_the_detach_goes_on_waiting() -> None:
+    net = Net()
+    node = net.nodes[0]
+    publisher = PublisherLink(net, node)
+    publisher.attach(unsettled={}, place=PLACE, timeout_s=86_400.0)
+    node.is_watch_held = True
+    publisher.echo()
+    publisher.detach(closed=False)
+    node.is_watch_held = False
+    net.run()
+    net.advance(90_000.0)
+    assert net.has_publisher()
+    net.feed(node, EndpointEnded(PLACE.amqp_session))
+    net.advance(86_401.0)
+    assert not net.has_publisher()
+
+
+def test_never_is_granted_as_link_detach_with_the_cap() -> None:
+    net = Net(limits=Limits(subscription_timeout_cap_s=300.0, publisher_timeout_cap_s=400.0))
     subscriber = net.subscriber(net.nodes[0], policy="never", timeout_s=T)
-    assert subscriber.last(effects.SubscriberReply).timeout_s == 300.0
-    subscriber.flow(10, delivery_count=1)
+    assert subscriber.last(effects.SubscriberReply).expiry_policy == "link-detach"
+    granted = subscriber.last(effects.Confirm)
+    assert (granted.timeout_s, granted.expiry_policy) == (300.0, "link-detach")
+    publisher = PublisherLink(net, net.nodes[0])
+    publisher.attach("q", expiry_policy="never", place=PLACE)
+    reply = publisher.last(effects.PublisherReply)
+    assert (reply.timeout_s, reply.expiry_policy) == (400.0, "link-detach")
+    publisher.detach(closed=False)
     subscriber.drop()
     net.advance(299.0)
     assert net.has_subscription()
@@ -57,7 +166,7 @@ def test_never_means_the_cap() -> None:
 
 def test_a_longer_wish_is_granted_up_to_the_cap() -> None:
     net = Net(limits=Limits(subscription_timeout_cap_s=300.0))
-    assert net.subscriber(net.nodes[0], timeout_s=1e9).last(effects.SubscriberReply).timeout_s == 300.0
+    assert net.subscriber(net.nodes[0], timeout_s=1e9).last(effects.Confirm).timeout_s == 300.0
     assert net.subscriber(net.nodes[0], "t", timeout_s=None).last(effects.SubscriberReply).timeout_s == 60.0
     assert net.subscriber(net.nodes[0], "u", timeout_s=0.0).last(effects.SubscriberReply).timeout_s == 0.0
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects
-from delivery_records.inputs import Failure
-from delivery_records.limits import PROVISIONAL_TIMEOUT_S
+from delivery_records.inputs import Failure, LinkFlow
+from delivery_records.limits import PROOF_TIMEOUT_S, PROVISIONAL_TIMEOUT_S
 from delivery_records.outcomes import Outcome
-from delivery_records.view import Kind, SubscriptionRecord
-from tests.delivery_records.harness import Net, StoreFault
+from delivery_records.view import Kind, SubscriptionMode, SubscriptionRecord
+from tests.delivery_records.harness import Net, Node, StoreFault, SubscriberLink
 
 LONG = 3600.0
 
@@ -18,6 +18,13 @@ def _record(net: Net, name: str = "s") -> SubscriptionRecord:
     held = net.etcd.keys[(Kind.SUBSCRIPTION, net.subscription_path(name).partition("/")[2])]
     assert isinstance(held.record, SubscriptionRecord)
     return held.record
+
+
+def _silent(
+    net: Net, node: Node | None = None, *, name: str = "s", timeout_s: float = LONG, policy: str = "link-detach"
+) -> SubscriberLink:
+    """A subscriber that does not answer the echo."""
+    return net.subscriber(node or net.nodes[0], name, timeout_s=timeout_s, policy=policy, answers=False)
 
 
 def test_a_subscription_with_a_short_timeout_is_written_once() -> None:
@@ -30,11 +37,100 @@ def test_a_subscription_with_a_short_timeout_is_written_once() -> None:
     assert net.etcd.revision == revision
 
 
+def test_a_client_that_answers_the_echo_is_confirmed_with_its_whole_timeout_written() -> None:
+    """A-10: confirmed, connection lost before its first message: it is there for all of its time."""
+    net = Net(2)
+    subscriber = SubscriberLink(net, net.nodes[0])
+    subscriber.attach(timeout_s=LONG, exactly_once=True, unsettled={}, mode=SubscriptionMode.EXACTLY_ONCE)
+    net.advance(1.0)
+    assert subscriber.last(effects.SubscriberReply).timeout_s == PROVISIONAL_TIMEOUT_S
+    assert _record(net).provisional
+    assert not subscriber.confirmed()
+    net.nodes[0].is_watch_held = True
+    subscriber.echo()
+    assert not subscriber.confirmed(), "the write is not in the watch yet"
+    net.nodes[0].is_watch_held = False
+    net.run()
+    assert not _record(net).provisional
+    (confirm,) = subscriber.all(effects.Confirm)
+    assert (confirm.timeout_s, confirm.expiry_policy) == (LONG, "link-detach")
+    publisher = net.publisher(net.nodes[1])
+    subscriber.drop()
+    publisher.send(b"1")
+    net.advance(LONG - 60.0)
+    assert publisher.accepted == []
+    assert net.subscriber(net.nodes[1], timeout_s=LONG).deliveries == [b"1"]
+
+
+def test_an_echo_of_another_attach_is_no_sign_of_life() -> None:
+    net = Net()
+    old = _silent(net)
+    subscriber = _silent(net)
+    subscriber.feed(LinkFlow(subscriber.number, limit=9, echoed_epoch=old.last(effects.AskEcho).epoch))
+    subscriber.feed(LinkFlow(subscriber.number, limit=9))
+    assert _record(net).provisional
+
+
+def test_a_client_that_knows_no_echo_is_confirmed_with_what_it_has() -> None:
+    net = Net()
+    subscriber = _silent(net)
+    assert not subscriber.confirmed()
+    net.advance(PROOF_TIMEOUT_S)
+    (confirm,) = subscriber.all(effects.Confirm)
+    assert confirm.timeout_s == PROVISIONAL_TIMEOUT_S
+    net.publisher(net.nodes[0]).send(b"1")
+    subscriber.accept(b"1")
+    assert [told.timeout_s for told in subscriber.all(effects.Confirm)] == [PROVISIONAL_TIMEOUT_S, LONG]
+
+
+def test_the_reply_to_a_stock_client_states_what_it_has() -> None:
+    net = Net()
+    for name, timeout_s, stated in (("s", LONG, PROVISIONAL_TIMEOUT_S), ("u", 45.0, 45.0)):
+        stock = SubscriberLink(net, net.nodes[0])
+        stock.attach(name, timeout_s=timeout_s)
+        net.advance(0.1)
+        assert stock.last(effects.SubscriberReply).timeout_s == stated
+        assert not stock.all(effects.AskEcho)
+        stock.drop()
+        net.advance(stated - 0.2)
+        assert net.has_subscription(name)
+        net.advance(0.3)
+        assert not net.has_subscription(name)
+
+
+def test_an_attach_that_has_shown_no_life_changes_no_terms() -> None:
+    """A stale attach, or another process with the same identity, must not shorten what was confirmed."""
+    net = Net()
+    net.subscriber(net.nodes[0], timeout_s=LONG).drop()
+    second = _silent(net, timeout_s=1.0, policy="session-end")
+    reply = second.last(effects.SubscriberReply)
+    assert (reply.timeout_s, reply.expiry_policy) == (LONG, "link-detach")
+    second.drop()
+    net.advance(LONG - 1.0)
+    third = _silent(net, timeout_s=1.0, policy="session-end")
+    third.echo()
+    granted = third.last(effects.Confirm)
+    assert (granted.timeout_s, granted.expiry_policy) == (1.0, "session-end")
+    third.drop()
+    net.advance(1.1)
+    assert not net.has_subscription()
+
+
+def test_a_look_up_changes_no_terms() -> None:
+    net = Net()
+    net.subscriber(net.nodes[0], timeout_s=LONG).drop()
+    found = net.subscriber(net.nodes[0], topic=None, timeout_s=1.0, policy="session-end")
+    assert not found.all(effects.AskEcho)
+    found.drop()
+    net.advance(LONG - 1.0)
+    assert net.has_subscription()
+
+
 def test_a_new_subscription_with_a_long_timeout_is_provisional_until_it_shows_life() -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     assert _record(net).provisional
-    assert subscriber.last(effects.SubscriberReply).timeout_s == LONG
+    assert subscriber.last(effects.SubscriberReply).timeout_s == PROVISIONAL_TIMEOUT_S
     net.publisher(net.nodes[0]).send(b"1")
     assert _record(net).provisional
     subscriber.accept(b"1")
@@ -45,7 +141,7 @@ def test_a_new_subscription_with_a_long_timeout_is_provisional_until_it_shows_li
 @pytest.mark.parametrize("outcome", [Outcome.REJECTED, Outcome.RELEASED, None])
 def test_any_disposition_is_a_sign_of_life(outcome: Outcome | None) -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     net.publisher(net.nodes[0]).send(b"1")
     subscriber.answer(outcome, b"1")
     assert not _record(net).provisional
@@ -53,7 +149,7 @@ def test_any_disposition_is_a_sign_of_life(outcome: Outcome | None) -> None:
 
 def test_a_flow_is_a_sign_of_life_only_once_it_counts_deliveries() -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     subscriber.flow(50)
     assert _record(net).provisional
     subscriber.flow(50, delivery_count=1)
@@ -62,7 +158,7 @@ def test_a_flow_is_a_sign_of_life_only_once_it_counts_deliveries() -> None:
 
 def test_staying_attached_long_enough_is_a_sign_of_life() -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     net.advance(PROVISIONAL_TIMEOUT_S - 1.0)
     assert _record(net).provisional
     net.advance(2.0)
@@ -72,7 +168,7 @@ def test_staying_attached_long_enough_is_a_sign_of_life() -> None:
 
 def test_the_proof_changes_the_epoch_and_not_the_stream() -> None:
     net = Net(2)
-    subscriber, publisher = net.subscriber(net.nodes[0], timeout_s=LONG), net.publisher(net.nodes[1])
+    subscriber, publisher = _silent(net), net.publisher(net.nodes[1])
     ids = [publisher.send(tag) for tag in (b"1", b"2", b"3")]
     subscriber.accept(b"1")  # shows life in the middle of the stream
     subscriber.accept(b"2", b"3")
@@ -86,7 +182,7 @@ def test_the_proof_changes_the_epoch_and_not_the_stream() -> None:
 def test_a_ghost_dies_after_a_minute_whatever_it_asked_for() -> None:
     net = Net()
     for name, policy in (("never", "never"), ("detach", "link-detach")):
-        subscriber = net.subscriber(net.nodes[0], name, timeout_s=LONG, policy=policy)
+        subscriber = _silent(net, name=name, policy=policy)
         subscriber.drop()
         net.advance(PROVISIONAL_TIMEOUT_S - 1.0)
         assert net.has_subscription(name)
@@ -96,7 +192,7 @@ def test_a_ghost_dies_after_a_minute_whatever_it_asked_for() -> None:
 
 def test_a_proven_subscription_gets_its_whole_timeout() -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     subscriber.flow(10, delivery_count=1)
     subscriber.drop()
     net.advance(LONG - 1.0)
@@ -107,19 +203,19 @@ def test_a_proven_subscription_gets_its_whole_timeout() -> None:
 
 def test_a_provisional_subscription_that_comes_back_is_still_provisional() -> None:
     net = Net()
-    net.subscriber(net.nodes[0], timeout_s=LONG).drop()
-    second = net.subscriber(net.nodes[0], timeout_s=LONG)
+    _silent(net).drop()
+    second = _silent(net)
     assert _record(net).provisional
     second.flow(10, delivery_count=1)
     assert not _record(net).provisional
     second.drop()
-    net.subscriber(net.nodes[0], timeout_s=LONG)
+    _silent(net)
     assert not _record(net).provisional
 
 
 def test_a_proof_that_could_not_be_written_is_tried_again_at_the_next_sign_of_life() -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     net.nodes[0].faults.append(StoreFault(Failure.UNAVAILABLE))
     subscriber.flow(10, delivery_count=1)
     assert _record(net).provisional
@@ -129,7 +225,7 @@ def test_a_proof_that_could_not_be_written_is_tried_again_at_the_next_sign_of_li
 
 def test_a_proof_that_could_not_be_written_is_tried_again_after_a_while_without_a_sign() -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     net.nodes[0].faults.append(StoreFault(Failure.UNAVAILABLE))
     subscriber.flow(10, delivery_count=1)
     net.advance(PROVISIONAL_TIMEOUT_S + 1.0)
@@ -138,7 +234,7 @@ def test_a_proof_that_could_not_be_written_is_tried_again_after_a_while_without_
 
 def test_a_proof_of_unknown_fate_that_was_written_does_not_steal_the_link() -> None:
     net = Net()
-    subscriber, publisher = net.subscriber(net.nodes[0], timeout_s=LONG), net.publisher(net.nodes[0])
+    subscriber, publisher = _silent(net), net.publisher(net.nodes[0])
     node = net.nodes[0]
     node.faults.append(StoreFault(Failure.UNKNOWN, is_applied=True))
     node.is_watch_held = True
@@ -153,7 +249,7 @@ def test_a_proof_of_unknown_fate_that_was_written_does_not_steal_the_link() -> N
 
 def test_a_proof_of_unknown_fate_that_was_lost_is_tried_again() -> None:
     net = Net()
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     net.nodes[0].faults.append(StoreFault(Failure.UNKNOWN))
     subscriber.flow(10, delivery_count=1)
     assert _record(net).provisional
@@ -164,9 +260,9 @@ def test_a_proof_of_unknown_fate_that_was_lost_is_tried_again() -> None:
 
 def test_a_subscriber_stolen_while_it_proves_itself_is_not_proven() -> None:
     net = Net(2)
-    subscriber = net.subscriber(net.nodes[0], timeout_s=LONG)
+    subscriber = _silent(net)
     net.nodes[0].is_watch_held = True
-    net.subscriber(net.nodes[1], timeout_s=LONG)
+    _silent(net, net.nodes[1])
     subscriber.flow(10, delivery_count=1)  # its compare fails
     net.nodes[0].is_watch_held = False
     net.run()

@@ -267,8 +267,23 @@ class RawClient(asyncio.Protocol):
         link.grant(credit)
         self.flush()
         if exactly_once:
-            subscriber.incarnation = await self.flow_with(link, "x-opt-topic-confirmed")
+            await self._confirmed(subscriber)
         return subscriber
+
+    async def _confirmed(self, subscriber: RawSubscriber) -> None:
+        """Answer the proof of life if it is asked for (A-10), until the subscription is confirmed."""
+        link, echo, confirmed = subscriber.link, Symbol("x-opt-topic-echo"), Symbol("x-opt-topic-confirmed")
+        while True:
+            event = await self.wait_for(
+                LinkFlow, lambda flow: flow.link is link and not {echo, confirmed}.isdisjoint(flow.properties or {})
+            )
+            properties = event.properties or {}
+            if confirmed in properties:
+                break
+            link.flow({echo: ULong(cast("int", properties[echo]))})
+            self.flush()
+        subscriber.incarnation = cast("int", properties[confirmed])
+        subscriber.granted = properties
 
     async def attached(self, link: SenderLink | ReceiverLink) -> Attach:
         """The router's answer to our attach."""
@@ -358,6 +373,8 @@ class RawSubscriber:
         self.link = link
         self.reply = reply
         self.incarnation = 0
+        self.granted: Fields = {}
+        """Properties of the flow that confirmed it (A-10)."""
 
     def take_deliveries(self) -> list[DeliveryReceived]:
         """The deliveries that have come by now."""

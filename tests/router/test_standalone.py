@@ -75,7 +75,8 @@ async def test_the_attach_replies_say_what_was_granted(router: RouterProcess) ->
     subscriber = await client.subscriber("orders", timeout=10**9)
     source = subscriber.reply.source
     assert source is not None
-    assert (source.address, source.expiry_policy, source.timeout) == ("orders", "link-detach", 86_400)
+    assert (source.address, source.expiry_policy, source.timeout) == ("orders", "link-detach", 60)
+    assert subscriber.granted[Symbol("x-opt-topic-timeout")] == 86_400, "what it has from its proof of life on (A-10)"
     assert EXACTLY_ONCE in subscriber.reply.offered_capabilities
     assert subscriber.reply.unsettled == {}
     assert subscriber.reply.properties == {

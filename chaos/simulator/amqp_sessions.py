@@ -1,0 +1,133 @@
+"""AMQP sessions that stay open when their link is detached: the policy `session-end` counts from their end (A-9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from chaos.simulator import coverage
+from chaos.simulator.clients import Connection
+from chaos.simulator.steps import Choice
+from delivery_records import inputs
+
+if TYPE_CHECKING:
+    from chaos.simulator.routers import Router
+    from chaos.simulator.world import AnyPublisher, AnySubscriber, World
+
+    Client: TypeAlias = AnyPublisher | AnySubscriber
+
+POLICY = "session-end"
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A session that its client keeps without a link."""
+
+    client: Client
+    place: inputs.Place
+    router: int
+    rid: int
+    holds: bool
+    """The terminus is this session's: nobody has attached it since."""
+
+
+class AmqpSessions:
+    """Detached links whose client keeps the session, to attach in it again or to end it later."""
+
+    def __init__(self, world: World) -> None:
+        """None."""
+        self._world = world
+        self._answered: dict[int, bool] = {}
+        """Detached links, until the client reads the answer: whether the terminus is still this session's."""
+        self._kept: dict[int, _Kept] = {}
+        """By the session's number."""
+
+    def detach(self, client: Client, seconds: float) -> None:
+        """A client detaches without closing; with the answer it goes away for a while, and its session stays."""
+        connection = client.connection
+        if connection is not None and client.is_replied and not client.is_closing:
+            connection.up.append(inputs.LinkDetach(connection.link, False))
+            connection.leaves_for = seconds
+
+    def on_answer(self, router: Router, connection: Connection) -> None:
+        """The router answers that detach: the terminus is suspended."""
+        world = self._world
+        client = world.client_of(connection)
+        if client is None:
+            return
+        asks_never = world.traits.never and client in world.subscribers  # which is granted as link-detach
+        waits = world.policy == POLICY and not asks_never
+        self._answered[connection.link] = waits and world.is_up_to_date(router, client)
+        if not self._answered[connection.link]:
+            world.judge.on_left(client)
+
+    def keep(self, client: Client, connection: Connection) -> None:
+        """The client has read the answer."""
+        world = self._world
+        holds = self._answered.pop(connection.link, False)
+        world.hold_off(client, connection.leaves_for)
+        router = world.routers[connection.router]
+        if router.records is None or connection.is_dead:
+            return
+        connection.is_kept = True
+        place = connection.place
+        self._kept[place.amqp_session] = _Kept(client, place, router.index, router.rid, holds)
+        world.coverage[coverage.KEPT_SESSION] += 1
+        if holds:
+            world.judge.on_joined(client)
+
+    def take(self, client: Client, router: int) -> inputs.Place | None:
+        """A client attaches again at that router: in the session it kept there, if it did."""
+        for number, kept in self._kept.items():
+            if kept.client is client and kept.router == router:
+                del self._kept[number]
+                if kept.holds:
+                    self._world.judge.on_left(client)
+                self._world.coverage[coverage.SAME_SESSION] += 1
+                return kept.place
+        return None
+
+    def on_written(self, client: Client) -> None:
+        """Somebody has put the client's key: from now on no session that was kept before counts."""
+        for link in self._answered:
+            connection = self._world.connections.get(link)
+            if connection is not None and client.connection is connection:
+                self._answered[link] = False
+        for kept in self._kept.values():
+            if kept.client is client:
+                self._let_go(kept)
+
+    def on_router_lost(self, rid: int) -> None:
+        """A router is dead, or is for the others: every router counts from its own observation (K-5)."""
+        for number, kept in list(self._kept.items()):
+            if kept.rid == rid:
+                self._let_go(kept)
+                router = self._world.routers[kept.router]
+                if router.records is None or router.rid != rid:
+                    del self._kept[number]
+
+    def choices(self) -> list[Choice]:
+        """Such a session ends."""
+        world = self._world
+        return [
+            ("n.end", number)
+            for number, kept in self._kept.items()
+            if not world.routers[kept.router].is_stalled(world.now)
+        ]
+
+    def end(self, number: int) -> None:
+        """It ends, and its connection with it."""
+        kept = self._kept.pop(number)
+        self._let_go(kept)
+        router = self._world.routers[kept.router]
+        self._world.feed(router, ends_of(kept.place))
+
+    def _let_go(self, kept: _Kept) -> None:
+        if kept.holds:
+            kept.holds = False
+            self._world.judge.on_left(kept.client)
+
+
+def ends_of(place: inputs.Place) -> list[inputs.Input]:
+    """What a router is told when a session ends together with its connection."""
+    return [inputs.EndpointEnded(place.amqp_session), inputs.EndpointEnded(place.connection)]

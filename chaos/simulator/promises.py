@@ -1,0 +1,76 @@
+"""How subscriptions may end: what a router stated of their time-out is a promise (A-10, K-5).
+
+G1 says nothing of a message that a deleted subscription was owed, so without this a deletion before its time would be
+a loss that nobody is blamed for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.simulator.strangers import STRANGER
+from chaos.simulator.violation import Violation
+
+if TYPE_CHECKING:
+    from chaos.simulator.world import World
+
+FASTEST_CLOCK = 1.34
+"""By a router's clock, which may run a third fast (N-3), a time-out is over this much earlier."""
+
+
+class PromiseJudge:
+    """Knows what each subscriber was told last of its time-out, and since when it is away."""
+
+    def __init__(self, world: World) -> None:
+        """Nothing is promised."""
+        self._world = world
+        self._stated: dict[int, tuple[int, float]] = {}
+        """Subscriber -> life of its subscription, and the longest time-out it was told of that life."""
+        self._left: dict[int, float] = {}
+        self._written: dict[int, float] = {}
+        """When each subscriber's key was last written: whoever did that has a whole time-out."""
+        self._condemned: set[int] = set()
+
+    def on_stated(self, subscriber: int, incarnation: int, timeout_s: float) -> None:
+        """A reply or a confirmation says how long it is kept. All attaches ask for the same."""
+        life, longest = self._stated.get(subscriber, (0, 0.0))
+        self._stated[subscriber] = (incarnation, max(timeout_s, longest) if life == incarnation else timeout_s)
+
+    def on_written(self, subscriber: int) -> None:
+        """Its key was put."""
+        self._written[subscriber] = self._world.now
+
+    def on_left(self, subscriber: int) -> None:
+        """Its link, or what its policy waits for, is gone, or was so before."""
+        self._left.setdefault(subscriber, self._world.now)
+
+    def on_joined(self, subscriber: int) -> None:
+        """A router has attached it, or it keeps the AMQP session it was detached in (A-9)."""
+        self._left.pop(subscriber, None)
+
+    def condemn(self, subscriber: int) -> None:
+        """A fault will delete its key."""
+        self._condemned.add(subscriber)
+
+    def on_key_deleted(self, subscriber: int, peer: str, created: int) -> None:
+        """Its key is deleted: by a fault, an operator, its own close, or after the time that was stated.
+
+        A stolen subscription's time begins when the thief has gone, whatever the subscriber believes.
+
+        Raises:
+            Violation: before that time; whatever it was owed is lost.
+        """
+        world = self._world
+        if subscriber in self._condemned:
+            self._condemned.discard(subscriber)
+            return
+        life, timeout_s = self._stated.get(subscriber, (0, 0.0))
+        is_ended = world.subscribers[subscriber].is_closing or world.operators.has_ordered(subscriber)
+        if is_ended or world.restores or life != created:
+            return
+        since = self._written[subscriber]
+        if peer != STRANGER:
+            since = max(since, self._left.get(subscriber, world.now))
+        if world.now - since < timeout_s / FASTEST_CLOCK:
+            waited = f"{world.now - since:.0f} s after it left, {timeout_s:.0f} s were stated"
+            raise Violation(f"LOST: the subscription of s{subscriber} is deleted {waited}")

@@ -1,0 +1,414 @@
+"""What an attach reply or a confirmation states holds: one test for each value, for subscribers and for publishers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from oncewire.wire import (
+    ACCEPTED,
+    RELEASED,
+    DeliveryReceived,
+    DeliveryState,
+    DispositionReceived,
+    LinkFlow,
+    Modified,
+    ReceiverSettleMode,
+    Rejected,
+    SenderSettleMode,
+    Source,
+    Symbol,
+    Target,
+    TerminusDurability,
+    ULong,
+    decode_message,
+    read_annotations,
+)
+from tests.router.processes import RouterProcess, running_router
+from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawSubscriber, until
+
+HOUR = 3600
+PROVISIONAL = 60
+CAP = 86_400
+RESUME = Symbol("x-opt-topic-resume")
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    async with running_router("--standalone") as process:
+        yield process
+
+
+async def row_of(router: RouterProcess, kind: str, name: str) -> dict[str, Any] | None:
+    """What the router's own tables say of an attachment."""
+    rows = (await router.get(f"/api/v1/{kind}"))[1]["items"]
+    return next((row for row in rows if row["name"] == name), None)
+
+
+async def lasting(router: RouterProcess, kind: str, name: str) -> float:
+    """Seconds until a detached attachment ends."""
+
+    def is_detached(row: dict[str, Any] | None) -> bool:
+        return row is None or row["state"] in ("detached", "suspended")
+
+    row = await until(lambda: row_of(router, kind, name), is_detached)
+    assert row is not None
+    found: float = row["expires_in_s"]
+    return found
+
+
+async def attach(client: RawClient, source: Source, **options: Any) -> RawSubscriber:
+    """A subscriber's attach with this source; credit follows the reply."""
+    link = client.session.attach_receiver("s", source=source, target=Target(), **options)
+    client.flush()
+    subscriber = RawSubscriber(client, link, await client.attached(link))
+    link.grant(100)
+    client.flush()
+    return subscriber
+
+
+# ---------------------------------------------------------------------- a subscriber's time-out and expiry policy
+
+
+async def test_a_confirmed_subscription_has_the_stated_time_before_its_first_message(
+    router: RouterProcess,
+) -> None:
+    client = await RawClient.connect(router.port, "box")
+    subscriber = await client.subscriber("t", "s", timeout=HOUR)
+    assert subscriber.reply.source is not None
+    assert subscriber.reply.source.timeout == PROVISIONAL
+    assert subscriber.granted[Symbol("x-opt-topic-timeout")] == HOUR
+    assert subscriber.granted[Symbol("x-opt-topic-expiry-policy")] == "link-detach"
+    client.cut()
+    assert await lasting(router, "subscriptions", "box/s") > HOUR - 60
+    again = await RawClient.connect(router.port, "box")
+    subscriber = await again.subscriber("t", "s", timeout=HOUR)
+    assert subscriber.reply.source is not None
+    assert subscriber.reply.source.timeout == HOUR, "it holds when the reply is written"
+
+
+async def test_a_stock_client_is_told_the_time_it_really_has(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "box")
+    source = Source(address="t", durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=Symbol("never"))
+    subscriber = await attach(client, source)
+    told = subscriber.reply.source
+    assert told is not None
+    assert (told.timeout, told.expiry_policy) == (PROVISIONAL, "link-detach")
+    client.cut()
+    left = await lasting(router, "subscriptions", "box/s")
+    assert PROVISIONAL - 30 < left <= PROVISIONAL
+
+
+async def test_never_is_stated_as_what_it_is(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "box")
+    source = Source(address="t", expiry_policy=Symbol("never"))
+    link = client.session.attach_receiver(
+        "s", source=source, target=Target(), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
+    )
+    client.flush()
+    told = (await client.attached(link)).source
+    assert told is not None
+    assert (told.timeout, told.expiry_policy) == (PROVISIONAL, "link-detach")
+    echo = await client.flow_with(link, "x-opt-topic-echo")
+    link.flow({Symbol("x-opt-topic-echo"): ULong(echo)})
+    client.flush()
+    assert await client.flow_with(link, "x-opt-topic-timeout") == CAP
+    client.cut()
+    assert await lasting(router, "subscriptions", "box/s") > CAP - 60
+
+
+async def test_a_subscription_with_session_end_is_kept_for_its_session_and_no_longer(
+    router: RouterProcess,
+) -> None:
+    client = await RawClient.connect(router.port, "box")
+    subscriber = await attach(client, Source(address="t"))
+    assert subscriber.reply.source is not None
+    assert subscriber.reply.source.expiry_policy == "session-end"
+    assert subscriber.reply.source.timeout == 0
+    subscriber.link.detach(False)
+    client.flush()
+    await client.detached(subscriber.link)
+    publisher = await (await RawClient.connect(router.port)).publisher("t")
+    publisher.send(b"1", b"one")
+    row = await row_of(router, "subscriptions", "box/s")
+    assert row is not None
+    assert (row["state"], row["expires_in_s"]) == ("detached", None)
+    second = await attach(client, Source(address="t"))
+    assert (second.reply.properties or {})[RESUME] == "resumed"
+    assert decode_message((await second.delivery()).payload).body == b"one"
+    second.link.detach(False)
+    client.flush()
+    await client.detached(second.link)
+    client.session.end()
+    client.flush()
+    assert (await publisher.outcome(b"1")).state == ACCEPTED, "nobody is owed it any more"
+    assert await row_of(router, "subscriptions", "box/s") is None
+
+
+async def test_a_subscription_with_connection_close_is_kept_for_its_connection_and_no_longer(
+    router: RouterProcess,
+) -> None:
+    client = await RawClient.connect(router.port, "box")
+    source = Source(address="t", expiry_policy=Symbol("connection-close"))
+    _ = await attach(client, source)
+    client.session.end()
+    client.flush()
+    client.session = client.engine.begin()
+    client.flush()
+    second = await attach(client, source)
+    assert (second.reply.properties or {})[RESUME] == "resumed"
+    second.link.detach(False)
+    client.flush()
+    await client.detached(second.link)
+    publisher = await (await RawClient.connect(router.port)).publisher("t")
+    publisher.send(b"1", b"one")
+    client.cut()
+    assert (await publisher.outcome(b"1")).state == ACCEPTED
+
+
+# ---------------------------------------------------------------------- the other values of a subscriber's reply
+
+
+async def test_the_reply_names_the_address_and_no_filter_that_is_not_applied(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    told = (await attach(client, Source(address="orders.*"))).reply.source
+    assert told is not None
+    assert (told.address, told.filter, told.dynamic) == ("orders.*", None, False)
+    assert told.distribution_mode == "copy"
+
+
+async def test_copy_means_that_every_subscription_gets_every_message(router: RouterProcess) -> None:
+    client, other = await RawClient.connect(router.port), await RawClient.connect(router.port)
+    subscribers = [await attach(one, Source(address="t")) for one in (client, other)]
+    (await client.publisher("t")).send(b"1", b"one")
+    for subscriber in subscribers:
+        assert subscriber.reply.source is not None
+        assert subscriber.reply.source.distribution_mode == "copy"
+        assert decode_message((await subscriber.delivery()).payload).body == b"one"
+
+
+STATES: dict[str, DeliveryState] = {
+    "amqp:accepted:list": ACCEPTED,
+    "amqp:rejected:list": Rejected(),
+    "amqp:released:list": RELEASED,
+    "amqp:modified:list": Modified(delivery_failed=True),
+}
+
+
+@pytest.mark.parametrize("outcome", STATES)
+async def test_each_stated_outcome_does_what_amqp_says(router: RouterProcess, outcome: str) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await client.subscriber("t", "s")
+    assert subscriber.reply.source is not None
+    assert set(subscriber.reply.source.outcomes) == set(STATES)
+    publisher = await client.publisher("t")
+    publisher.send(b"1", b"one")
+    first = await subscriber.delivery()
+    subscriber.link.dispose([first.delivery_id], STATES[outcome], False)
+    client.flush()
+    if outcome in ("amqp:accepted:list", "amqp:rejected:list"):
+        assert (await publisher.outcome(b"1")).state == ACCEPTED
+    else:
+        assert (await subscriber.delivery()).tag == first.tag
+
+
+@pytest.mark.parametrize(
+    "state", [ACCEPTED, RELEASED, Modified(message_annotations={Symbol("x-opt-why"): "late"})]
+)
+async def test_the_stated_default_outcome_is_that_of_what_is_settled_without_one(
+    router: RouterProcess, state: DeliveryState
+) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await attach(client, Source(address="t", default_outcome=state))
+    assert subscriber.reply.source is not None
+    assert subscriber.reply.source.default_outcome == state
+    publisher = await client.publisher("t")
+    publisher.send(b"1", b"one")
+    first = await subscriber.delivery()
+    subscriber.link.dispose([first.delivery_id], None, True)
+    client.flush()
+    if state == ACCEPTED:
+        assert (await publisher.outcome(b"1")).state == ACCEPTED
+        return
+    again = await subscriber.delivery()
+    assert decode_message(again.payload).body == b"one"
+    if isinstance(state, Modified):
+        assert read_annotations(again.payload)[Symbol("x-opt-why")] == "late"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rcv_settle_mode": ReceiverSettleMode.FIRST, "unsettled": {}}, {"unsettled": None}],
+    ids=["settles first", "keeps no map"],
+)
+async def test_the_capability_is_stated_only_where_it_is_granted(
+    router: RouterProcess, options: dict[str, Any]
+) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await attach(client, Source(address="t"), desired_capabilities=[EXACTLY_ONCE], **options)
+    assert subscriber.reply.source is not None
+    assert EXACTLY_ONCE not in (*subscriber.reply.offered_capabilities, *subscriber.reply.source.capabilities)
+    granted = await client.subscriber("t", "granted")
+    assert granted.reply.source is not None
+    assert EXACTLY_ONCE in granted.reply.offered_capabilities
+    assert EXACTLY_ONCE in granted.reply.source.capabilities
+    assert granted.incarnation, "and so it is confirmed by a flow"
+
+
+@pytest.mark.parametrize(
+    ("asked", "stated"),
+    [
+        (SenderSettleMode.SETTLED, SenderSettleMode.SETTLED),
+        (SenderSettleMode.UNSETTLED, SenderSettleMode.MIXED),
+        (SenderSettleMode.MIXED, SenderSettleMode.MIXED),
+    ],
+)
+async def test_deliveries_are_settled_as_the_settle_modes_state(
+    router: RouterProcess, asked: int, stated: int
+) -> None:
+    client = await RawClient.connect(router.port)
+    subscriber = await attach(client, Source(address="t"), snd_settle_mode=asked)
+    assert subscriber.reply.snd_settle_mode == stated
+    assert subscriber.reply.rcv_settle_mode == ReceiverSettleMode.SECOND
+    publisher = await client.publisher("t")
+    publisher.send(b"1", b"one")
+    first = await subscriber.delivery()
+    assert first.settled == (stated == SenderSettleMode.SETTLED)
+    publisher.send(b"2", b"two", settled=True)
+    assert (await subscriber.delivery()).settled
+    if not first.settled:
+        subscriber.accept(
+            first
+        )  # second: the router settles when it has the outcome and its publisher settled
+        delivery_id = (await publisher.outcome(b"1")).deliveries[0][0]
+        publisher.settle(delivery_id)
+        await subscriber.settled(first.tag)
+
+
+async def test_the_stated_incarnation_is_that_of_the_subscription(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, "box")
+    first = await client.subscriber("t", "s")
+    again = await (await RawClient.connect(router.port, "box")).subscriber("t", "s")
+    assert again.incarnation == first.incarnation
+    assert [(one.reply.properties or {})[RESUME] for one in (first, again)] == ["new", "resumed"]
+    again.link.detach(True)
+    again.client.flush()
+    await again.client.detached(again.link)
+    third = await (await RawClient.connect(router.port, "box")).subscriber("t", "s")
+    assert third.incarnation > first.incarnation
+    assert (third.reply.properties or {})[RESUME] == "new"
+
+
+async def test_a_subscriber_has_no_more_unsettled_than_its_map_can_present(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port, max_frame_size=512 + 5 * 48)
+    subscriber = await client.subscriber("t", "s")
+    publisher = await (await RawClient.connect(router.port)).publisher("t")
+    for number in range(5):
+        publisher.send(b"%d" % number, b"")
+    got = [await subscriber.delivery() for _ in range(5)]
+    publisher.client.heard.clear()
+    _ = await router.state()
+    assert not [event for event in client.heard if isinstance(event, DeliveryReceived)]
+    subscriber.accept(got[0])
+    outcome: DispositionReceived = await publisher.outcome(b"0")
+    publisher.settle(outcome.deliveries[0][0])
+    await subscriber.settled(got[0].tag)
+    await publisher.client.wait_for(LinkFlow, lambda flow: bool(flow.credit_limit))
+    publisher.send(b"5", b"")
+    await subscriber.delivery()
+
+
+# ---------------------------------------------------------------------- a publisher's reply
+
+
+async def test_a_publisher_with_session_end_is_kept_for_its_session_and_no_longer(
+    router: RouterProcess,
+) -> None:
+    subscriber = await (await RawClient.connect(router.port)).subscriber("t", "s")
+    client = await RawClient.connect(router.port, "box")
+    publisher = await client.publisher("t", "p", exactly_once=False)
+    target = publisher.reply.target
+    assert isinstance(target, Target)
+    assert (target.address, target.expiry_policy, target.timeout) == ("t", "session-end", 0)
+    publisher.send(b"1", b"one")
+    first = await subscriber.delivery()
+    publisher.link.detach(False)
+    client.flush()
+    await client.detached(publisher.link)
+    row = await row_of(router, "publishers", "box/p")
+    assert row is not None
+    assert (row["state"], row["expires_in_s"]) == ("suspended", None)
+    again = await client.publisher("t", "p", exactly_once=False, unsettled={b"1": None})
+    assert (again.reply.properties or {})[RESUME] == "resumed"
+    assert again.reply.unsettled == {}, "A-3a"
+    again.send(b"1", b"one")
+    subscriber.accept(first)
+    assert (await again.outcome(b"1")).state == ACCEPTED
+    again.link.detach(False)
+    client.flush()
+    await client.detached(again.link)
+    client.session.end()
+    client.flush()
+    await until(lambda: row_of(router, "publishers", "box/p"), lambda row: row is None or row["expires_in_s"])
+
+
+@pytest.mark.parametrize(
+    ("target", "stated"),
+    [
+        (Target(address="t", timeout=HOUR), ("session-end", CAP)),
+        (Target(address="t", timeout=10**9, expiry_policy=Symbol("link-detach")), ("link-detach", 7 * CAP)),
+        (Target(address="t", expiry_policy=Symbol("never")), ("link-detach", 7 * CAP)),
+    ],
+)
+async def test_the_stated_time_of_a_publisher_is_what_it_has(
+    router: RouterProcess, target: Target, stated: tuple[str, int]
+) -> None:
+    client = await RawClient.connect(router.port, "box")
+    link = client.session.attach_sender(
+        "p", source=Source(), target=target, unsettled={}, desired_capabilities=[EXACTLY_ONCE]
+    )
+    client.flush()
+    told = (await client.attached(link)).target
+    assert isinstance(told, Target)
+    assert (told.expiry_policy, told.timeout) == stated
+    client.cut()
+    assert await lasting(router, "publishers", "box/p") > stated[1] - 60
+
+
+async def test_a_publishers_expiry_policy_that_amqp_does_not_know_is_refused(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    link = client.session.attach_sender(
+        "p", source=Source(), target=Target(address="t", expiry_policy=Symbol("at-noon"))
+    )
+    client.flush()
+    error = (await client.detached(link)).error
+    assert error is not None
+    assert error.condition == "amqp:invalid-field"
+
+
+@pytest.mark.parametrize("mode", [ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND])
+async def test_outcomes_are_settled_as_the_publishers_reply_states(router: RouterProcess, mode: int) -> None:
+    client = await RawClient.connect(router.port)
+    publisher = await client.publisher("t", exactly_once=False, rcv_settle_mode=mode)
+    assert publisher.reply.rcv_settle_mode == mode
+    publisher.send(b"1", b"one")
+    assert (await publisher.outcome(b"1")).settled == (mode == ReceiverSettleMode.FIRST)
+
+
+async def test_the_publishers_source_comes_back_unchanged(router: RouterProcess) -> None:
+    client = await RawClient.connect(router.port)
+    source = Source(address="mine", outcomes=(Symbol("amqp:accepted:list"),), default_outcome=RELEASED)
+    link = client.session.attach_sender("p", source=source, target=Target(address="t"))
+    client.flush()
+    assert (await client.attached(link)).source == source
+
+
+async def test_a_message_of_the_stated_size_is_taken() -> None:
+    async with running_router("--standalone", "--limits-max-message-size", "2000") as router:
+        client = await RawClient.connect(router.port)
+        publisher = await client.publisher("t")
+        assert publisher.reply.max_message_size == 2000
+        publisher.send(b"1", b"x" * 1_900)  # a larger one is refused: test_misbehaving_clients.py
+        assert (await publisher.outcome(b"1")).state == ACCEPTED
