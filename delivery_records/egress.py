@@ -23,6 +23,7 @@ from delivery_records.entries import (
     Entry,
     State,
     SyncState,
+    presented,
 )
 from delivery_records.inputs import LinkFlow, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED
@@ -104,18 +105,9 @@ class Egress:
         """Take the presented map; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
         topic = self.core.view.subscriptions[self.key].record.topic
         for tag, outcome in (request.unsettled or {}).items():
-            if not self.core.is_live_tag(tag, topic):
-                continue
-            if outcome is not None and not outcome.is_done:
-                # E-4a: left out of the reply; E-2 must not take it for one before the start
-                self.sessions.setdefault(tag[1:11], {})[tag] = Entry(tag, State.AGAIN)
+            if self.core.is_live_tag(tag, topic):
+                self.sessions.setdefault(tag[1:11], {})[tag] = presented(tag, outcome)
                 self.mapped += 1
-                continue
-            entry = Entry(tag, State.DONE if outcome is not None else State.KNOWN)
-            entry.outcome = outcome
-            entry.in_reply = True
-            self.sessions.setdefault(tag[1:11], {})[tag] = entry
-            self.mapped += 1
 
     def reply(self) -> None:
         """Answer the attach; transfers may follow at once (A-6b)."""

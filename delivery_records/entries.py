@@ -138,3 +138,13 @@ class SyncState:
         """What is to be acknowledged; forgotten here."""
         runs, self._runs = self._runs, {}
         return runs
+
+
+def presented(tag: bytes, outcome: Outcome | None) -> Entry:
+    """An entry of the map that the subscriber presents (A-6)."""
+    if outcome is not None and not outcome.is_done:
+        return Entry(tag, State.AGAIN)  # E-4a: left out of the reply; E-2 must not take it for one before the start
+    entry = Entry(tag, State.DONE if outcome is not None else State.KNOWN)
+    entry.outcome = outcome
+    entry.in_reply = True
+    return entry

@@ -7,7 +7,6 @@ STARTING one; then it is ACTIVE. SUSPENDED keeps collecting acceptances after th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from delivery_records.arrivals import Arrivals
 from delivery_records.fanout import Fanout
 from delivery_records.inputs import LinkFlow, LossCause, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, Outcome, Told
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
@@ -45,18 +44,6 @@ class Phase(Enum):
 _ACTIVE = Phase.ACTIVE
 _TRANSFER_STORED = Decision.TRANSFER_STORED
 _DELIVERY_SETTLED = Decision.DELIVERY_SETTLED
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Told:
-    """What one disposition tells; deliveries that are told the very same object share it."""
-
-    outcome: Outcome
-    condition: str = ""
-    description: str = ""
-    rejected_by: tuple[str, ...] = ()
-    """Subscriptions that rejected, the first of them (I-3, on-reject=report)."""
-    rejections: int = 0
 
 
 class Ingress:
@@ -120,8 +107,8 @@ class Ingress:
         self.retries = Retries(core, self)
         self.credit = credit.PublisherCredit(core.limits, request.map_bound, core.budget)
         self.settled_runs: list[list[int]] = []
-        self.told: dict[_Told, list[int]] = {}
-        self.told_settled: dict[_Told, list[int]] = {}
+        self.told: dict[Told, list[int]] = {}
+        self.told_settled: dict[Told, list[int]] = {}
         self.is_dirty = False
         self.last_progress = core.now
         self.resend_since = core.now
@@ -422,10 +409,10 @@ class Ingress:
         if not self.core.timers.is_set(Timer.SETTLE, self.key):
             self.core.timers.set(Timer.SETTLE, self.key, self.core.now + self.core.limits.settle_timeout_s)
 
-    def _outcome_of(self, slot: Slot) -> _Told:
+    def _outcome_of(self, slot: Slot) -> Told:
         """The outcome told to the publisher (I-3)."""
         if slot.verdict is Outcome.REJECTED:
-            return _Told(Outcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
+            return Told(Outcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
         if slot.verdict is Outcome.RELEASED:
             return _RELEASED
         assert slot.verdict is None
@@ -435,7 +422,7 @@ class Ingress:
         if slot.rejected_by and self.core.limits.report_rejections:
             text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
             names = tuple(slot.rejected_by[:OWING_NAMES])
-            return _Told(Outcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
+            return Told(Outcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
         return _ACCEPTED
 
     def _send_told(self) -> None:
@@ -446,7 +433,7 @@ class Ingress:
             told, self.told_settled = self.told_settled, {}
             self._dispose(told, True)
 
-    def _dispose(self, all_told: dict[_Told, list[int]], settled: bool) -> None:
+    def _dispose(self, all_told: dict[Told, list[int]], settled: bool) -> None:
         assert self.link is not None
         for told, ids in all_told.items():
             self.core.counts[_TOLD[told.outcome]] += len(ids)
@@ -598,8 +585,8 @@ class Ingress:
             self.core.out.append(effects.TellOwing(self.link, tag, names[:OWING_NAMES], len(names)))
 
 
-_ACCEPTED = _Told(Outcome.ACCEPTED)
-_RELEASED = _Told(Outcome.RELEASED)
+_ACCEPTED = Told(Outcome.ACCEPTED)
+_RELEASED = Told(Outcome.RELEASED)
 
 _TOLD = {
     Outcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,

@@ -5,6 +5,7 @@ A decision's name is the log event and the metric label; one word stands for one
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -104,3 +105,15 @@ class Decision(Enum):
     FRAME_PARKED = "frame_parked"
     FRAME_NOT_SYNCED = "frame_not_synced"
     ACK_STALE = "ack_stale"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """What one disposition tells; deliveries that are told the very same object share it."""
+
+    outcome: Outcome
+    condition: str = ""
+    description: str = ""
+    rejected_by: tuple[str, ...] = ()
+    """Subscriptions that rejected, the first of them (I-3, on-reject=report)."""
+    rejections: int = 0

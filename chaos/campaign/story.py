@@ -48,6 +48,7 @@ _PHRASES = {
     "k.return": "etcd is back",
     "n.flow": "frames from r{0} to r{1} flow again",
     "n.mend": "the path from r{0} to r{1} works again",
+    "n.end": "AMQP session {0} ends",
     "n.idle": "the idle time-out ends link {0}",
     "o.end": "an operator gives order {0} at r{1}: end the subscription he was shown",
     "o.expire": "an operator gives order {0} at r{1}: end the subscription he was shown, if it is away",
@@ -74,6 +75,8 @@ _PHRASES = {
     "!drop-s": "FAULT: s{0} loses its connection",
     "!trim-p": "FAULT: p{0} loses its connection; {1} frames under way arrive",
     "!trim-s": "FAULT: s{0} loses its connection; {1} frames under way arrive",
+    "!detach-p": "FAULT: p{0} detaches for {1} s and keeps its AMQP session",
+    "!detach-s": "FAULT: s{0} detaches for {1} s and keeps its AMQP session",
     "!half-p": "FAULT: p{0} goes elsewhere, its old connection stays half open",
     "!half-s": "FAULT: s{0} goes elsewhere, its old connection stays half open",
     "!away-p": "FAULT: p{0} loses its connection and stays away for {1} s",
@@ -89,6 +92,8 @@ _PHRASES = {
     "!early-p": "p{0} settles a delivery before it was told its outcome",
     "!close-p": "p{0} closes its link",
     "!close-s": "s{0} unsubscribes",
+    "!renew-s": "s{0} unsubscribes and subscribes again under the same name",
+    "!retopic-s": "s{0} comes back with the topic of p{1}",
     "!end-s": "an operator is shown the subscription of s{0} by r{1}",
 }
 """What each step of `chaos.simulator.actions` means."""

@@ -137,7 +137,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "tells-released", "I-3", "ingress",
-        "_ACCEPTED = _Told(Outcome.ACCEPTED)\n", "_ACCEPTED = _Told(Outcome.RELEASED)\n",
+        "_ACCEPTED = Told(Outcome.ACCEPTED)\n", "_ACCEPTED = Told(Outcome.RELEASED)\n",
         "a publisher is told that nobody had subscribed, and everybody has processed the message",
     ),
 )  # fmt: skip

@@ -53,7 +53,7 @@ class PromiseJudge:
         self._condemned.add(subscriber)
 
     def on_key_deleted(self, subscriber: int, peer: str, created: int) -> None:
-        """Its key is deleted: by a fault, an operator, its own close, or after the time that was stated.
+        """Its key is deleted: by a fault, an operator, its own close or new topic, or after the time that was stated.
 
         A stolen subscription's time begins when the thief has gone, whatever the subscriber believes.
 
@@ -65,7 +65,10 @@ class PromiseJudge:
             self._condemned.discard(subscriber)
             return
         life, timeout_s = self._stated.get(subscriber, (0, 0.0))
-        is_ended = world.subscribers[subscriber].is_closing or world.operators.has_ordered(subscriber)
+        client = world.subscribers[subscriber]
+        # It came back with another topic, which ends the former one; so does a stale attach with that one (A-2).
+        has_moved = client.topic != world.pattern()
+        is_ended = client.is_closing or has_moved or world.operators.has_ordered(subscriber)
         if is_ended or world.restores or life != created:
             return
         since = self._written[subscriber]

@@ -156,6 +156,8 @@ class ShippedPublisher:
         bound = self.world.traits.map_bound
         presented = self._core.begin_attach(bound)
         self._presented = [self._base + int.from_bytes(tag, "big") for tag in presented or ()]
+        for message in self._presented:
+            self._on_stated(message)
         connection.up.append(
             inputs.PublisherAttach(
                 connection.link, f"p{self.index}", "link", self.world.topic(self.index),
@@ -268,12 +270,16 @@ class ShippedPublisher:
     def _send(self, transfer: wanted.SendTransfer) -> None:
         connection = self._attached()
         message = self._base + transfer.number
-        if message >= self._first_unsent:
-            self._first_unsent = message + 1
-            self.world.judge.on_first_send(self.index, message)
+        self._on_stated(message)
         delivery_id = len(self._ids) + 1
         self._ids[delivery_id] = transfer.number
         connection.up.append(inputs.Transfer(connection.link, delivery_id, transfer.tag, transfer.payload))
+
+    def _on_stated(self, message: int) -> None:
+        """It is sent, or a map names it after a crash before that (G1, I-6)."""
+        if message >= self._first_unsent:
+            self._first_unsent = message + 1
+            self.world.judge.on_first_send(self.index, message)
 
     def _report(self, number: int, outcome: ClientOutcome) -> None:
         """The application is told."""

@@ -158,13 +158,11 @@ class World:
 
     def body(self, publisher: int, number: int) -> bytes:
         """A message that names its publisher and its number."""
-        name = bytes([publisher]) + number.to_bytes(4, "big")
-        return name + PADDING if self.traits.large else name
+        return bytes([publisher]) + number.to_bytes(4, "big") + (PADDING if self.traits.large else b"")
 
     def topic(self, publisher: int) -> str:
         """What a publisher sends to."""
-        count = self.traits.topics
-        return TOPIC if count == 1 else f"{TOPIC}.{publisher % count}"
+        return TOPIC if self.traits.topics == 1 else f"{TOPIC}.{publisher % self.traits.topics}"
 
     def pattern(self) -> str:
         """What subscribers ask for at first: all topics."""
