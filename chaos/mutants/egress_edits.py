@@ -94,10 +94,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "again-left-out-is-forgotten", "E-4a", "egress",
-        "                self.sessions.setdefault(tag[1:11], {})[tag] = Entry(tag, State.AGAIN)\n"
-        "                self.mapped += 1\n"
-        "                continue\n",
-        "                continue\n",
+        "            if self.core.is_live_tag(tag, topic):\n",
+        "            if self.core.is_live_tag(tag, topic) and (outcome is None or outcome.is_done):\n",
         "an entry that was wanted again and is left out of the reply looks like one before the start (F29)",
         aim=("drop-s", "refuses=1", "shipped=0", "routers=2", "window=8", "prefetch=5", "messages=8"),
     ),
@@ -154,9 +152,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "dead-sessions-kept", "E-6", "egress",
-        "            if not self.core.is_live_tag(tag, topic):\n"
-        "                continue\n",
-        "",
+        "            if self.core.is_live_tag(tag, topic):\n",
+        "            if True:\n",
         "entries of a session that ended before the attach stay for ever",
         aim=("expire-p", "drop-s"),
     ),
