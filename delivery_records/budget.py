@@ -31,9 +31,14 @@ class Budget:
             return 0
         return room
 
-    def has_room_again(self) -> bool:
-        """Whether somebody was turned down and there is room now; asked once."""
-        if not self.was_full or self.body_room < self.limit // ENOUGH_AGAIN:
+    @property
+    def is_short(self) -> bool:
+        """There is less room for bodies than is worth a look at everybody."""
+        return self.body_room < max(1, self.limit // ENOUGH_AGAIN)
+
+    def has_room_again(self, *, however_little: bool = False) -> bool:
+        """Whether somebody was turned down and there is enough room now, or any; asked once."""
+        if not self.was_full or (not self.body_room if however_little else self.is_short):
             return False
         self.was_full = False
         return True

@@ -258,6 +258,7 @@ class Reactions:
         """I-7: the window belongs to the newest epoch alone."""
         core = self._core
         core.ingresses.pop(ingress.key, None)
+        core.disconnected.pop(ingress.key, None)
         core.ingress_by_epoch.pop(ingress.epoch, None)
         ingress.retire()
         if ingress.link is not None:
@@ -270,15 +271,24 @@ class Reactions:
     def on_budget(self) -> None:
         """C-6: the budget is full, or was. Windows of publishers without a link go; with room, look at the others."""
         core = self._core
-        for ingress in [found for found in core.ingresses.values() if found.link is None]:
-            if core.budget.body_room:
-                break
+        forgettable = core.disconnected
+        while forgettable and core.budget.is_short:
+            ingress = next(iter(forgettable.values()))
             core.note(Decision.WINDOW_FORGOTTEN, publisher=ingress.name, unsettled=len(ingress.window))
             self.forget_ingress(ingress)  # as in a crash (N-1): its publisher presents its map, and sends again
         if core.budget.has_room_again():
-            core.out.append(effects.RoomAgain())
-            for ingress in core.ingresses.values():
-                ingress.mark_dirty()
+            self._look_for_room()
+
+    def on_room_timer(self) -> None:
+        """C-6: less room than is worth a look in every turn must not be kept from those who wait for it."""
+        if self._core.budget.has_room_again(however_little=True):
+            self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        core = self._core
+        core.out.append(effects.RoomAgain())
+        for ingress in core.ingresses.values():
+            ingress.mark_dirty()
 
     # ------------------------------------------------------------------ deletions that lost
 

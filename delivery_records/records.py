@@ -28,6 +28,7 @@ from delivery_records.inputs import Failure, Input, LossCause
 from delivery_records.limits import (
     REDUCTION_ROUNDS,
     RESEND_FAILURES,
+    ROOM_CHECK_S,
     UNKNOWN_PUT_S,
     Limits,
 )
@@ -98,6 +99,8 @@ class Records:
         self.links: dict[int, Attempt | Ingress | Egress] = {}
         self.ingresses: dict[str, Ingress] = {}
         self.ingress_by_epoch: dict[int, Ingress] = {}
+        self.disconnected: dict[str, Ingress] = {}
+        """Those whose link is gone, longest first: their windows are forgotten for room (C-6)."""
         self.egresses: dict[str, Egress] = {}
         self.synced: dict[int, dict[str, Egress]] = {}
         """Subscriptions here that are synced to a publisher epoch."""
@@ -199,6 +202,8 @@ class Records:
                     ingress.flush()
                 except Exception as error:  # noqa: BLE001  (K-3b)
                     self.faults.of_endpoint(ingress, error)
+        if self.budget.was_full and not self.timers.is_set(Timer.ROOM, 0):
+            self.timers.set(Timer.ROOM, 0, self.now + ROOM_CHECK_S)
         egresses, self.dirty_egresses = self.dirty_egresses, []
         for egress in egresses:
             egress.flush()
@@ -274,6 +279,8 @@ class Records:
         if ingress.link is not None:
             self.links.pop(ingress.link, None)
         ingress.on_link_lost()
+        if self.ingresses.get(ingress.key) is ingress:
+            self.disconnected[ingress.key] = ingress
         publisher = self.view.publishers.get(ingress.key)
         if publisher is not None:
             policy = ingress.expiry_policy
@@ -409,6 +416,8 @@ class Records:
             self.peering.on_parked_timer(rid)
         elif timer is Timer.DRAIN:
             self.draining.look()
+        elif timer is Timer.ROOM:
+            self.reactions.on_room_timer()
 
     def _on_unknown_put(self, nonce: str) -> None:
         if self.attaching.on_unknown_timer(nonce):

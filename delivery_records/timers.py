@@ -26,6 +26,7 @@ class Timer(IntEnum):
     PROVISIONAL = 14
     DRAIN = 15
     LIFE = 16
+    ROOM = 17
 
 
 Owner: TypeAlias = str | int

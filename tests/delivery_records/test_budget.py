@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records import effects
-from delivery_records.limits import ENTRY_BYTES, KIB, Limits
+from delivery_records.limits import ENTRY_BYTES, KIB, ROOM_CHECK_S, Limits
 from delivery_records.outcomes import Decision
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
@@ -96,3 +96,40 @@ def test_what_ends_leaves_nothing_in_the_budget() -> None:
     publisher.detach(closed=True)
     net.subscriber(net.nodes[0], unsettled={b"x" * 11: None}).detach(closed=True)
     assert net.nodes[0].core.budget.held == 0
+
+
+def filled(net: Net) -> list[PublisherLink]:
+    """Publishers that together fill the router, in steps of less than a sixteenth of it."""
+    core, hogs = net.nodes[0].core, list[PublisherLink]()
+    while core.budget.body_room:
+        hogs.append(net.publisher(net.nodes[0], f"hog{len(hogs)}"))
+        for number in range(7):
+            if hogs[-1].credit and core.budget.body_room:
+                hogs[-1].send(b"%d" % number, BODY)
+    return hogs
+
+
+def test_windows_of_disconnected_publishers_are_forgotten_until_others_get_credit() -> None:
+    """One was forgotten, there was some room, and nobody was looked at before T_pub."""
+    net = Net(limits=Limits(window=16, window_bytes=64 * KIB, router_bytes=1024 * KIB))
+    net.subscriber(net.nodes[0])
+    hogs = filled(net)
+    late = net.publisher(net.nodes[0], "late", topic="empty")
+    assert late.credit == 0
+    for hog in hogs:
+        hog.drop()
+    assert late.credit > 0
+    assert net.nodes[0].count(Decision.WINDOW_FORGOTTEN) < len(hogs)
+    assert not net.nodes[0].core.budget.was_full
+
+
+def test_room_too_little_for_a_look_in_every_turn_is_given_by_a_timer() -> None:
+    net = Net(limits=Limits(window=16, window_bytes=64 * KIB, router_bytes=1024 * KIB))
+    net.subscriber(net.nodes[0])
+    hogs = filled(net)
+    late = net.publisher(net.nodes[0], "late", topic="empty")
+    hogs[0].settle(*[b"%d" % number for number in range(5)])
+    assert net.nodes[0].core.budget.is_short
+    assert late.credit == 0
+    net.advance(ROOM_CHECK_S)
+    assert late.credit > 0
