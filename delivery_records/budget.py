@@ -48,11 +48,11 @@ class Budget:
         return self.held + entries * ENTRY_BYTES <= self.limit
 
     def hold_map(self, presented: Sized | None) -> None:
-        """A subscriber's presented map is kept for as long as its link lives."""
+        """A presented map is kept: of an attach under way, and of a subscriber for as long as its link lives."""
         self.held += ENTRY_BYTES * len(presented or ())
 
     def release_map(self, presented: Sized | None) -> None:
-        """That link is gone."""
+        """That attach is over, or that link is gone."""
         self.held -= ENTRY_BYTES * len(presented or ())
 
     def add(self, size: int) -> None:
