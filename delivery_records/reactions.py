@@ -10,7 +10,7 @@ from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress, Phase
 from delivery_records.inputs import LossCause, PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
 from delivery_records.outcomes import Decision
-from delivery_records.timers import Timer
+from delivery_records.timers import OF_AN_INGRESS, Timer
 from delivery_records.topics import matches
 from delivery_records.view import Change, Kind, Publisher, Subscription, rid_of_key
 
@@ -263,7 +263,7 @@ class Reactions:
         ingress.retire()
         if ingress.link is not None:
             core.links.pop(ingress.link, None)
-        for timer in (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY):
+        for timer in OF_AN_INGRESS:
             core.timers.cancel(timer, ingress.key)
 
     # ------------------------------------------------------------------ the router's budget

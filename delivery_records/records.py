@@ -40,7 +40,7 @@ from delivery_records.steals import StealGuard
 from delivery_records.tables import describe
 from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
 from delivery_records.terms import SubscriberProofs, held_terms
-from delivery_records.timers import Timer, Timers
+from delivery_records.timers import OF_AN_EGRESS, Timer, Timers
 from delivery_records.topics import matches
 from delivery_records.trace import Rule, Trace
 from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
@@ -309,7 +309,7 @@ class Records:
             self.budget.release_map(egress.request.unsettled)
         self.plan_version += 1
         self.barrier.forget(egress.key)
-        for timer in (Timer.STOCK_REPLY, Timer.REDUCTION, Timer.PROVISIONAL, Timer.LIFE):
+        for timer in OF_AN_EGRESS:
             self.timers.cancel(timer, egress.key)
 
     def remember_reput(self, nonce: str, endpoint: Ingress | Egress) -> None:

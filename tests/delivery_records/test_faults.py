@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, inputs
+from delivery_records import effects, faults, inputs
 from delivery_records.egress import Egress
 from delivery_records.outcomes import Outcome
 from delivery_records.peer_messages import Msg, Sync
+from delivery_records.terms import SubscriberProofs
+from delivery_records.timers import Timer
 from tests.delivery_records.harness import TOPIC, Net
 
 LONG_TAG = b"t" * 300
@@ -155,3 +157,30 @@ def test_a_tag_that_is_used_again_before_its_settle_is_on_its_way_is_no_fault() 
     publisher.settle(b"1")
     (egress,) = net.nodes[1].core.egresses.values()
     assert (egress.unsettled, egress.mapped) == (0, 0)
+
+
+NOT_OF_A_LINK = {
+    Timer.ATTACH_RETRY, Timer.UNKNOWN_PUT, Timer.EXPIRY, Timer.BARRIER, Timer.GRACE, Timer.CHANNEL, Timer.PARKED,
+    Timer.DRAIN, Timer.ROOM,
+}  # fmt: skip
+"""Their owner is an etcd path, a nonce, a router, or the incarnation itself."""
+
+
+def test_every_timer_says_whose_records_a_fault_with_it_ends() -> None:
+    owned = [*faults.OF_AN_INGRESS, *faults.OF_AN_EGRESS, *NOT_OF_A_LINK]
+    assert sorted(owned) == sorted(Timer)
+
+
+def test_a_fault_when_a_subscriber_stays_silent_ends_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+    net.expects_faults = True
+    subscriber = net.subscriber(net.nodes[0], timeout_s=3600.0, answers=False)
+
+    def fails(_proofs: SubscriberProofs, _egress: Egress) -> None:
+        raise OurFault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SubscriberProofs, "confirm", fails)
+        net.advance(net.limits.proof_timeout_s + 1.0)
+    assert subscriber.end().condition == "amqp:internal-error"
+    assert net.publisher(net.nodes[0]).credit > 0
