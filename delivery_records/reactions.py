@@ -225,7 +225,7 @@ class Reactions:
             core.links[attempt.link] = ingress
             ingress.open(attempt.request)
         elif publisher.record.rid == core.rid:
-            core.expiry.on_attachment_lost(path, publisher)
+            core.expiry.on_attachment_lost(path, publisher, awaited)
         elif publisher.record.rid not in core.view.routers:
             core.expiry.on_orphan(path, publisher)
 
