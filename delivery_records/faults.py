@@ -112,8 +112,9 @@ class Faults:
             link = endpoint.link
             core.reactions.forget_ingress(endpoint)
             publisher = core.view.publishers.get(endpoint.key)
-            if publisher is not None:
-                core.expiry.on_attachment_lost(f"pubs/{endpoint.key}", publisher)
+            if publisher is not None and link is not None:  # else its time runs, or waits for an end, already
+                policy, place = endpoint.expiry_policy, endpoint.place
+                core.expiry.on_link_lost(f"pubs/{endpoint.key}", publisher, policy, LossCause.DETACH, place)
         else:
             if core.egresses.get(endpoint.key) is not endpoint:
                 return
