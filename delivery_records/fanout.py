@@ -116,7 +116,10 @@ class Fanout:
     def forward(self, slot: Slot) -> None:
         """I-1: one MSG to each egress with a subscription that owes the delivery."""
         if slot.number < self._last_start or slot.repeated or slot.message_format:
-            self._send_to(slot, [key for key, cursor in self.cursors.items() if cursor.owes(slot.number)])
+            named = [key for key, cursor in self.cursors.items() if cursor.owes(slot.number)]
+            if not slot.repeated:  # else they may have had it: at most once (c.3)
+                named += self.listeners
+            self._send_to(slot, named)
             return
         if self._plan_version != self._core.plan_version:
             self._refresh_plan()
