@@ -124,6 +124,8 @@ class Reactions:
         proven = core.reputs.pop(subscription.record.nonce, None)
         if here is not None and proven is here:
             here.on_reput(subscription)
+            if here.is_closing:
+                core.propose_deletion(path, subscription.epoch)  # E-8
             return
         if here is not None:
             self._steal_subscriber(here, subscription)
@@ -210,6 +212,8 @@ class Reactions:
             here.on_reput(publisher)
             if here.link is None:
                 core.expiry.on_attachment_lost(path, publisher, awaited)
+            elif here.phase is Phase.CLOSING:
+                core.propose_deletion(path, publisher.epoch)  # I-8
             return
         if here is not None:
             self.forget_ingress(here)

@@ -253,11 +253,13 @@ class Records:
             self.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
             self.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
-            endpoint.phase = Phase.CLOSING  # I-8
-            self.propose_deletion(f"pubs/{endpoint.key}", endpoint.epoch)
+            is_written, endpoint.phase = endpoint.phase is not Phase.STARTING, Phase.CLOSING  # I-8
+            if is_written:  # else when the watch shows the put that is under way: it changes the revision
+                self.propose_deletion(f"pubs/{endpoint.key}", endpoint.epoch)
         else:
             endpoint.is_closing = True  # E-8
-            self.propose_deletion(f"subs/{endpoint.key}", endpoint.epoch)
+            if not self.proofs.is_writing(endpoint):
+                self.propose_deletion(f"subs/{endpoint.key}", endpoint.epoch)
 
     def _on_lost(self, lost: inputs.LinkLost) -> None:
         endpoint = self.links.get(lost.link)
@@ -309,6 +311,7 @@ class Records:
             self.budget.release_map(egress.request.unsettled)
         self.plan_version += 1
         self.barrier.forget(egress.key)
+        self.proofs.forget(egress)
         for timer in OF_AN_EGRESS:
             self.timers.cancel(timer, egress.key)
 
@@ -359,12 +362,14 @@ class Records:
             if failure is not Failure.UNKNOWN:
                 del self.reputs[nonce]  # one of unknown fate is still ours if the watch shows it (K-2a)
             self.proofs.on_put_failed(endpoint, failure)
+            if failure is not Failure.CONFLICT and self.egresses.get(endpoint.key) is endpoint:
+                self.reactions.on_deletion_failed(f"subs/{endpoint.key}")  # E-8: if a close waits for this put
         elif failure is not Failure.UNKNOWN:
             del self.reputs[nonce]
             self.timers.cancel(Timer.UNKNOWN_PUT, nonce)
-            self._close_unstarted(endpoint)
+            self._close_unstarted(endpoint, failure)
 
-    def _close_unstarted(self, ingress: Ingress) -> None:
+    def _close_unstarted(self, ingress: Ingress, failure: Failure) -> None:
         """A-4: the put that starts the session failed or its fate is unknown."""
         if self.ingresses.get(ingress.key) is not ingress:
             return  # K-2a: a newer attach has taken the link over, and its timers are not ours
@@ -372,6 +377,10 @@ class Records:
             text = "the session could not be started in etcd; connect again"
             self.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
             self.suspend_publisher(ingress, LossCause.CONNECTION_LOSS)
+        elif failure is Failure.CONFLICT:
+            self.reactions.on_deletion_lost(f"pubs/{ingress.key}")  # I-8: if a close waits for this put
+        else:
+            self.reactions.on_deletion_failed(f"pubs/{ingress.key}")
 
     # ------------------------------------------------------------------ timers
 
@@ -425,7 +434,7 @@ class Records:
         self.ordered_ends.on_unknown_timer(nonce)
         endpoint = self.reputs.get(nonce)
         if isinstance(endpoint, Ingress):
-            self._close_unstarted(endpoint)
+            self._close_unstarted(endpoint, Failure.UNKNOWN)
         path = self.deletions.pop(nonce, None)
         if path is not None:
             self.reactions.on_deletion_failed(path)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from delivery_records import effects, faults, inputs
+from delivery_records import effects, inputs
 from delivery_records.egress import Egress
 from delivery_records.outcomes import Outcome
 from delivery_records.peer_messages import Msg, Sync
 from delivery_records.terms import SubscriberProofs
-from delivery_records.timers import Timer
+from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink
 
 LONG_TAG = b"t" * 300
@@ -167,7 +167,7 @@ NOT_OF_A_LINK = {
 
 
 def test_every_timer_says_whose_records_a_fault_with_it_ends() -> None:
-    owned = [*faults.OF_AN_INGRESS, *faults.OF_AN_EGRESS, *NOT_OF_A_LINK]
+    owned = [*OF_AN_INGRESS, *OF_AN_EGRESS, *NOT_OF_A_LINK]
     assert sorted(owned) == sorted(Timer)
 
 
