@@ -301,12 +301,20 @@ class Reactions:
         core = self._core
         kind, _, key = path.partition("/")
         endpoint = core.egresses.get(key) if kind == Kind.SUBSCRIPTION.value else core.ingresses.get(key)
+        if path in core.deletions.values() or (endpoint is not None and self._is_writing(endpoint)):
+            return  # it lost to a put of the link itself: the deletion at that put's revision decides
         if isinstance(endpoint, Egress) and endpoint.is_closing:
             core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
             core.suspend_subscriber(endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress) and endpoint.phase is Phase.CLOSING and endpoint.link is not None:
             core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
             core.suspend_publisher(endpoint, LossCause.DETACH)
+
+    def _is_writing(self, endpoint: Ingress | Egress) -> bool:
+        core = self._core
+        if isinstance(endpoint, Egress):
+            return core.proofs.is_writing(endpoint)
+        return any(found is endpoint for found in core.reputs.values())
 
     def on_deletion_failed(self, path: str) -> None:
         """E-8, I-8: etcd cannot be reached: as with an attach, the client must come back and close again (K-2a)."""

@@ -253,13 +253,11 @@ class Records:
             self.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
             self.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
-            is_written, endpoint.phase = endpoint.phase is not Phase.STARTING, Phase.CLOSING  # I-8
-            if is_written:  # else when the watch shows the put that is under way: it changes the revision
-                self.propose_deletion(f"pubs/{endpoint.key}", endpoint.epoch)
+            endpoint.phase = Phase.CLOSING  # I-8
+            self.propose_deletion(f"pubs/{endpoint.key}", endpoint.epoch)
         else:
             endpoint.is_closing = True  # E-8
-            if not self.proofs.is_writing(endpoint):
-                self.propose_deletion(f"subs/{endpoint.key}", endpoint.epoch)
+            self.propose_deletion(f"subs/{endpoint.key}", endpoint.epoch)
 
     def _on_lost(self, lost: inputs.LinkLost) -> None:
         endpoint = self.links.get(lost.link)

@@ -75,7 +75,7 @@ class SubscriberProofs:
         """Whose granted terms are under way to etcd."""
 
     def is_writing(self, egress: Egress) -> bool:
-        """A put is under way that will be its new epoch, so that a deletion at this one would lose (E-8)."""
+        """A put is under way that will be its new epoch, so that a deletion at this one may lose (E-8)."""
         return egress.key in self._writing
 
     def forget(self, egress: Egress) -> None:
