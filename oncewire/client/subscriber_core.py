@@ -301,7 +301,7 @@ class SubscriberCore:
                 self._repeat(entry, delivery_id, payload, settled, effects)
             elif not resume:  # AMQP 2.6.13: a resume of what this end does not hold is ignored
                 self._arrive(delivery_id, tag, payload, settled, message_format, effects)
-                if receiver_settles:
+                if receiver_settles and not settled:
                     self._map[tag].receiver_settles = True
         self._replenish(effects)
         return effects

@@ -246,6 +246,15 @@ def test_an_outcome_that_the_router_wants_settled_is_settled_and_forgotten() -> 
     assert core.unfinished == 1
 
 
+def test_a_settled_delivery_may_say_that_the_receiver_settles_first() -> None:  # AMQP 2.7.5
+    core = SubscriberCore(prefetch=3)
+    core.begin_attach(10)
+    core.attached([], capable=True)
+    effects = core.transfer(1, b"a", b"", settled=True, receiver_settles=True)
+    assert [delivery.settled for delivery in only(DeliverMessage, effects)] == [True]
+    assert core.unfinished == 0
+
+
 def test_a_pre_settled_delivery_is_delivered_and_never_in_the_map() -> None:
     s = attached(prefetch=1)
     (delivery,) = only(DeliverMessage, s.transfer(b"t", settled=True))
