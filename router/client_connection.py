@@ -316,7 +316,7 @@ class ClientConnection(asyncio.Protocol):
         if is_for_management(link):
             if is_dynamic(link):
                 self._dynamic.append(link)
-            else:
+            elif link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
                 self._open_management(link)
             return
         shell: ClientLink = (
@@ -356,7 +356,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
         link, shell = event.link, event.link.context
-        if shell is None and event.error is not None and link.remote_attach is not None:
+        if shell is None and event.needs_answer:  # 2.6.3: its attach was not answered yet; now both are
+            self._detach_link(link, event.closed, None)
+        elif shell is None and event.error is not None and link.remote_attach is not None:
             refusal = LinkRefusal(event.error.condition, event.error.description or "")
             self._listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
         if isinstance(shell, RequestLink | ReplyLink) and self._management is not None:
