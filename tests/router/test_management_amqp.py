@@ -14,7 +14,9 @@ from oncewire.wire import (
     Described,
     LinkAttached,
     LinkState,
+    ReceiverLink,
     Rejected,
+    SenderLink,
     SessionBegun,
     Source,
     Symbol,
@@ -308,7 +310,7 @@ async def test_a_management_link_that_is_detached_in_the_read_it_came_with_is_an
     """2.6.3, 2.6.5: an attach and a detach, and the connection goes on."""
     client = await RawClient.connect(alpha.port)
     session = client.session
-    links = [
+    links: list[SenderLink | ReceiverLink] = [
         session.attach_receiver("dynamic", source=Source(dynamic=True), target=Target()),
         session.attach_sender("requests", source=Source(), target=Target(address=NODE)),
         session.attach_receiver("answers", source=Source(address=NODE), target=Target(address="mine")),
