@@ -467,11 +467,6 @@ class Ingress:
         return self.window.body_bytes * 2 >= self.core.limits.window_bytes
 
     @property
-    def must_be_heard(self) -> bool:
-        """C-6: it has entries to repeat, and what it has repeated is not what fills the session's window."""
-        return self.window.unreceived > 0 and not self.is_held_up
-
-    @property
     def is_at_rest(self) -> bool:
         """K-8a: everything received is settled, and no close waits for etcd."""
         return len(self.window) == self.window.unreceived and self.phase is not Phase.CLOSING
