@@ -53,7 +53,7 @@ from router.management.amqp_node import (
     is_for_management,
 )
 from router.publisher_link import PublisherLink
-from router.session_window import SessionWindows, Stored
+from router.session_window import SessionWindows
 from router.subscriber_link import SubscriberLink
 from router.turn import work_for_a_turn
 
@@ -550,15 +550,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _update_windows(self, driver: RecordsDriver) -> None:
         """C-6: offer each session the frames there is room for."""
-        found = {session: Stored() for session in self.engine.sessions}
-        for link in self._links.values():
-            if isinstance(link, PublisherLink) and link.link.session in found:
-                stored = found[link.link.session]
-                size, is_awaited = driver.publisher_bytes(link.number)
-                stored.size += size
-                stored.publishers += 1
-                stored.is_awaited = stored.is_awaited or is_awaited
-        if self._windows.update(found, driver.records.budget, time.monotonic()):
+        publishers = [link for link in self._links.values() if isinstance(link, PublisherLink)]
+        if self._windows.look(self.engine.sessions, publishers, driver, time.monotonic()):
             driver.submit([])
 
     def _end(self) -> None:

@@ -116,6 +116,12 @@ class RecordsDriver:
             return 0, False
         return endpoint.window.body_bytes, endpoint.window.unreceived > 0
 
+    def on_session_window(self, number: int, is_narrow: bool) -> None:
+        """A publisher with deliveries to send again shares a session that has no room, or has some again (C-6)."""
+        endpoint = self.records.links.get(number)
+        if isinstance(endpoint, Ingress):
+            endpoint.on_session_window(is_narrow, time.monotonic())
+
     def new_number(self) -> int:
         """A number for a client link, AMQP session or connection, given once in this incarnation."""
         number = self._next_number

@@ -6,11 +6,16 @@ offered together fit the limit. Flows and dispositions need no window, so they p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from delivery_records.budget import Budget
 from oncewire.wire import DEFAULT_INCOMING_WINDOW, AmqpSession
+
+if TYPE_CHECKING:
+    from router.publisher_link import PublisherLink
+    from router.records_driver import RecordsDriver
 
 ROUTER_PART = 4
 """One session is offered at most one part in so many of what the router has left: several open theirs at one time."""
@@ -59,6 +64,27 @@ class SessionWindows:
         self._partial = 0
         self._waiting: set[AmqpSession] = set()
         """Sessions that wait to complete what they have begun to send, over the budget."""
+
+    def look(
+        self, sessions: Iterable[AmqpSession], publishers: list[PublisherLink], driver: RecordsDriver, now: float
+    ) -> bool:
+        """At the end of a turn: `update` for what the publishers of a connection hold, who learn of it."""
+        found = {session: Stored() for session in sessions}
+        awaited: list[PublisherLink] = []
+        for publisher in publishers:
+            stored = found.get(publisher.link.session)
+            if stored is None:
+                continue
+            size, is_awaited = driver.publisher_bytes(publisher.number)
+            stored.size += size
+            stored.publishers += 1
+            if is_awaited:
+                stored.is_awaited = True
+                awaited.append(publisher)
+        wakes = self.update(found, driver.records.budget, now)
+        for publisher in awaited:
+            driver.on_session_window(publisher.number, self.is_narrow(publisher.link.session))
+        return wakes
 
     def update(self, sessions: Mapping[AmqpSession, Stored], budget: Budget, now: float) -> bool:
         """At the end of a turn: offer what there is room for.

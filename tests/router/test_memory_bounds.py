@@ -55,7 +55,8 @@ async def test_large_messages_on_one_link_wait_at_the_client_and_flows_and_dispo
     other = await (await RawClient.connect(router.port)).subscriber("orders", credit=0)
     session = client.session
     assert session.remote_begin is not None
-    assert session.remote_begin.incoming_window == WINDOW // FRAME
+    assert session.remote_begin.incoming_window == 1
+    assert session._remote_window == WINDOW // FRAME
     small = await client.subscriber("small")
     for number in range(MESSAGES):
         publisher.send(b"%d" % number, bytes(MESSAGE))
