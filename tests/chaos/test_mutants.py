@@ -20,7 +20,7 @@ RULE = re.compile(r"^### ((?:[A-Z]+-\d+[a-z]?)|P-a|S-a)$", re.MULTILINE)
 
 QUICK = (
     "snapshot-without-deletions", "C5-obligations-of-subscriptions", "C3-activation-declares-U", "held-in-disorder",
-    "doubled-frames", "recovered-counts-as-new", "done-is-done-again",
+    "reset-repeats", "recovered-counts-as-new", "done-is-done-again",
 )  # fmt: skip
 """Mutants of each core that a few seeds kill."""
 QUICK_SEEDS = 400

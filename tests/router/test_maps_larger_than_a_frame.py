@@ -13,6 +13,9 @@ from tests.router.raw_client import RawClient
 SMALL_FRAME = 1024
 """A map of ten entries: (1024 - 512) / 48."""
 MESSAGES = 40
+SMALLEST_FRAME = 4096
+"""The smallest that our client takes: a map of 74 entries."""
+MANY = 120
 DEADLINE_S = 60.0
 
 
@@ -62,21 +65,21 @@ async def test_our_client_works_off_a_map_that_no_longer_fits_its_frames(tmp_pat
             async with oncewire.connect(url, container_id="reader") as reader:
                 subscriber = await reader.subscriber("orders", name="s", timeout=3600, journal=journal)
                 publisher = await writer.publisher("orders", name="p")
-                for number in range(MESSAGES):
+                for number in range(MANY):
                     _ = await publisher.submit(b"%d" % number)
-                deliveries = [await subscriber.receive(DEADLINE_S) for _ in range(MESSAGES)]
+                deliveries = [await subscriber.receive(DEADLINE_S) for _ in range(MANY)]
                 processed = [delivery.body for delivery in deliveries[1::2]]
                 for delivery in deliveries[1::2]:
                     await delivery.accept()
                 await subscriber.suspend()
-            async with oncewire.connect(url, container_id="reader", max_frame_size=SMALL_FRAME) as reader:
+            async with oncewire.connect(url, container_id="reader", max_frame_size=SMALLEST_FRAME) as reader:
                 subscriber = await reader.subscriber("orders", name="s", timeout=3600, journal=journal)
-                while len(processed) < MESSAGES:
+                while len(processed) < MANY:
                     delivery = await subscriber.receive(DEADLINE_S)
                     processed.append(delivery.body)
                     await delivery.accept()
                 await publisher.flush(DEADLINE_S)
-                assert processed == [b"%d" % number for number in (*range(1, MESSAGES, 2), *range(0, MESSAGES, 2))]
+                assert processed == [b"%d" % number for number in (*range(1, MANY, 2), *range(0, MANY, 2))]
                 sending = await publisher.submit(b"new")
                 delivery = await subscriber.receive(DEADLINE_S)
                 assert delivery.body == b"new"

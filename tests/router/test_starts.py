@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import Delivery, StillOwed, Subscriber, connect
-from oncewire.wire import Symbol, Target, ULong
+from oncewire.wire import Source, Symbol, Target, ULong
 from router.local_network import LocalNetwork
 from tests.router.raw_client import EXACTLY_ONCE, RawClient
 from tests.router.relay import assert_no_internal_error
@@ -77,7 +77,7 @@ async def test_starts_that_are_something_else_refuse_the_attach_and_say_what_the
 ) -> None:
     client = await RawClient.connect(network.routers["r1"].amqp_port, "box")
     link = client.session.attach_sender(
-        "p", unsettled={b"t0": None}, desired_capabilities=[EXACTLY_ONCE], target=Target(address="t"),
+        "p", unsettled={b"t0": None}, desired_capabilities=[EXACTLY_ONCE], source=Source(), target=Target(address="t"),
         properties={Symbol("x-opt-topic-starts"): starts},
     )  # fmt: skip
     client.flush()
