@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sized
 
-from delivery_records.limits import ENTRY_BYTES, MAP_SHARE
+from delivery_records.limits import ENTRY_BYTES, FINISHER_PATIENCE_S, MAP_SHARE
 
 ENOUGH_AGAIN = 16
 """One part of the limit in so many is worth a look at everybody who waits for room."""
-FINISHER_PATIENCE_S = 30.0
-"""Whoever may complete messages over the limit and gets no further for so long, as long as T_resend, is passed over."""
 
 
 class Budget:

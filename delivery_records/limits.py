@@ -17,6 +17,8 @@ ENTRY_BYTES = 512
 """What an entry of a window or of a presented map counts in it: a tag, its slot, and their places in two tables."""
 MAP_SHARE = 8
 """One part in so many is kept back for maps: a publisher that resumes is admitted where bodies have filled the rest."""
+FINISHER_PATIENCE_S = 30.0
+"""Whoever may complete messages over the limit and gets no further for so long, as long as T_resend, is passed over."""
 SUBSCRIPTION_TIMEOUT_S = 60.0
 """T_sub when the client asks for none: long enough for a failover and a restart of the client."""
 SUBSCRIPTION_TIMEOUT_CAP_S = 86_400.0

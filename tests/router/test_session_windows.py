@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from delivery_records.budget import FINISHER_PATIENCE_S, Budget
+from delivery_records.budget import Budget
+from delivery_records.limits import FINISHER_PATIENCE_S
 from oncewire.wire import (
     ACCEPTED,
     Connection,
