@@ -5,7 +5,8 @@ to be written to the journal whenever `wants_commit` is true (or in the applicat
 calls `committed()`; one commit is under way at a time.
 
 An entry's life: arrived -> processed by the application (outcome known) -> done (outcome recorded: in the journal)
--> settled by the router, forgotten. A settled one that the application has not processed is processed first.
+-> settled by the router, forgotten. One that is settled before it is done leaves the map at once, so that a transfer of
+its tag is another delivery (E-3); the application processes it all the same.
 
 The application may finish deliveries in any order. The journal never holds a done entry without every earlier entry of
 the same session: E-2 would take those for what precedes the subscription, and they would be lost. They are stored
@@ -76,7 +77,8 @@ class _Entry:
         self.delivery_id = 0
         self.attach = 0  # the attach that delivery_id belongs to
         self.counts = False  # takes one of this attach's prefetched places
-        self.settled = False  # by the router: forget it when it is processed
+        # By the router, or left out for we presented null (then until it comes again): forget it when it is processed.
+        self.settled = False
         self.pre_settled = False  # never was in the map: at-most-once
         self.receiver_settles = False  # on this attach: the router wants the outcome settled (AMQP 2.7.5)
         self.outcome: Outcome | None = None
@@ -115,6 +117,7 @@ class SubscriberCore:
         self._next_serial = 1
         self._map: dict[bytes, _Entry] = {}  # in order of arrival (S-1)
         self._unprocessed: dict[int, _Entry] = {}  # by serial, in order of arrival
+        self._settled_early: dict[bytes, _Entry] = {}  # settled, not processed, and the journal holds the tag
         # what the next commit writes
         self._processed: list[_Entry] = []
         self._forgotten: dict[bytes, None] = {}
@@ -142,8 +145,11 @@ class SubscriberCore:
 
     @property
     def unfinished(self) -> int:
-        """Deliveries in the map: arrived, or processed and not settled yet."""
-        return len(self._map)
+        """Deliveries that are not processed, or processed and not settled yet."""
+        return len(self._map) + sum(
+            not entry.pre_settled and self._map.get(entry.tag) is not entry
+            for entry in self._unprocessed.values()
+        )
 
     @property
     def unprocessed(self) -> int:
@@ -244,8 +250,10 @@ class SubscriberCore:
         for entry in self._presented:
             if entry.tag in kept:
                 self._to_resume.add(entry.tag)
-            else:
+            elif self._exactly_once:
                 self._settle(entry, effects)  # A-6: a left-out entry is settled
+            else:
+                self._leave_out(entry, names_last=incarnation > 0)
         self._presented = []
         if incarnation and incarnation != self._incarnation:
             effects.append(ReportIncarnation(self._incarnation, incarnation))
@@ -301,7 +309,7 @@ class SubscriberCore:
                 self._repeat(entry, delivery_id, payload, settled, effects)
             elif not resume:  # AMQP 2.6.13: a resume of what this end does not hold is ignored
                 self._arrive(delivery_id, tag, payload, settled, message_format, effects)
-                if receiver_settles:
+                if receiver_settles and not settled:
                     self._map[tag].receiver_settles = True
         self._replenish(effects)
         return effects
@@ -324,6 +332,9 @@ class SubscriberCore:
         self._held += 1
         self._unprocessed[entry.serial] = entry
         if not settled:
+            earlier = self._settled_early.get(tag)
+            if earlier is not None:
+                self._forget(earlier)  # E-3: from now on the tag names this delivery, in the journal too
             self._map[tag] = entry
         effects.append(DeliverMessage(entry.serial, tag, payload, settled, message_format=message_format))
 
@@ -331,6 +342,7 @@ class SubscriberCore:
         self, entry: _Entry, delivery_id: int, payload: bytes, settled: bool, effects: list[SubscriberEffect]
     ) -> None:
         """S-a: a tag of the map came again. It is answered or waited for, never delivered a second time."""
+        entry.settled = False  # null was presented, and it is still owed: it is answered on this attach
         entry.delivery_id = delivery_id
         entry.attach = self._attach
         if settled:
@@ -397,6 +409,8 @@ class SubscriberCore:
             entry.settled = True
             if entry.recorded or entry.lacks_body or entry.serial in self._unprocessed:
                 self._forget(entry)
+        for entry in list(self._settled_early.values()):
+            self._forget(entry)
         self._unprocessed.clear()
         self._incarnation = 0
         self._incarnation_changed = True
@@ -426,12 +440,13 @@ class SubscriberCore:
         written.sort(key=_serial)  # the journal keeps the order of arrival
         for entry in written:
             entry.stored = True
-        # Nobody settles these any more: they go with the effect of processing them.
-        over = [entry.tag for entry in self._committing if entry.settled and entry.stored]
+        for entry in self._committing:
+            if entry.settled and entry.stored:
+                self._forget(entry)  # nobody settles it any more: it goes with the effect of processing it
         changes = SubscriberChanges(
             incarnation=self._incarnation,
             entries=tuple((entry.tag, entry.outcome) for entry in written),
-            forgotten=(*self._forgotten, *over),
+            forgotten=tuple(self._forgotten),
         )
         self._forgotten = {}
         self._incarnation_changed = False
@@ -501,13 +516,37 @@ class SubscriberCore:
             # Settled without our outcome: its publisher gave it up, or the subscription had ended. "Process it first"
             # cannot be done here, the body went with the former process and does not come again.
             self._forget(entry)
-            if self._exactly_once:  # else it was left out for we presented nothing, and comes as a new one
-                effects.append(ReportGivenUp(entry.tag))
+            effects.append(ReportGivenUp(entry.tag))
+        else:
+            self._free_tag(entry)
+
+    def _leave_out(self, entry: _Entry, *, names_last: bool) -> None:
+        """S-a: null was presented, so the reply says nothing of this entry. If it is still owed, it comes again.
+
+        `names_last`: the tags are network tags, which name the same delivery on each link. Other routers' do not.
+        """
+        if entry.recorded or entry.lacks_body:
+            self._forget(entry)
+            return
+        entry.settled = True  # until it comes again
+        if not names_last:
+            self._free_tag(entry)
+
+    def _free_tag(self, entry: _Entry) -> None:
+        """S-a: it is processed first, and forgotten then; what comes with its tag is another delivery (E-3)."""
+        del self._map[entry.tag]
+        if entry.stored:
+            self._settled_early[entry.tag] = entry
 
     def _forget(self, entry: _Entry) -> None:
-        if not entry.pre_settled and self._map.get(entry.tag) is entry:
-            del self._map[entry.tag]
-            self._forgotten[entry.tag] = None
+        tag = entry.tag
+        if self._map.get(tag) is entry:
+            del self._map[tag]
+        if self._settled_early.get(tag) is entry:
+            del self._settled_early[tag]
+        if entry.stored:  # else the journal holds nothing of it, or by now another delivery with its tag
+            entry.stored = False
+            self._forgotten[tag] = None
 
     def _replenish(self, effects: list[SubscriberEffect]) -> None:
         """C-3: prefetched places that are free, and one credit for every kept entry that is not resumed yet (A-7).

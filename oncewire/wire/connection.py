@@ -147,6 +147,7 @@ class Connection:
         self.handle_max = handle_max
         self.remote_open: Open | None = None
         self.send_frame_size = MIN_MAX_FRAME_SIZE
+        self.receive_frame_size = max_frame_size
         self._open = Open(
             container_id,
             hostname,

@@ -96,11 +96,11 @@ class AmqpSession:
     """
 
     __slots__ = (
-        "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_incoming_base",
-        "_incoming_left", "_incoming_offered", "_next_outgoing_id", "_out", "_queue", "_queued_control",
-        "_queued_of", "_remote_window", "_replenish_below", "_waiting_echoes", "channel", "connection",
-        "context", "incoming_window", "largest_window", "next_delivery_id", "partial_bytes", "pending_events",
-        "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled", "state",
+        "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_incoming_base", "_incoming_left",
+        "_incoming_offered", "_largest_before", "_largest_frame", "_next_outgoing_id", "_out", "_queue",
+        "_queued_control", "_queued_of", "_remote_window", "_replenish_below", "_waiting_echoes", "channel",
+        "connection", "context", "incoming_window", "largest_window", "next_delivery_id", "partial_bytes",
+        "pending_events", "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled", "state",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +119,8 @@ class AmqpSession:
         self.remote_begin: Begin | None = None
         self.incoming_window = self.largest_window = incoming_window
         self.partial_bytes = 0
+        # Of the payloads before and since the window was topped up last: at first the largest possible.
+        self._largest_before = self._largest_frame = connection.receive_frame_size
         self.pending_events = pending_events
         self._out = out
         self._by_name: dict[tuple[str, bool], Link] = {}
@@ -422,6 +424,8 @@ class AmqpSession:
         """Take one frame of a delivery."""
         left = self._incoming_left - 1
         self._incoming_left = left
+        if len(payload) > self._largest_frame:
+            self._largest_frame = len(payload)
         if left < 0:
             self.end_faulty(WINDOW_VIOLATION, "a transfer came with the session window closed")
             return
@@ -443,6 +447,8 @@ class AmqpSession:
             self.receive_transfer(Transfer(handle, delivery_id, tag, message_format, settled), payload)
             return
         self._incoming_left = left
+        if len(payload) > self._largest_frame:
+            self._largest_frame = len(payload)
         link.receive_whole(delivery_id, tag, payload, settled, message_format)
         if left < self._replenish_below and self.state is SESSION_MAPPED:
             self._write_window()
@@ -584,5 +590,11 @@ class AmqpSession:
             if link.state is LinkState.ATTACHED:
                 link.answer_echo()
 
+    @property
+    def recent_frame(self) -> int:
+        """The largest payload of a transfer frame of late, in bytes; the largest that may come before any came."""
+        return max(self._largest_before, self._largest_frame)
+
     def _write_window(self) -> None:
+        self._largest_before, self._largest_frame = self._largest_frame, 0
         self.write(Flow(None, 0, 0, 0))

@@ -51,6 +51,63 @@ def test_a_rejection_carries_its_reason() -> None:
     assert only(DisposeDeliveries, s.process(outcome)) == [DisposeDeliveries((1,), outcome)]
 
 
+@pytest.mark.parametrize("how", ["disposition", "resume", "left out"])
+def test_a_tag_used_again_while_its_settled_delivery_is_not_processed_is_another_delivery(how: str) -> None:
+    """E-3, S-a."""
+    s = attached()
+    s.transfer(b"t")
+    if how == "disposition":
+        s.settle(b"t")
+    else:
+        s.attach(kept=[] if how == "left out" else None)
+        if how == "resume":
+            s.transfer(b"t", settled=True, resume=True)
+    (second,) = only(DeliverMessage, s.transfer(b"t"))
+    assert (s.core.unfinished, s.core.unprocessed) == (2, 2)
+    assert only(DisposeDeliveries, s.process()) == []  # the first: the router expects nothing any more
+    assert s.delivered == [second]
+    assert only(DisposeDeliveries, s.process()) == [DisposeDeliveries([s.next_id], ACCEPTED)]
+    assert s.disk.entries == {b"t": ACCEPTED}
+    s.settle(b"t")
+    assert s.core.unfinished == 0
+
+
+@pytest.mark.parametrize("second_is_first", [True, False])
+def test_the_journal_keeps_the_later_of_two_deliveries_with_one_tag(second_is_first: bool) -> None:
+    s = attached()
+    for name in (b"t", b"u"):
+        s.transfer(name)
+    s.core.complete(s.delivered.pop().serial, ACCEPTED)
+    s.commit()
+    assert s.disk.entries == {b"t": None, b"u": ACCEPTED}  # the first is stored: it came before u
+    s.settle(b"t")
+    s.transfer(b"t")
+    first, second = s.delivered
+    for delivery in (second, first) if second_is_first else (first, second):
+        s.core.complete(delivery.serial, ACCEPTED)
+        s.commit()
+    s.transfer(b"v")
+    s.delivered = s.delivered[-1:]
+    s.process()
+    assert list(s.disk.entries.items()) == [(b"u", ACCEPTED), (b"t", ACCEPTED), (b"v", ACCEPTED)]
+
+
+def test_a_tag_used_again_while_the_commit_of_its_settled_delivery_is_under_way_stays_in_the_journal() -> (
+    None
+):
+    s = attached()
+    s.transfer(b"t")
+    s.core.complete(s.delivered.pop().serial, ACCEPTED)
+    changes = s.core.next_commit()
+    s.settle(b"t")
+    s.transfer(b"t")
+    s.disk.write(changes)
+    assert only(DisposeDeliveries, s.core.committed()) == []
+    assert only(DisposeDeliveries, s.process()) == [DisposeDeliveries([2], ACCEPTED)]
+    s.restart()
+    assert s.core.begin_attach(10) == PresentedMap({b"t": ACCEPTED}, incomplete=False)
+
+
 def test_a_settled_delivery_is_forgotten_by_map_and_journal() -> None:
     s = attached()
     s.transfer(b"t")
@@ -246,6 +303,15 @@ def test_an_outcome_that_the_router_wants_settled_is_settled_and_forgotten() -> 
     assert core.unfinished == 1
 
 
+def test_a_settled_delivery_may_say_that_the_receiver_settles_first() -> None:  # AMQP 2.7.5
+    core = SubscriberCore(prefetch=3)
+    core.begin_attach(10)
+    core.attached([], capable=True)
+    effects = core.transfer(1, b"a", b"", settled=True, receiver_settles=True)
+    assert [delivery.settled for delivery in only(DeliverMessage, effects)] == [True]
+    assert core.unfinished == 0
+
+
 def test_a_pre_settled_delivery_is_delivered_and_never_in_the_map() -> None:
     s = attached(prefetch=1)
     (delivery,) = only(DeliverMessage, s.transfer(b"t", settled=True))
@@ -436,6 +502,19 @@ def test_with_a_router_that_settles_first_an_accept_is_settled_and_forgotten() -
     core.next_commit()
     assert only(DisposeDeliveries, core.committed()) == [DisposeDeliveries([3], ACCEPTED, settled=True)]
     assert core.unfinished == 0
+
+
+def test_an_ended_subscription_that_had_a_settled_delivery_stored_keeps_nothing_of_it() -> None:
+    s = attached()
+    for name in (b"t", b"u"):
+        s.transfer(name)
+    s.core.complete(s.delivered.pop().serial, ACCEPTED)
+    s.commit()
+    s.settle(b"t")
+    s.core.end_subscription()
+    s.commit()
+    assert s.disk.entries == {b"u": ACCEPTED}
+    assert s.core.unfinished == 1
 
 
 def test_an_ended_subscription_keeps_what_is_done_until_it_is_settled_and_drops_the_rest() -> None:
