@@ -62,6 +62,7 @@ class Ingress:
         "expiry_policy",
         "fanout",
         "is_dirty",
+        "is_shut_out",
         "key",
         "last_progress",
         "link",
@@ -112,6 +113,8 @@ class Ingress:
         self.is_dirty = False
         self.last_progress = core.now
         self.resend_since = core.now
+        self.is_shut_out = False
+        """The AMQP session it shares with others has no room, or room for a frame at a time (C-6)."""
         self._began = began
         self._resume_flags = 0
         self.phase = Phase.PROVING if self.exactly_once else Phase.WAITING
@@ -466,10 +469,11 @@ class Ingress:
         """C-6: bodies that wait for subscribers fill what is there for it, so that it may be unable to repeat more."""
         return self.window.body_bytes * 2 >= self.core.limits.window_bytes
 
-    @property
-    def must_be_heard(self) -> bool:
-        """C-6: it has entries to repeat, and what it has repeated is not what fills the session's window."""
-        return self.window.unreceived > 0 and not self.is_held_up
+    def on_session_window(self, is_narrow: bool, now: float) -> None:
+        """C-6: T_resend counts from when its session had room for more than a frame."""
+        if self.is_shut_out or is_narrow:
+            self.resend_since = now
+        self.is_shut_out = is_narrow
 
     @property
     def is_at_rest(self) -> bool:
@@ -550,7 +554,7 @@ class Ingress:
         """I-9: neither a resend nor a new delivery within T_resend."""
         if self.phase is not Phase.ACTIVE or not self.window.unreceived:
             return
-        if self.is_held_up:
+        if self.is_held_up or self.is_shut_out:
             self.resend_since = self.core.now
         deadline = self.resend_since + self.core.limits.resend_timeout_s
         if self.core.now < deadline:  # it is repeating, if slowly

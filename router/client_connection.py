@@ -53,7 +53,7 @@ from router.management.amqp_node import (
     is_for_management,
 )
 from router.publisher_link import PublisherLink
-from router.session_window import SessionWindows
+from router.session_window import PASSED, SessionWindows
 from router.subscriber_link import SubscriberLink
 from router.turn import work_for_a_turn
 
@@ -237,8 +237,8 @@ class ClientConnection(asyncio.Protocol):
             self.engine.receive_eof(time.monotonic())
             self._process_events()
         self._end()
-        if self._driver is not None:
-            self._windows.close(self._driver.records.budget)
+        if self._driver is not None and self._windows.close(self._driver.records.budget):
+            self._driver.submit([])
         self._listener.remove(self)
 
     def pause_writing(self) -> None:
@@ -562,13 +562,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _update_windows(self, driver: RecordsDriver) -> None:
         """C-6: offer each session the frames there is room for."""
-        found: dict[AmqpSession, tuple[int, int]] = dict.fromkeys(self.engine.sessions, (0, 0))
-        for link in self._links.values():
-            if isinstance(link, PublisherLink) and link.link.session in found:
-                stored, heard = found[link.link.session]
-                more = driver.publisher_bytes(link.number)
-                found[link.link.session] = (stored + more[0], heard + more[1])
-        self._windows.update(((session, *held) for session, held in found.items()), driver.records.budget)
+        publishers = [link for link in self._links.values() if isinstance(link, PublisherLink)]
+        if self._windows.look(self.engine.sessions, publishers, driver, time.monotonic()):
+            driver.submit([])
+        if self._windows.is_passed and self.engine.state is ConnectionState.OPENED:
+            self.close("amqp:resource-limit-exceeded", PASSED)
 
     def _end(self) -> None:
         if self._transport is not None:

@@ -18,7 +18,7 @@ from router.logs import EventLog, RouterEvent
 from router.management.amqp_node import ManagementNode
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
-from router.session_window import WindowLimits
+from router.session_window import FIRST_WINDOW, WindowLimits
 from router.turn import Backlog, Turn
 
 BACKLOG = 1024
@@ -111,7 +111,7 @@ class ClientListener:
             container_id=self.config.node_id,
             max_frame_size=self.config.max_frame_size,
             idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
-            incoming_window=self.window_limits().frames,
+            incoming_window=FIRST_WINDOW,
             properties=properties,
             sasl=sasl,
             now=time.monotonic(),

@@ -109,12 +109,18 @@ class RecordsDriver:
         self.links[number] = shell
         return number
 
-    def publisher_bytes(self, number: int) -> tuple[int, int]:
-        """What a publisher's window holds in bytes, and 1 if it has a resend that no limit may withhold (C-6)."""
+    def publisher_bytes(self, number: int) -> tuple[int, bool]:
+        """What a publisher's window holds in bytes, and whether it has deliveries to send again (C-6)."""
         endpoint = self.records.links.get(number)
         if not isinstance(endpoint, Ingress):
-            return 0, 0
-        return endpoint.window.body_bytes, int(endpoint.must_be_heard)
+            return 0, False
+        return endpoint.window.body_bytes, endpoint.window.unreceived > 0
+
+    def on_session_window(self, number: int, is_narrow: bool) -> None:
+        """A publisher with deliveries to send again shares a session that has no room, or has some again (C-6)."""
+        endpoint = self.records.links.get(number)
+        if isinstance(endpoint, Ingress):
+            endpoint.on_session_window(is_narrow, time.monotonic())
 
     def new_number(self) -> int:
         """A number for a client link, AMQP session or connection, given once in this incarnation."""

@@ -318,7 +318,8 @@ class ReceiverLink(Link):
         if self.state is not LinkState.DETACH_SENT:
             self.detach_faulty(TRANSFER_LIMIT_EXCEEDED, "a transfer came without link credit")
             return
-        # Frames in flight when our detach went out are harmless; the session window says how many that can be.
+        # Frames in flight when our detach went out are harmless. They may have been offered by a window that was larger
+        # than the one of now (2.5.6).
         self._errant += 1
-        if self._errant > self.session.incoming_window:
+        if self._errant > self.session.largest_window:
             self.session.end_faulty(ERRANT_LINK, "transfers go on coming on a link after its detach")

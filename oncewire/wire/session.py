@@ -91,15 +91,16 @@ class AmqpSession:
         channel: our channel number of it, for logs.
         remote_begin: the begin the peer sent, None before.
         incoming_window: transfer frames the peer may have in flight; topped up by the engine. 0 = not for now.
+        largest_window: the most that ``incoming_window`` ever was.
         partial_bytes: bytes of deliveries whose last frame has not come, over all links.
     """
 
     __slots__ = (
         "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_incoming_base", "_incoming_left",
         "_incoming_offered", "_largest_before", "_largest_frame", "_next_outgoing_id", "_out", "_queue",
-        "_queued_control", "_queued_of", "_remote_window", "_replenish_below", "_waiting_echoes", "channel", "connection",
-        "context", "incoming_window", "next_delivery_id", "partial_bytes", "pending_events",
-        "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled", "state",
+        "_queued_control", "_queued_of", "_remote_window", "_replenish_below", "_waiting_echoes", "channel",
+        "connection", "context", "incoming_window", "largest_window", "next_delivery_id", "partial_bytes",
+        "pending_events", "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled", "state",
     )  # fmt: skip
 
     def __init__(
@@ -116,7 +117,7 @@ class AmqpSession:
         self.channel = channel
         self.remote_channel = -1
         self.remote_begin: Begin | None = None
-        self.incoming_window = incoming_window
+        self.incoming_window = self.largest_window = incoming_window
         self.partial_bytes = 0
         # Of the payloads before and since the window was topped up last: at first the largest possible.
         self._largest_before = self._largest_frame = connection.receive_frame_size
@@ -253,6 +254,7 @@ class AmqpSession:
     def set_incoming_window(self, frames: int) -> None:
         """Change how many frames the peer may have in flight from now on (2.5.6); what is offered stays so."""
         self.incoming_window = frames
+        self.largest_window = max(self.largest_window, frames)
         self._replenish_below = (frames + 1) // 2
         if self._incoming_left < self._replenish_below and self.state is SessionState.MAPPED:
             self._write_window()

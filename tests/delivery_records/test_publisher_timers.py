@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from delivery_records import effects, inputs
+from delivery_records.ingress import Ingress
 from delivery_records.limits import PROOF_TIMEOUT_S, RESEND_TIMEOUT_S, SETTLE_TIMEOUT_S
 from tests.delivery_records.harness import Net, PublisherLink
 
@@ -55,6 +56,23 @@ def test_a_publisher_that_neither_repeats_nor_goes_on_is_detached() -> None:
     net.advance(0.2)
     assert (publisher.end().condition, publisher.end().closed) == ("amqp:link:detach-forced", False)
     assert net.has_publisher()
+
+
+def test_a_publisher_whose_session_has_no_room_is_waited_for() -> None:
+    """C-6: it cannot repeat anything while others of its session fill what they share."""
+    net = Net()
+    net.publisher(net.nodes[0]).drop()
+    publisher = _present(net, b"1")
+    ingress = net.nodes[0].core.links[publisher.number]
+    assert isinstance(ingress, Ingress)
+    ingress.on_session_window(True, net.nodes[0].core.now)
+    net.advance(3 * RESEND_TIMEOUT_S)
+    assert publisher.detached() is None
+    ingress.on_session_window(False, net.nodes[0].core.now)
+    net.advance(RESEND_TIMEOUT_S - 0.1)
+    assert publisher.detached() is None
+    net.advance(0.2)
+    assert publisher.end().condition == "amqp:link:detach-forced"
 
 
 def test_the_third_time_without_a_resend_ends_the_session() -> None:

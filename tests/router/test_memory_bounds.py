@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from oncewire.wire import ACCEPTED, LinkFlow, Source, Target
+from oncewire.wire import ACCEPTED, LinkFlow, Source, Symbol, Target
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber, until
 
@@ -55,7 +55,8 @@ async def test_large_messages_on_one_link_wait_at_the_client_and_flows_and_dispo
     other = await (await RawClient.connect(router.port)).subscriber("orders", credit=0)
     session = client.session
     assert session.remote_begin is not None
-    assert session.remote_begin.incoming_window == WINDOW // FRAME
+    assert session.remote_begin.incoming_window == 1
+    assert session._remote_window == WINDOW // FRAME
     small = await client.subscriber("small")
     for number in range(MESSAGES):
         publisher.send(b"%d" % number, bytes(MESSAGE))
@@ -105,6 +106,65 @@ async def test_a_publisher_that_resumes_repeats_its_oldest_delivery_beside_one_t
     free.accept(await free.delivery())
     assert (await resuming.outcome(b"1")).state == ACCEPTED
     assert stuck.link.is_attached
+
+
+async def test_a_client_that_resumes_several_publishers_in_one_session_repeats_the_deliveries_of_each() -> None:
+    """The bodies of the first ones fill what they share; the last one was detached for what it could not send."""
+    flags = (
+        f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", f"--limits-max-message-size={WINDOW}",
+    )  # fmt: skip
+    async with running_router("--standalone", *flags) as router:
+        stuck = await (await RawClient.connect(router.port)).subscriber("stuck", credit=0)
+        free = await (await RawClient.connect(router.port)).subscriber("free")
+        names = [f"stuck{number}" for number in range(4)]
+        before = await RawClient.connect(router.port, "resuming")
+        for name in names:
+            await before.publisher("stuck", name)
+        await before.publisher("free", "free")
+        before.cut()
+        client = await RawClient.connect(router.port, "resuming", max_frame_size=FRAME)
+        tags = [b"%d" % number for number in range(4)]
+        hogs = [await client.publisher("stuck", name, unsettled=dict.fromkeys(tags)) for name in names]
+        last = await client.publisher("free", "free", unsettled={b"1": None})
+        for hog in hogs:
+            for tag in tags:
+                hog.send(tag, bytes(WINDOW // 4))
+        last.send(b"1", b"small")
+        free.accept(await free.delivery())
+        assert (await last.outcome(b"1")).state == ACCEPTED
+        assert await held(router) >= 4 * WINDOW
+        assert stuck.link.is_attached
+
+
+async def test_room_that_incomplete_messages_of_a_lost_connection_leave_is_given_to_who_waits() -> None:
+    flags = (f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", "--limits-router-bytes=8MiB")
+    async with running_router("--standalone", *flags) as router:
+        gone = await RawClient.connect(router.port, "gone", max_frame_size=FRAME)
+        target = Target(address="none", expiry_policy=Symbol("never"))
+        sessions = [gone.session, *(gone.engine.begin() for _ in range(11))]
+        links = [
+            session.attach_sender(f"{number}", source=Source(), target=target)
+            for number, session in enumerate(sessions)
+        ]
+        gone.flush()
+        for link in links:
+            await gone.wait_for(LinkFlow, lambda flow, link=link: flow.link is link and bool(flow.credit_limit))  # type: ignore[misc]
+        gone.pause()  # no window comes any more, so that its messages stay incomplete
+        for link in links:
+            link.send(b"1", bytes(2 * WINDOW))
+        gone.session.attach_sender("behind", source=Source(), target=target)
+        gone.flush()
+
+        async def publishers() -> dict[str, int]:
+            return {row["publisher"]: row["credit"] for row in (await router.state())["windows"]}
+
+        await until(publishers, lambda found: "gone/behind" in found)
+        late = await RawClient.connect(router.port, "late")
+        link = late.session.attach_sender("p", source=Source(), target=Target(address="orders"))
+        late.flush()
+        assert (await until(publishers, lambda found: "late/p" in found))["late/p"] == 0
+        gone.cut()
+        await late.wait_for(LinkFlow, lambda flow: flow.link is link and bool(flow.credit_limit))
 
 
 async def test_a_map_over_the_window_is_refused_and_names_the_setting(router: RouterProcess) -> None:

@@ -302,6 +302,19 @@ def test_a_window_that_its_owner_closes_takes_what_was_offered_and_opens_again()
     assert not sender.session.is_queueing
 
 
+def test_what_was_in_flight_on_a_link_we_detach_is_no_fault_where_the_window_was_closed_since() -> None:
+    pipe = joined(server={"incoming_window": 4})
+    sender, receiver = pipe.link_to_server(credit=1000)
+    pipe.server.sessions[0].set_incoming_window(0)
+    receiver.detach(False, STOPPED)
+    for number in range(4):
+        sender.send(b"%d" % number, b"body")
+    pipe.run()
+    assert not only(pipe.at_server, SessionEnded)
+    assert one(pipe.at_client, LinkDetached).error == STOPPED
+    assert pipe.client.sessions[0].state is SessionState.MAPPED
+
+
 def test_settle_flow_and_detach_do_not_overtake_waiting_transfers() -> None:
     peer, link, ids = closed_window()
     link.settle(ids)

@@ -1,0 +1,155 @@
+"""C-6: the windows of AMQP sessions, over real engines: no message that has come in part waits for itself."""
+
+from __future__ import annotations
+
+from delivery_records.budget import Budget
+from delivery_records.limits import FINISHER_PATIENCE_S
+from oncewire.wire import (
+    ACCEPTED,
+    Connection,
+    DeliveryReceived,
+    LinkAttached,
+    ReceiverLink,
+    Role,
+    SenderLink,
+    Source,
+    Target,
+)
+from router.session_window import FIRST_WINDOW, SessionWindows, Stored, WindowLimits
+
+KIB = 1024
+FRAME = 4 * KIB
+MESSAGE = 64 * KIB
+
+
+class Session:
+    """A client and a router's engine, whose window is looked at after each read of one frame's size."""
+
+    def __init__(self, limits: WindowLimits, budget: Budget, name: str = "client") -> None:
+        self.server = Connection(
+            Role.SERVER, container_id="router", max_frame_size=FRAME, incoming_window=FIRST_WINDOW
+        )
+        self.client = Connection(Role.CLIENT, container_id=name, max_frame_size=FRAME)
+        self.windows = SessionWindows(limits)
+        self.budget = budget
+        self.sizes: list[int] = []
+        self.is_woken = False
+        self._unread = b""
+        self.client.open()
+        self.session = self.client.begin()
+        self.now = 0.0
+
+    def sender(self, name: str = "link") -> SenderLink:
+        link = self.session.attach_sender(name, source=Source(), target=Target("t"))
+        while self.step():
+            pass
+        return link
+
+    def step(self) -> bool:
+        """One read of the router, and what it answers; whether anything moved."""
+        self._unread += self.client.data_to_send()
+        data, self._unread = self._unread[:FRAME], self._unread[FRAME:]
+        self.server.receive_data(data, 0.0)
+        for event in self.server.events():
+            if isinstance(event, LinkAttached) and isinstance(event.link, ReceiverLink):
+                event.link.reply(source=Source(), target=Target("t"))
+                event.link.grant(100)
+            elif isinstance(event, DeliveryReceived):
+                self.sizes.append(len(event.payload))
+                event.link.dispose([event.delivery_id], ACCEPTED, True)
+        sessions = {session: Stored() for session in self.server.sessions}
+        self.is_woken = self.windows.update(sessions, self.budget, self.now)
+        answer = self.server.data_to_send()
+        self.client.receive_data(answer, 0.0)
+        self.client.events()
+        return bool(data or answer)
+
+    @property
+    def window(self) -> int:
+        return self.server.sessions[0].incoming_window
+
+
+def run(*sessions: Session) -> None:
+    """One step each, until nothing moves."""
+    while sum(session.step() for session in sessions):
+        pass
+    for session in sessions:
+        session.step()
+
+
+def test_a_message_of_the_largest_size_is_taken_whatever_part_of_the_window_it_has_filled() -> None:
+    """The window closed behind the last frames of it, and its own bytes were what it waited for."""
+    for window_bytes in (FRAME // 2, MESSAGE // 4, MESSAGE):
+        for size in (MESSAGE - FRAME, MESSAGE - 1, MESSAGE):
+            session = Session(WindowLimits(window_bytes, FRAME, MESSAGE), Budget(1024 * KIB))
+            session.sender().send(b"1", bytes(size))
+            run(session)
+            assert session.sizes == [size]
+            assert session.budget.held == 0
+
+
+def test_messages_that_fill_the_router_in_part_are_completed_one_session_after_the_other() -> None:
+    """Ten honest publishers stopped for ever: each held a part, and no room was left for the rest of any."""
+    budget = Budget(4 * MESSAGE)
+    limits = WindowLimits(16 * MESSAGE, FRAME, MESSAGE)
+    sessions = [Session(limits, budget, f"client{number}") for number in range(16)]
+    links = [session.sender() for session in sessions]
+    for link in links:
+        link.send(b"1", bytes(MESSAGE))
+    run(*sessions)
+    assert [session.sizes for session in sessions] == [[MESSAGE]] * 16
+    assert budget.held == 0
+
+
+def test_who_does_not_complete_its_message_is_passed_over_after_a_time() -> None:
+    budget = Budget(8 * FRAME)
+    first, second = object(), object()
+    budget.add_partial(8 * FRAME)
+    assert budget.may_finish(first, FRAME, 0.0)
+    assert not budget.may_finish(second, FRAME, 1.0)
+    assert budget.may_finish(first, 2 * FRAME, FINISHER_PATIENCE_S - 1)
+    assert not budget.may_finish(second, FRAME, FINISHER_PATIENCE_S + 1)
+    assert budget.may_finish(second, FRAME, 2 * FINISHER_PATIENCE_S)
+    assert not budget.may_finish(first, 2 * FRAME, 2 * FINISHER_PATIENCE_S)
+    budget.leave(second)
+    assert budget.is_passed_on
+    assert budget.may_finish(first, 2 * FRAME, 2 * FINISHER_PATIENCE_S + 1)
+
+
+def test_nobody_goes_on_over_the_limit_where_complete_messages_fill_the_router() -> None:
+    budget = Budget(8 * FRAME)
+    budget.add(budget.body_limit)
+    budget.add_partial(FRAME)
+    assert not budget.may_finish("somebody", FRAME, 0.0)
+    budget.add(-1)
+    assert budget.may_finish("somebody", FRAME, 1.0)
+
+
+def test_room_that_incomplete_messages_leave_is_reported_to_who_waits_for_it() -> None:
+    budget = Budget(4 * MESSAGE)
+    session = Session(WindowLimits(16 * MESSAGE, FRAME, MESSAGE), budget)
+    link = session.sender()
+    link.send(b"1", bytes(MESSAGE))
+    session.step()
+    session.step()
+    budget.add(budget.body_room)
+    assert not budget.body_room  # somebody was turned down
+    assert session.server.sessions[0].partial_bytes
+    session.server.sessions[0].links[0].detach(False)
+    session.step()
+    assert session.is_woken
+
+
+def test_a_window_that_closes_before_the_room_is_gone_is_opened_again() -> None:
+    """A session is offered a quarter of what is left: less than four frames is nothing."""
+    budget = Budget(64 * FRAME)
+    session = Session(WindowLimits(16 * MESSAGE, FRAME, MESSAGE), budget)
+    session.sender()
+    budget.add(budget.body_room - 3 * FRAME)
+    server = session.server.sessions[0]
+    session.windows.update({server: Stored(FRAME, 1)}, budget, 0.0)
+    assert server.incoming_window == 0
+    assert budget.was_full
+    assert not budget.has_room_again()
+    budget.add(-4 * FRAME)
+    assert budget.has_room_again()
