@@ -6,6 +6,7 @@ A put's response is used for failures only. Its nonce in the value tells our put
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -48,13 +49,15 @@ class Step(Enum):
 class Attempt:
     """One attach on its way to being in the view."""
 
-    __slots__ = ("expect", "is_lost", "link", "nonce", "path", "request", "since", "step", "tries")
+    __slots__ = ("expect", "is_lost", "link", "nonce", "path", "presented", "request", "since", "step", "tries")
 
     def __init__(self, request: PublisherAttach | SubscriberAttach, path: str) -> None:
         """The request of link `request.link` for the key at `path`."""
         self.request = request
         self.link = request.link
         self.path = path
+        self.presented = request.unsettled
+        """The map as the budget counts it, until a link takes it over or nobody wants it (C-6)."""
         self.step = Step.QUEUED
         self.nonce = ""
         self.expect = 0
@@ -92,6 +95,7 @@ class Attaching:
         attempt = Attempt(request, path)
         attempt.since = core.now
         core.links[request.link] = attempt
+        core.budget.hold_map(attempt.presented)
         queue = self._by_path.setdefault(path, deque())
         queue.append(attempt)
         if len(queue) == 1:
@@ -306,6 +310,7 @@ class Attaching:
             return False
         self._close(attempt)
         attempt.is_lost = True
+        self._drop_map(attempt)
         while len(self._by_nonce) > ORPHAN_NONCES:
             self._by_nonce.pop(next(iter(self._by_nonce)))
         return True
@@ -313,6 +318,7 @@ class Attaching:
     def on_link_gone(self, attempt: Attempt) -> None:
         """The client has gone before its attach was in the view."""
         attempt.is_lost = True
+        self._drop_map(attempt)
         if attempt.step in (Step.QUEUED, Step.PAUSING):
             self._finish(attempt)
 
@@ -328,6 +334,7 @@ class Attaching:
 
     def _finish(self, attempt: Attempt) -> None:
         """Let the next attach of the same identity go on (A-2a)."""
+        self._drop_map(attempt)
         queue = self._by_path.get(attempt.path)
         if queue is None or attempt not in queue:
             return
@@ -337,6 +344,13 @@ class Attaching:
             del self._by_path[attempt.path]
         elif was_first:
             self._read(queue[0])
+
+    def _drop_map(self, attempt: Attempt) -> None:
+        """C-6: it is counted no longer; once. One that is lost may be remembered for long (K-2a), its map is not."""
+        self._core.budget.release_map(attempt.presented)
+        attempt.presented = None
+        if attempt.is_lost:
+            attempt.request = replace(attempt.request, unsettled=None)
 
 
 def _same_link(record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach) -> bool:

@@ -52,12 +52,18 @@ class Budget:
         self.was_full = True
         self._wanted = max(self._wanted, min(wanted, self.body_limit // 2))
 
-    def has_room_again(self) -> bool:
-        """Whether somebody was turned down and there is room now, or another one may finish; asked once."""
+    @property
+    def is_short(self) -> bool:
+        """There is less room for bodies than is worth a look at everybody."""
+        return self.body_room < max(1, self.limit // ENOUGH_AGAIN)
+
+    def has_room_again(self, *, however_little: bool = False) -> bool:
+        """Whether somebody was turned down and there is enough room now, or any, or another may finish; asked once."""
         if self.is_passed_on:
             self.is_passed_on = False
             return True
-        if not self.was_full or self.body_room < max(self.limit // ENOUGH_AGAIN, self._wanted):
+        is_too_little = not self.body_room if however_little else self.is_short or self.body_room < self._wanted
+        if not self.was_full or is_too_little:
             return False
         self.was_full = False
         self._wanted = 0
@@ -110,11 +116,11 @@ class Budget:
         return self.held + entries * ENTRY_BYTES <= self.limit
 
     def hold_map(self, presented: Sized | None) -> None:
-        """A subscriber's presented map is kept for as long as its link lives."""
+        """A presented map is kept: of an attach under way, and of a subscriber for as long as its link lives."""
         self.held += ENTRY_BYTES * len(presented or ())
 
     def release_map(self, presented: Sized | None) -> None:
-        """That link is gone."""
+        """That attach is over, or that link is gone."""
         self.held -= ENTRY_BYTES * len(presented or ())
 
     def add(self, size: int) -> None:

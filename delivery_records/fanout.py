@@ -5,11 +5,12 @@ Obligations are owed to subscriptions, never to routers, so nothing is handed ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from delivery_records.peer_messages import Msg, Run, Settle, Sync
-from delivery_records.starts import Start, start_of
+from delivery_records.starts import Start, Starts
 from delivery_records.trace import Rule
 from delivery_records.view import Subscription, SubscriptionMode
 from delivery_records.window import Cursor, Slot
@@ -57,8 +58,9 @@ class Fanout:
     def join_all(self, subscriptions: Iterable[Subscription], starts: Sequence[Start]) -> None:
         """At activation every subscription in view owes the map (I-3), from where its own stream starts (I-6a)."""
         self.is_active = True
+        known = Starts(starts)
         for subscription in subscriptions:
-            self._admit(subscription, start_of(starts, subscription.created))
+            self._admit(subscription, known.of(subscription.created))
 
     def join(self, subscription: Subscription) -> None:
         """I-6: a new subscription owes only what is received from now on."""
@@ -77,9 +79,10 @@ class Fanout:
         is_listener = subscription.record.mode is SubscriptionMode.AT_MOST_ONCE
         return subscription.key in (self.cursors if is_listener else self.listeners)
 
-    def owed(self, number: int) -> int:
-        """How many subscriptions owe a delivery."""
-        return sum(cursor.owes(number) for cursor in self.cursors.values())
+    def owed(self, slots: Iterable[Slot]) -> Iterator[tuple[Slot, int]]:
+        """At activation, before anything is acknowledged: each delivery, and how many subscriptions owe it."""
+        begun = sorted(cursor.start for cursor in self.cursors.values())
+        return ((slot, bisect_right(begun, slot.number)) for slot in slots)
 
     def leave(self, key: str) -> bool:
         """Take a subscription out; what it owed is owed no longer. True when it owed anything at all."""
@@ -113,7 +116,10 @@ class Fanout:
     def forward(self, slot: Slot) -> None:
         """I-1: one MSG to each egress with a subscription that owes the delivery."""
         if slot.number < self._last_start or slot.repeated or slot.message_format:
-            self._send_to(slot, [key for key, cursor in self.cursors.items() if cursor.owes(slot.number)])
+            named = [key for key, cursor in self.cursors.items() if cursor.owes(slot.number)]
+            if not slot.repeated:  # else they may have had it: at most once (c.3)
+                named += self.listeners
+            self._send_to(slot, named)
             return
         if self._plan_version != self._core.plan_version:
             self._refresh_plan()

@@ -14,7 +14,7 @@ from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import LossCause, SendFailed
 from delivery_records.peer_messages import Ack, Credit, MsgPart, Nack, PeerMessage
-from delivery_records.timers import Timer
+from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 
 if TYPE_CHECKING:
     from delivery_records.records import Records
@@ -23,8 +23,6 @@ CONDITION = "amqp:internal-error"
 _TEXT = "a fault of this router; its log has the traceback. Attach again"
 _OF_A_LINK = (inputs.Transfer, inputs.PublisherSettle, inputs.SubscriberDisposition, inputs.LinkFlow)
 _ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach)
-_OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY)
-_OF_AN_EGRESS = (Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.REDUCTION)
 
 
 class Faults:
@@ -59,9 +57,9 @@ class Faults:
     def of_timer(self, timer: Timer, owner: str | int, error: Exception) -> None:
         """A deadline could not be carried out. Raises as `of_input` does."""
         endpoint: Ingress | Egress | None = None
-        if isinstance(owner, str) and timer in _OF_AN_INGRESS:
+        if isinstance(owner, str) and timer in OF_AN_INGRESS:
             endpoint = self._core.ingresses.get(owner)
-        elif isinstance(owner, str) and timer in _OF_AN_EGRESS:
+        elif isinstance(owner, str) and timer in OF_AN_EGRESS:
             endpoint = self._core.egresses.get(owner)
         if endpoint is None:
             raise error
@@ -114,8 +112,9 @@ class Faults:
             link = endpoint.link
             core.reactions.forget_ingress(endpoint)
             publisher = core.view.publishers.get(endpoint.key)
-            if publisher is not None:
-                core.expiry.on_attachment_lost(f"pubs/{endpoint.key}", publisher)
+            if publisher is not None and link is not None:  # else its time runs, or waits for an end, already
+                policy, place = endpoint.expiry_policy, endpoint.place
+                core.expiry.on_link_lost(f"pubs/{endpoint.key}", publisher, policy, LossCause.DETACH, place)
         else:
             if core.egresses.get(endpoint.key) is not endpoint:
                 return

@@ -183,8 +183,8 @@ class Ingress:
         self.core.timers.cancel(Timer.PROOF, self.key)
         self.resend_since = self.core.now
         self.fanout.join_all(self.core.view.matching(self.topic), self._starts)
-        for slot in self.window.slots():
-            slot.pending = self.fanout.owed(slot.number)
+        for slot, owed in self.fanout.owed(self.window.slots()):
+            slot.pending = owed
             self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
         if self.window.unreceived:

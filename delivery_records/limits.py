@@ -19,6 +19,8 @@ MAP_SHARE = 8
 """One part in so many is kept back for maps: a publisher that resumes is admitted where bodies have filled the rest."""
 FINISHER_PATIENCE_S = 30.0
 """Whoever may complete messages over the limit and gets no further for so long, as long as T_resend, is passed over."""
+ROOM_CHECK_S = 1.0
+"""Who waits for room gets what little there is after this: a look at everybody costs too much in each turn (C-6)."""
 SUBSCRIPTION_TIMEOUT_S = 60.0
 """T_sub when the client asks for none: long enough for a failover and a restart of the client."""
 SUBSCRIPTION_TIMEOUT_CAP_S = 86_400.0

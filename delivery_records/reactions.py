@@ -10,7 +10,7 @@ from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress, Phase
 from delivery_records.inputs import LossCause, PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
 from delivery_records.outcomes import Decision
-from delivery_records.timers import Timer
+from delivery_records.timers import OF_AN_INGRESS, Timer
 from delivery_records.topics import matches
 from delivery_records.view import Change, Kind, Publisher, Subscription, rid_of_key
 
@@ -124,6 +124,8 @@ class Reactions:
         proven = core.reputs.pop(subscription.record.nonce, None)
         if here is not None and proven is here:
             here.on_reput(subscription)
+            if here.is_closing:
+                core.propose_deletion(path, subscription.epoch)  # E-8
             return
         if here is not None:
             self._steal_subscriber(here, subscription)
@@ -210,6 +212,8 @@ class Reactions:
             here.on_reput(publisher)
             if here.link is None:
                 core.expiry.on_attachment_lost(path, publisher, awaited)
+            elif here.phase is Phase.CLOSING:
+                core.propose_deletion(path, publisher.epoch)  # I-8
             return
         if here is not None:
             self.forget_ingress(here)
@@ -225,7 +229,7 @@ class Reactions:
             core.links[attempt.link] = ingress
             ingress.open(attempt.request)
         elif publisher.record.rid == core.rid:
-            core.expiry.on_attachment_lost(path, publisher)
+            core.expiry.on_attachment_lost(path, publisher, awaited)
         elif publisher.record.rid not in core.view.routers:
             core.expiry.on_orphan(path, publisher)
 
@@ -258,11 +262,12 @@ class Reactions:
         """I-7: the window belongs to the newest epoch alone."""
         core = self._core
         core.ingresses.pop(ingress.key, None)
+        core.disconnected.pop(ingress.key, None)
         core.ingress_by_epoch.pop(ingress.epoch, None)
         ingress.retire()
         if ingress.link is not None:
             core.links.pop(ingress.link, None)
-        for timer in (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY):
+        for timer in OF_AN_INGRESS:
             core.timers.cancel(timer, ingress.key)
 
     # ------------------------------------------------------------------ the router's budget
@@ -270,15 +275,24 @@ class Reactions:
     def on_budget(self) -> None:
         """C-6: the budget is full, or was. Windows of publishers without a link go; with room, look at the others."""
         core = self._core
-        for ingress in [found for found in core.ingresses.values() if found.link is None]:
-            if core.budget.body_room:
-                break
+        forgettable = core.disconnected
+        while forgettable and core.budget.is_short:
+            ingress = next(iter(forgettable.values()))
             core.note(Decision.WINDOW_FORGOTTEN, publisher=ingress.name, unsettled=len(ingress.window))
             self.forget_ingress(ingress)  # as in a crash (N-1): its publisher presents its map, and sends again
         if core.budget.has_room_again():
-            core.out.append(effects.RoomAgain())
-            for ingress in core.ingresses.values():
-                ingress.mark_dirty()
+            self._look_for_room()
+
+    def on_room_timer(self) -> None:
+        """C-6: less room than is worth a look in every turn must not be kept from those who wait for it."""
+        if self._core.budget.has_room_again(however_little=True):
+            self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        core = self._core
+        core.out.append(effects.RoomAgain())
+        for ingress in core.ingresses.values():
+            ingress.mark_dirty()
 
     # ------------------------------------------------------------------ deletions that lost
 
@@ -287,12 +301,20 @@ class Reactions:
         core = self._core
         kind, _, key = path.partition("/")
         endpoint = core.egresses.get(key) if kind == Kind.SUBSCRIPTION.value else core.ingresses.get(key)
+        if path in core.deletions.values() or (endpoint is not None and self._is_writing(endpoint)):
+            return  # it lost to a put of the link itself: the deletion at that put's revision decides
         if isinstance(endpoint, Egress) and endpoint.is_closing:
             core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
             core.suspend_subscriber(endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress) and endpoint.phase is Phase.CLOSING and endpoint.link is not None:
             core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
             core.suspend_publisher(endpoint, LossCause.DETACH)
+
+    def _is_writing(self, endpoint: Ingress | Egress) -> bool:
+        core = self._core
+        if isinstance(endpoint, Egress):
+            return core.proofs.is_writing(endpoint)
+        return any(found is endpoint for found in core.reputs.values())
 
     def on_deletion_failed(self, path: str) -> None:
         """E-8, I-8: etcd cannot be reached: as with an attach, the client must come back and close again (K-2a)."""

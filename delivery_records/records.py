@@ -28,6 +28,7 @@ from delivery_records.inputs import Failure, Input, LossCause
 from delivery_records.limits import (
     REDUCTION_ROUNDS,
     RESEND_FAILURES,
+    ROOM_CHECK_S,
     UNKNOWN_PUT_S,
     Limits,
 )
@@ -39,7 +40,7 @@ from delivery_records.steals import StealGuard
 from delivery_records.tables import describe
 from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
 from delivery_records.terms import SubscriberProofs, held_terms
-from delivery_records.timers import Timer, Timers
+from delivery_records.timers import OF_AN_EGRESS, Timer, Timers
 from delivery_records.topics import matches
 from delivery_records.trace import Rule, Trace
 from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
@@ -98,6 +99,8 @@ class Records:
         self.links: dict[int, Attempt | Ingress | Egress] = {}
         self.ingresses: dict[str, Ingress] = {}
         self.ingress_by_epoch: dict[int, Ingress] = {}
+        self.disconnected: dict[str, Ingress] = {}
+        """Those whose link is gone, longest first: their windows are forgotten for room (C-6)."""
         self.egresses: dict[str, Egress] = {}
         self.synced: dict[int, dict[str, Egress]] = {}
         """Subscriptions here that are synced to a publisher epoch."""
@@ -199,6 +202,8 @@ class Records:
                     ingress.flush()
                 except Exception as error:  # noqa: BLE001  (K-3b)
                     self.faults.of_endpoint(ingress, error)
+        if self.budget.was_full and not self.timers.is_set(Timer.ROOM, 0):
+            self.timers.set(Timer.ROOM, 0, self.now + ROOM_CHECK_S)
         egresses, self.dirty_egresses = self.dirty_egresses, []
         for egress in egresses:
             egress.flush()
@@ -274,6 +279,8 @@ class Records:
         if ingress.link is not None:
             self.links.pop(ingress.link, None)
         ingress.on_link_lost()
+        if self.ingresses.get(ingress.key) is ingress:
+            self.disconnected[ingress.key] = ingress
         publisher = self.view.publishers.get(ingress.key)
         if publisher is not None:
             policy = ingress.expiry_policy
@@ -302,7 +309,8 @@ class Records:
             self.budget.release_map(egress.request.unsettled)
         self.plan_version += 1
         self.barrier.forget(egress.key)
-        for timer in (Timer.STOCK_REPLY, Timer.REDUCTION, Timer.PROVISIONAL, Timer.LIFE):
+        self.proofs.forget(egress)
+        for timer in OF_AN_EGRESS:
             self.timers.cancel(timer, egress.key)
 
     def remember_reput(self, nonce: str, endpoint: Ingress | Egress) -> None:
@@ -352,12 +360,14 @@ class Records:
             if failure is not Failure.UNKNOWN:
                 del self.reputs[nonce]  # one of unknown fate is still ours if the watch shows it (K-2a)
             self.proofs.on_put_failed(endpoint, failure)
+            if failure is not Failure.CONFLICT and self.egresses.get(endpoint.key) is endpoint:
+                self.reactions.on_deletion_failed(f"subs/{endpoint.key}")  # E-8: if a close waits for this put
         elif failure is not Failure.UNKNOWN:
             del self.reputs[nonce]
             self.timers.cancel(Timer.UNKNOWN_PUT, nonce)
-            self._close_unstarted(endpoint)
+            self._close_unstarted(endpoint, failure)
 
-    def _close_unstarted(self, ingress: Ingress) -> None:
+    def _close_unstarted(self, ingress: Ingress, failure: Failure) -> None:
         """A-4: the put that starts the session failed or its fate is unknown."""
         if self.ingresses.get(ingress.key) is not ingress:
             return  # K-2a: a newer attach has taken the link over, and its timers are not ours
@@ -365,6 +375,10 @@ class Records:
             text = "the session could not be started in etcd; connect again"
             self.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
             self.suspend_publisher(ingress, LossCause.CONNECTION_LOSS)
+        elif failure is Failure.CONFLICT:
+            self.reactions.on_deletion_lost(f"pubs/{ingress.key}")  # I-8: if a close waits for this put
+        else:
+            self.reactions.on_deletion_failed(f"pubs/{ingress.key}")
 
     # ------------------------------------------------------------------ timers
 
@@ -409,6 +423,8 @@ class Records:
             self.peering.on_parked_timer(rid)
         elif timer is Timer.DRAIN:
             self.draining.look()
+        elif timer is Timer.ROOM:
+            self.reactions.on_room_timer()
 
     def _on_unknown_put(self, nonce: str) -> None:
         if self.attaching.on_unknown_timer(nonce):
@@ -416,7 +432,7 @@ class Records:
         self.ordered_ends.on_unknown_timer(nonce)
         endpoint = self.reputs.get(nonce)
         if isinstance(endpoint, Ingress):
-            self._close_unstarted(endpoint)
+            self._close_unstarted(endpoint, Failure.UNKNOWN)
         path = self.deletions.pop(nonce, None)
         if path is not None:
             self.reactions.on_deletion_failed(path)

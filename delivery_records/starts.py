@@ -7,7 +7,9 @@ sent, so they are not owed to it (G1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import TypeAlias
 
 from delivery_records.window import Window
@@ -28,6 +30,18 @@ def presented_starts(window: Window, presented: Iterable[tuple[bytes, int]], epo
     return [*starts, (window.end, epoch)]
 
 
-def start_of(starts: Sequence[Start], created: int) -> int:
-    """The first number that is owed to a subscription which was created at revision `created`."""
-    return max((stop for stop, revision in starts if revision <= created), default=0)
+class Starts:
+    """Starts in the order of their revisions. An activation asks for each subscription: each costs one bisection."""
+
+    __slots__ = ("_revisions", "_stops")
+
+    def __init__(self, starts: Iterable[Start]) -> None:
+        """Know these; in any order."""
+        ordered = sorted(starts, key=lambda start: start[1])
+        self._revisions = [revision for _, revision in ordered]
+        self._stops = list(accumulate((stop for stop, _ in ordered), max))
+
+    def of(self, created: int) -> int:
+        """The first number that is owed to a subscription which was created at revision `created`."""
+        place = bisect_right(self._revisions, created)
+        return self._stops[place - 1] if place else 0

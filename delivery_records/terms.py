@@ -66,11 +66,21 @@ def terms_after_proof(request: SubscriberAttach, record: SubscriptionRecord, lim
 class SubscriberProofs:
     """Proof of life of subscribers: asked for, waited for, written (A-10)."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_writing")
 
     def __init__(self, core: Records) -> None:
         """Nobody is asked."""
         self._core = core
+        self._writing: dict[str, Egress] = {}
+        """Whose granted terms are under way to etcd."""
+
+    def is_writing(self, egress: Egress) -> bool:
+        """A put is under way that will be its new epoch, so that a deletion at this one may lose (E-8)."""
+        return egress.key in self._writing
+
+    def forget(self, egress: Egress) -> None:
+        """Its link is gone."""
+        self._writing.pop(egress.key, None)
 
     def ask(self, egress: Egress) -> None:
         """The attach is in the view, and its terms are not, or only provisionally."""
@@ -82,6 +92,7 @@ class SubscriberProofs:
 
     def on_written(self, egress: Egress) -> None:
         """The watch shows that its key says what it was granted."""
+        self._writing.pop(egress.key, None)
         egress.is_proven = True
         egress.awaits_proof = False
         self.confirm(egress)
@@ -123,11 +134,14 @@ class SubscriberProofs:
                 timeout_s=terms.timeout_s, expiry_policy=terms.expiry_policy,
             )  # fmt: skip
             core.remember_reput(nonce, egress)
+            self._writing[egress.key] = egress
             core.note(Decision.SUBSCRIBER_PROVEN, subscription=egress.name)
 
     def on_put_failed(self, egress: Egress, failure: Failure) -> None:
         """It is tried again, at the next sign of life or soon; after a lost compare the link is another's."""
         core = self._core
+        if self._writing.get(egress.key) is egress:
+            del self._writing[egress.key]
         if failure is not Failure.CONFLICT and core.egresses.get(egress.key) is egress:
             egress.is_proven = False
             core.timers.set(Timer.PROVISIONAL, egress.key, core.now + PROOF_RETRY_S)

@@ -26,7 +26,13 @@ class Timer(IntEnum):
     PROVISIONAL = 14
     DRAIN = 15
     LIFE = 16
+    ROOM = 17
 
+
+OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY)
+"""Their owner is the key of a publisher here: they end with its records (I-7), and so does a fault with one (K-3b)."""
+OF_AN_EGRESS = (Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION)
+"""Likewise of a subscription here."""
 
 Owner: TypeAlias = str | int
 _LEFT_BEHIND = 256

@@ -120,6 +120,8 @@ class ClientConnection(asyncio.Protocol):
         """It does not take our answers, so nothing of it is carried out."""
         self._is_unfinished = False
         """What was read last is not carried out yet."""
+        self._has_failed = False
+        """A fault of our own has ended it: the next one closes nothing any more."""
         self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
             DispositionReceived: self._on_disposition,
             LinkFlow: self._on_flow,
@@ -127,8 +129,8 @@ class ClientConnection(asyncio.Protocol):
             LinkDetached: self._on_detached,
             SessionEnded: self._on_session_ended,
             ConnectionOpened: self._on_opened,
-            ConnectionClosed: self._on_closed,
-            ConnectionLost: self._on_lost,
+            ConnectionClosed: self._on_over,
+            ConnectionLost: self._on_over,
             SaslOutcome: self._on_sasl,
         }
 
@@ -314,7 +316,7 @@ class ClientConnection(asyncio.Protocol):
         if is_for_management(link):
             if is_dynamic(link):
                 self._dynamic.append(link)
-            else:
+            elif link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
                 self._open_management(link)
             return
         shell: ClientLink = (
@@ -354,7 +356,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
         link, shell = event.link, event.link.context
-        if shell is None and event.error is not None and link.remote_attach is not None:
+        if shell is None and event.needs_answer:  # 2.6.3: its attach was not answered yet; now both are
+            self._detach_link(link, event.closed, None)
+        elif shell is None and event.error is not None and link.remote_attach is not None:
             refusal = LinkRefusal(event.error.condition, event.error.description or "")
             self._listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
         if isinstance(shell, RequestLink | ReplyLink) and self._management is not None:
@@ -408,11 +412,7 @@ class ClientConnection(asyncio.Protocol):
                 RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism
             )
 
-    def _on_closed(self, event: ConnectionClosed, inputs: list[Input]) -> None:
-        self._end_links(inputs)
-        self._log_end(event.error)
-
-    def _on_lost(self, event: ConnectionLost, inputs: list[Input]) -> None:
+    def _on_over(self, event: ConnectionClosed | ConnectionLost, inputs: list[Input]) -> None:
         self._end_links(inputs)
         self._log_end(event.error)
 
@@ -491,14 +491,23 @@ class ClientConnection(asyncio.Protocol):
 
     def fail(self) -> None:
         """A fault of our own: end the connection with an error, at once if even that does not work (K-3b)."""
+        if self._has_failed:
+            self._drop()
+            return
+        self._has_failed = True
         try:
             self.close(INTERNAL_ERROR, "a fault of this router; its log has the traceback")
         except Exception as error:  # noqa: BLE001  (the engine is where the fault is)
             self.log.fault(Part.CLIENT, error, "close a connection after a fault")
-            inputs: list[Input] = []
-            self._end_links(inputs)
-            self._submit(inputs)
-            self.abort()
+            self._drop()
+
+    def _drop(self) -> None:
+        """End the links and the transport at once; nothing more is written."""
+        self._has_failed = True
+        inputs: list[Input] = []
+        self._end_links(inputs)
+        self._submit(inputs)
+        self.abort()
 
     def leave_if_unused(self) -> None:
         """K-8a: while the router drains, a connection without links has nothing to wait for."""
@@ -529,16 +538,19 @@ class ClientConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Write everything the turn produced in one piece."""
         self.is_dirty = False
-        with self._confined("what a client is sent"):
+        try:
             self._flush()
+        except Exception as error:  # noqa: BLE001  (K-3b: a close would have to be written by what has just failed)
+            self.log.fault(Part.CLIENT, error, f"what a client is sent ({self.container_id or self.peer})")
+            self._drop()
 
     def _flush(self) -> None:
-        if self._driver is not None:
-            self._update_windows(self._driver)
-        data = self.engine.data_to_send()
         transport = self._transport
         if transport is None:
             return
+        if self._driver is not None:
+            self._update_windows(self._driver)
+        data = self.engine.data_to_send()
         if data:
             self._listener.bytes_out += len(data)
             transport.write(data)

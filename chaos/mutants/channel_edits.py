@@ -91,8 +91,8 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "forgets-attached-windows", "C-6", "reactions",
-        "        for ingress in [found for found in core.ingresses.values() if found.link is None]:\n",
-        "        for ingress in list(core.ingresses.values()):\n",
+        "        forgettable = core.disconnected\n",
+        "        forgettable = core.ingresses\n",
         "of an attached publisher, whose link says nothing of it, nothing would be accepted any more",
         aim=("large=1",),
     ),

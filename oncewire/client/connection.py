@@ -25,7 +25,7 @@ from oncewire.client.errors import (
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
 from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
 from oncewire.client.journal import Journal, MemoryJournal
-from oncewire.client.journal_writer import JournalWriter
+from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
 from oncewire.client.link import ClientLink
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
@@ -237,9 +237,14 @@ class Client:
     async def close(self) -> None:
         """Close all links (publishers wait for their outcomes), then the connection.
 
+        For a block of `transaction()` that is still open it waits 10 s at most, and no longer when it is cancelled.
+        Such a block fails at its end and writes nothing; a journal that the application opened is in use until then.
+
         Raises:
+            JournalLocked: a block was still open; everything is closed nevertheless.
             NotAccepted, ClientError: from closing a publisher; everything is closed nevertheless.
         """
+        self._hurry()
         try:
             for link in list(self._links.values()):
                 if isinstance(link, Publisher):
@@ -247,18 +252,31 @@ class Client:
             for link in list(self._links.values()):
                 if isinstance(link, Subscriber):
                     await link.close()
+        except asyncio.CancelledError:
+            self._hurry(0.0)
+            raise
         finally:
-            await self.abandon()
+            await self._abandon()
 
     async def abandon(self) -> None:
-        """Suspend all links and close the connection, waiting for nothing."""
+        """Suspend all links and close the connection; waits for blocks of `transaction()` alone, as `close` does."""
+        self._hurry()
+        await self._abandon()
+
+    async def _abandon(self) -> None:
         try:
-            for link in list(self._links.values()):
-                if isinstance(link, (Publisher, Subscriber)):
-                    with suppress(ClientError):
-                        await link.suspend()
+            with suppress(TimeoutError):  # a link may be waiting for a block since before
+                async with asyncio.timeout(PATIENCE_S):
+                    for link in list(self._links.values()):
+                        if isinstance(link, (Publisher, Subscriber)):
+                            with suppress(ClientError):
+                                await link.suspend()
         finally:
             await self._stop()
+
+    def _hurry(self, patience_s: float = PATIENCE_S) -> None:
+        for writer in self._writers.values():
+            writer.hurry(patience_s)
 
     async def _stop(self) -> None:
         """End the runner and everything it started; nothing is left behind. Called again it waits for the same."""
@@ -271,10 +289,11 @@ class Client:
         if self._connector.session is None:  # nobody to say goodbye to: it may be dialling
             self._runner.cancel()
         await asyncio.wait([self._runner])
-        for writer in list(self._writers.values()):
-            await writer.stop()
-        for journal in self._own_journals.values():
-            journal.close()
+        async with AsyncExitStack() as closing:  # all of it, also when this is cancelled
+            for journal in self._own_journals.values():
+                closing.callback(journal.close)
+            for writer in self._writers.values():
+                closing.push_async_callback(writer.stop)
 
     # --- links --------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
-from oncewire.client.errors import JournalError, JournalOwnerError
+from oncewire.client.errors import ClientClosed, JournalError, JournalLocked, JournalOwnerError
 from oncewire.client.journal import Journal
+
+PATIENCE_S = 10.0
+"""How long a client that closes waits for a block of `transaction()`: a block is local work, of milliseconds. One that
+waits for something can wait for ever, and it can commit nothing once its link has ended (S-2)."""
 
 
 class JournalUser(Protocol):
@@ -55,6 +59,8 @@ class JournalWriter:
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._is_stopped = False
+        self._has_claim = True
+        self._patience_s: float | None = None
         self._thread = ThreadPoolExecutor(1, "oncewire-journal") if journal.is_durable else None
 
     def add(self, user: JournalUser) -> None:
@@ -101,7 +107,8 @@ class JournalWriter:
             ClientError: the link has ended, before the transaction began or inside the block: nothing was written.
             JournalError: nothing became durable.
         """
-        async with self._lock:
+        async with self._turn():
+            self._check_running()
             added = False
             if await self._to_end(self.journal.begin):
                 self.journal.rollback()
@@ -110,6 +117,7 @@ class JournalWriter:
             def add_changes() -> None:
                 nonlocal added
                 user.check_usable()  # S-2: it may have ended inside the block
+                self._check_running()
                 added = True
                 user.take_commit()()
 
@@ -128,11 +136,12 @@ class JournalWriter:
 
         Raises:
             JournalError: it did not become durable.
+            JournalLocked: the client closes, and a block of `transaction()` did not end in time.
         """
         if self._thread is None:
             self.work(user)
             return
-        async with self._lock:
+        async with self._last_turn():
             while user.wants_commit:
                 await self._commit([user])
 
@@ -183,14 +192,74 @@ class JournalWriter:
         running.result()
         return cancelled
 
+    def hurry(self, patience_s: float = PATIENCE_S) -> None:
+        """The client closes: `drain` and `stop` wait no longer than this for a block, and no further one after it."""
+        self._patience_s = patience_s
+
     async def stop(self) -> None:
-        """Release the journal when what is under way with it has ended. All its links have ended before."""
-        async with self._lock:
-            if not self._is_stopped:  # else another client may have claimed it since
-                self._is_stopped = True
-                if self._thread is not None:
-                    self._thread.shutdown(wait=True)
-                self.journal.is_claimed = False
+        """Release the journal when what is under way with it has ended. All its links have ended before.
+
+        A block of the application that does not end in time, or when this is cancelled, is left behind: it can commit
+        nothing any more, and the journal is released when it ends.
+        """
+        if self._patience_s is None:
+            self.hurry()
+        self._is_stopped = True
+        try:
+            with suppress(JournalLocked):
+                async with self._last_turn():
+                    pass
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown(wait=True)  # a commit that is under way ends first
+            self._release()
+
+    def _release(self) -> None:
+        """Give the journal back, once: another client may have claimed it since."""
+        if self._lock.locked():  # whoever holds it does this at the end
+            return
+        if self._is_stopped and self._has_claim:
+            self._has_claim = False
+            self.journal.is_claimed = False
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Hold the journal for a block of the application, which `stop` may leave behind."""
+        try:
+            async with self._lock:
+                yield
+        finally:
+            self._release()
+
+    @asynccontextmanager
+    async def _last_turn(self) -> AsyncIterator[None]:
+        """Hold the journal for the end of a link or of the client."""
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._lock.acquire()
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if self._patience_s is not None:
+                self._patience_s = 0.0
+            if isinstance(error, TimeoutError):
+                raise JournalLocked(
+                    "the last changes were not written to the journal",
+                    f"a transaction of this program has held it for more than {PATIENCE_S:g} s",
+                    "leave the block of `transaction()` before the client is closed",
+                ) from None
+            raise
+        try:
+            yield
+        finally:
+            self._lock.release()
+            self._release()
+
+    def _check_running(self) -> None:
+        if self._is_stopped:
+            raise ClientClosed(
+                "nothing was written to the journal",
+                "its client is closed",
+                "open the link again with a new client",
+            )
 
 
 def _as_journal_error(error: BaseException) -> JournalError:

@@ -293,7 +293,7 @@ class SqliteJournal(Journal):
 
     def rollback(self) -> None:
         """Drop the transaction; see Journal."""
-        if self.connection.in_transaction:
+        if not self._closed and self.connection.in_transaction:  # closing it has dropped the transaction
             with suppress(sqlite3.Error):  # what a rollback cannot undo, the next opening does
                 self.connection.execute("ROLLBACK")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -200,3 +201,73 @@ async def test_a_client_that_is_closed_again_leaves_its_former_journal_to_its_ne
             await third.publisher("t", name="q", journal=journal)
         with pytest.raises(ClientError):
             await first.publisher("t", name="r", journal=journal)
+
+
+async def test_closing_a_client_that_is_cancelled_does_not_wait_for_a_block_that_writes_nothing_any_more(
+    server: WireServer, journal: SqliteJournal
+) -> None:
+    client = await connect(server.url, container_id="c")
+    sender = await connect(server.url, container_id="p")
+    publisher = await sender.publisher("t")
+    subscriber = await client.subscriber("t", name="s", journal=journal)
+    sending = await publisher.submit("1")
+    delivery = await subscriber.receive(LONG)
+    is_held, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def process() -> None:
+        async with delivery.transaction() as database:
+            database.execute("INSERT INTO effects VALUES ('early')")
+            is_held.set()
+            await may_go_on.wait()
+            database.execute("INSERT INTO effects VALUES ('late')")
+
+    processing = asyncio.create_task(process())
+    await is_held.wait()
+    closing = asyncio.create_task(client.close())
+    await until(lambda: subscriber._is_closing)
+    closing.cancel()
+    await asyncio.wait([closing], timeout=LONG)
+    assert closing.cancelled()
+    assert not processing.done(), "the block is still open"
+    async with connect(server.url, container_id="c") as second:
+        with pytest.raises(JournalOwnerError):  # it is in use as long as the block is
+            await second.subscriber("t", name="s", journal=journal)
+        may_go_on.set()
+        await asyncio.wait([processing])
+        assert isinstance(processing.exception(), ClientClosed)
+        assert effects(journal) == []
+        again = await second.subscriber("t", name="s", journal=journal)
+        await process_next(again)
+        assert (await sending).is_accepted
+    await sender.close()
+    assert effects(journal) == ["1"]
+
+
+async def test_closing_a_client_whose_block_does_not_end_fails_and_frees_its_own_journal(
+    server: WireServer, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.db"
+    client = await connect(server.url, container_id="c")
+    subscriber = await client.subscriber("t", name="s", journal=path)
+    is_held, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        async with subscriber.transaction() as database:
+            database.execute("CREATE TABLE effects (body TEXT)")
+            is_held.set()
+            await may_go_on.wait()
+            database.execute("INSERT INTO effects VALUES ('late')")
+
+    holding = asyncio.create_task(hold())
+    await is_held.wait()
+    subscriber._journal.hurry(0.1)
+    with pytest.raises(JournalLocked, match="leave the block of"):
+        await client.close()
+    journal = SqliteJournal(path)  # another process could have it now
+    may_go_on.set()
+    await asyncio.wait([holding])
+    assert isinstance(holding.exception(), sqlite3.ProgrammingError)  # the connection is closed
+    assert (
+        journal.connection.execute("SELECT name FROM sqlite_master WHERE name = 'effects'").fetchall() == []
+    )
+    journal.close()

@@ -87,8 +87,8 @@ EDITS = {
     ),
     "the journal is released while something is under way with it": (
         "journal_writer",
-        "        async with self._lock:\n            if not self._is_stopped:",
-        "        if True:\n            if not self._is_stopped:",
+        "                async with self._last_turn():\n                    pass\n",
+        "                self.journal.is_claimed = self._has_claim = False\n",
     ),
 }
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from delivery_records import effects
-from delivery_records.limits import ENTRY_BYTES, KIB, Limits
+import pytest
+
+from delivery_records import effects, inputs
+from delivery_records.attaching import Attempt
+from delivery_records.inputs import Failure
+from delivery_records.limits import ENTRY_BYTES, KIB, ROOM_CHECK_S, UNKNOWN_PUT_S, Limits
 from delivery_records.outcomes import Decision
-from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
+from tests.delivery_records.harness import TOPIC, Link, Net, PublisherLink, StoreFault, SubscriberLink
 
 BODY = bytes(8 * KIB)
 
@@ -96,3 +100,117 @@ def test_what_ends_leaves_nothing_in_the_budget() -> None:
     publisher.detach(closed=True)
     net.subscriber(net.nodes[0], unsettled={b"x" * 11: None}).detach(closed=True)
     assert net.nodes[0].core.budget.held == 0
+
+
+def filled(net: Net) -> list[PublisherLink]:
+    """Publishers that together fill the router, in steps of less than a sixteenth of it."""
+    core, hogs = net.nodes[0].core, list[PublisherLink]()
+    while core.budget.body_room:
+        hogs.append(net.publisher(net.nodes[0], f"hog{len(hogs)}"))
+        for number in range(7):
+            if hogs[-1].credit and core.budget.body_room:
+                hogs[-1].send(b"%d" % number, BODY)
+    return hogs
+
+
+def test_windows_of_disconnected_publishers_are_forgotten_until_others_get_credit() -> None:
+    """One was forgotten, there was some room, and nobody was looked at before T_pub."""
+    net = Net(limits=Limits(window=16, window_bytes=64 * KIB, router_bytes=1024 * KIB))
+    net.subscriber(net.nodes[0])
+    hogs = filled(net)
+    late = net.publisher(net.nodes[0], "late", topic="empty")
+    assert late.credit == 0
+    for hog in hogs:
+        hog.drop()
+    assert late.credit > 0
+    assert net.nodes[0].count(Decision.WINDOW_FORGOTTEN) < len(hogs)
+    assert not net.nodes[0].core.budget.was_full
+
+
+def test_room_too_little_for_a_look_in_every_turn_is_given_by_a_timer() -> None:
+    net = Net(limits=Limits(window=16, window_bytes=64 * KIB, router_bytes=1024 * KIB))
+    net.subscriber(net.nodes[0])
+    hogs = filled(net)
+    late = net.publisher(net.nodes[0], "late", topic="empty")
+    hogs[0].settle(*[b"%d" % number for number in range(5)])
+    assert net.nodes[0].core.budget.is_short
+    assert late.credit == 0
+    net.advance(ROOM_CHECK_S)
+    assert late.credit > 0
+
+
+MAP: inputs.UnsettledMap = {b"\0othr" + b"%027d" % number: None for number in range(40)}
+
+
+def attaching(net: Net, count: int) -> list[SubscriberLink]:
+    """Subscribers, each with a map of 20 KiB, in one moment."""
+    links = [SubscriberLink(net, net.nodes[0]) for _ in range(count)]
+    for number, link in enumerate(links):
+        link.attach(f"s{number}", unsettled=MAP)
+    return links
+
+
+def test_maps_of_attaches_under_way_count_against_the_budget() -> None:
+    """20 maps that fit alone were all admitted while etcd was asked: fifteen times the limit."""
+    net = Net(limits=Limits(router_bytes=64 * KIB))
+    budget = net.nodes[0].core.budget
+    net.nodes[0].is_store_held = True
+    links = attaching(net, 8)
+    assert budget.held == 3 * len(MAP) * ENTRY_BYTES
+    assert [link.end().condition for link in links[3:]] == ["amqp:resource-limit-exceeded"] * 5
+    net.nodes[0].is_store_held = False
+    net.run()
+    assert budget.held == 3 * len(MAP) * ENTRY_BYTES
+    for link in links[:3]:
+        link.drop()
+    assert budget.held == 0
+
+
+@pytest.mark.parametrize("end", ["drop", "close", "detach", "unavailable", "conflicts", "other topic"])
+def test_an_attach_that_comes_to_nothing_leaves_no_map_in_the_budget(end: str) -> None:
+    net = Net()
+    node = net.nodes[0]
+    net.publisher(node, "p").drop()
+    if end == "unavailable":
+        node.faults.append(StoreFault(Failure.UNAVAILABLE))
+    elif end == "conflicts":
+        node.faults += [StoreFault(Failure.CONFLICT)] * 20
+    elif end != "other topic":
+        node.is_store_held = True
+    links: list[Link] = [*attaching(net, 2)]
+    publisher = PublisherLink(net, node)
+    publisher.attach("p", topic="other" if end == "other topic" else TOPIC, unsettled=MAP)
+    links.append(publisher)
+    again = SubscriberLink(net, node)  # queued behind the first of the same identity (A-2a)
+    again.attach("s0", unsettled=MAP)
+    for link in (*links, again):
+        if end == "drop":
+            link.drop()
+        elif end in ("close", "detach"):
+            link.detach(closed=end == "close")
+    node.is_store_held = False
+    net.advance(60.0)
+    for link in (*links, again):
+        link.drop()
+    windows = sum(len(ingress.window) for ingress in node.core.ingresses.values())
+    assert node.core.budget.held == ENTRY_BYTES * windows
+
+
+def test_a_put_of_unknown_fate_is_remembered_without_its_map() -> None:
+    """K-2a keeps 10,000 of them."""
+    net = Net()
+    node = net.nodes[0]
+    node.is_watch_held = True
+    (link,) = attaching(net, 1)
+    nonce = node.all(effects.Propose)[-1].nonce
+    attempt = node.core.links[link.number]
+    assert isinstance(attempt, Attempt)
+    net.feed(node, inputs.StoreFailed(nonce, Failure.UNKNOWN))
+    net.advance(UNKNOWN_PUT_S)
+    assert link.connection_closed()
+    assert node.core.budget.held == 0
+    assert attempt.request.unsettled is None
+    node.is_watch_held = False
+    net.run()
+    assert node.core.expiry.is_counting(net.subscription_path("s0"))
+    assert node.core.budget.held == 0

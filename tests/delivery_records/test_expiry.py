@@ -313,3 +313,22 @@ def test_a_put_of_a_client_that_had_gone_is_timed_by_its_router() -> None:
     assert subscriber.got == []
     net.advance(T + 0.1)
     assert not net.has_subscription()
+
+
+def test_a_publisher_that_attached_and_went_before_its_put_was_seen_goes_on_waiting_for_its_session() -> None:
+    """Its T_pub started, although the AMQP session that its policy names lives."""
+    net = Net()
+    node = net.nodes[0]
+    publisher = PublisherLink(net, node)
+    publisher.attach(exactly_once=False, expiry_policy="session-end", place=PLACE)
+    publisher.detach(closed=False)
+    node.is_watch_held = True
+    again = PublisherLink(net, node)
+    again.attach(exactly_once=False, expiry_policy="session-end", place=PLACE)
+    again.detach(closed=False)
+    node.is_watch_held = False
+    net.advance(1_000.0)
+    assert net.has_publisher()
+    net.feed(node, EndpointEnded(PLACE.amqp_session))
+    net.advance(0.1)
+    assert not net.has_publisher()

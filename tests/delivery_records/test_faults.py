@@ -8,7 +8,9 @@ from delivery_records import effects, inputs
 from delivery_records.egress import Egress
 from delivery_records.outcomes import Outcome
 from delivery_records.peer_messages import Msg, Sync
-from tests.delivery_records.harness import TOPIC, Net
+from delivery_records.terms import SubscriberProofs
+from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
+from tests.delivery_records.harness import TOPIC, Net, PublisherLink
 
 LONG_TAG = b"t" * 300
 
@@ -155,3 +157,67 @@ def test_a_tag_that_is_used_again_before_its_settle_is_on_its_way_is_no_fault() 
     publisher.settle(b"1")
     (egress,) = net.nodes[1].core.egresses.values()
     assert (egress.unsettled, egress.mapped) == (0, 0)
+
+
+NOT_OF_A_LINK = {
+    Timer.ATTACH_RETRY, Timer.UNKNOWN_PUT, Timer.EXPIRY, Timer.BARRIER, Timer.GRACE, Timer.CHANNEL, Timer.PARKED,
+    Timer.DRAIN, Timer.ROOM,
+}  # fmt: skip
+"""Their owner is an etcd path, a nonce, a router, or the incarnation itself."""
+
+
+def test_every_timer_says_whose_records_a_fault_with_it_ends() -> None:
+    owned = [*OF_AN_INGRESS, *OF_AN_EGRESS, *NOT_OF_A_LINK]
+    assert sorted(owned) == sorted(Timer)
+
+
+def test_a_fault_when_a_subscriber_stays_silent_ends_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+    net.expects_faults = True
+    subscriber = net.subscriber(net.nodes[0], timeout_s=3600.0, answers=False)
+
+    def fails(_proofs: SubscriberProofs, _egress: Egress) -> None:
+        raise OurFault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SubscriberProofs, "confirm", fails)
+        net.advance(net.limits.proof_timeout_s + 1.0)
+    assert subscriber.end().condition == "amqp:internal-error"
+    assert net.publisher(net.nodes[0]).credit > 0
+
+
+def fault_of_a_session_end_publisher(*, detached_before: bool) -> Net:
+    """A fault ends the records of a publisher whose time starts with the end of its AMQP session."""
+    net = Net(2)
+    net.subscriber(net.nodes[1])
+    node, publisher = net.nodes[0], PublisherLink(net, net.nodes[0])
+    publisher.attach(exactly_once=False, expiry_policy="session-end", place=inputs.Place(5, 6))
+    (epoch,) = node.core.ingress_by_epoch
+    if detached_before:
+        publisher.detach(closed=False)
+    net.feed(node, inputs.SendFailed(Sync(epoch, (1,), (0,), (LONG_TAG,)), (net.nodes[1].rid,)))
+    assert not node.core.ingresses
+    return net
+
+
+@pytest.mark.parametrize("detached_before", [False, True])
+def test_a_fault_suspends_a_publisher_as_its_expiry_policy_says(detached_before: bool) -> None:
+    """Its time started at once, whatever it waited for."""
+    net = fault_of_a_session_end_publisher(detached_before=detached_before)
+    net.advance(1_000.0)
+    assert net.has_publisher()
+    net.feed(net.nodes[0], inputs.EndpointEnded(5))
+    net.advance(0.1)
+    assert not net.has_publisher()
+
+
+def test_a_fault_with_a_disconnected_publisher_does_not_start_its_time_anew() -> None:
+    net = Net(2)
+    publisher = net.publisher(net.nodes[0])
+    (epoch,) = net.nodes[0].core.ingress_by_epoch
+    publisher.drop()
+    end = net.nodes[0].core.timers.deadline(Timer.EXPIRY, net.publisher_path())
+    net.advance(10.0)
+    net.feed(net.nodes[0], inputs.SendFailed(Sync(epoch, (1,), (0,), (LONG_TAG,)), (net.nodes[1].rid,)))
+    assert not net.nodes[0].core.ingresses
+    assert net.nodes[0].core.timers.deadline(Timer.EXPIRY, net.publisher_path()) == end

@@ -264,3 +264,26 @@ def test_a_slow_at_most_once_subscriber_misses_what_is_settled_before_it_has_cre
     slow.flow(10)
     assert slow.deliveries == [b"1", b"3"]
     assert net.nodes[0].tables()["endpoints"][0]["held"] == 0  # type: ignore[index]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_at_most_once_subscription_gets_messages_of_every_format(at: int) -> None:
+    """One with a message-format other than 0 was accepted and sent to nobody."""
+    net = Net(2)
+    subscriber = net.subscriber(net.nodes[at], mode=SubscriptionMode.AT_MOST_ONCE)
+    publisher = net.stock_publisher(net.nodes[0])
+    sent = [publisher.send(b"1"), publisher.send(b"2", message_format=7), publisher.send(b"3")]
+    assert [(found.tag[11:], found.message_format) for found in subscriber.all(effects.Deliver)] == [
+        (b"1", 0), (b"2", 7), (b"3", 0),
+    ]  # fmt: skip
+    assert publisher.accepted == sent
+
+
+def test_an_at_most_once_subscription_is_not_sent_what_a_publisher_repeats_in_another_format() -> None:
+    net = Net()
+    subscriber = net.subscriber(net.nodes[0], mode=SubscriptionMode.AT_MOST_ONCE)
+    publisher = net.publisher(net.nodes[0])
+    publisher.drop()
+    publisher = net.publisher(net.nodes[0], unsettled={b"1": None})
+    publisher.send(b"1", message_format=7)
+    assert subscriber.deliveries == []

@@ -13,7 +13,10 @@ from oncewire.wire import (
     AmqpSession,
     Described,
     LinkAttached,
+    LinkState,
+    ReceiverLink,
     Rejected,
+    SenderLink,
     SessionBegun,
     Source,
     Symbol,
@@ -298,6 +301,31 @@ async def test_a_dynamic_source_that_is_not_for_management_is_refused_and_says_w
     assert "attach the sender to $management first" in (detached.error.description or "")
     subscriber = await client.subscriber("orders")
     assert subscriber.link.is_attached, "the session goes on"
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_a_management_link_that_is_detached_in_the_read_it_came_with_is_answered(
+    alpha: RouterProcess, closed: bool
+) -> None:
+    """2.6.3, 2.6.5: an attach and a detach, and the connection goes on."""
+    client = await RawClient.connect(alpha.port)
+    session = client.session
+    links: list[SenderLink | ReceiverLink] = [
+        session.attach_receiver("dynamic", source=Source(dynamic=True), target=Target()),
+        session.attach_sender("requests", source=Source(), target=Target(address=NODE)),
+        session.attach_receiver("answers", source=Source(address=NODE), target=Target(address="mine")),
+        session.attach_receiver("dynamic behind a sender", source=Source(dynamic=True), target=Target()),
+    ]
+    for link in links:
+        link.detach(closed)
+    client.flush()
+    for link in links:
+        answer = await client.detached(link)
+        assert link.remote_attach is not None
+        assert (answer.closed, answer.error, link.state) == (closed, None, LinkState.DETACHED)
+    asking = await ManagementClient.connect(alpha.port)
+    assert (await asking.ask("GET-MGMT-NODES")).status == 200
+    assert (await client.subscriber("orders")).link.is_attached, "and so does the session"
 
 
 async def test_other_dollar_addresses_and_dynamic_targets_are_refused_as_before(alpha: RouterProcess) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from oncewire.wire import (
     ACCEPTED,
@@ -35,10 +38,21 @@ CAP = 86_400
 RESUME = Symbol("x-opt-topic-resume")
 
 
-@pytest.fixture
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+_numbers = itertools.count(1)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def router() -> AsyncIterator[RouterProcess]:
+    """One for all tests; each uses names of its own."""
     async with running_router("--standalone") as process:
         yield process
+
+
+@pytest.fixture
+def own() -> str:
+    """A name for the container and the topic of one test, that no other test uses."""
+    return f"own{next(_numbers)}"
 
 
 async def row_of(router: RouterProcess, kind: str, name: str) -> dict[str, Any] | None:
@@ -74,36 +88,37 @@ async def attach(client: RawClient, source: Source, **options: Any) -> RawSubscr
 
 async def test_a_confirmed_subscription_has_the_stated_time_before_its_first_message(
     router: RouterProcess,
+    own: str,
 ) -> None:
-    client = await RawClient.connect(router.port, "box")
-    subscriber = await client.subscriber("t", "s", timeout=HOUR)
+    client = await RawClient.connect(router.port, own)
+    subscriber = await client.subscriber(own, "s", timeout=HOUR)
     assert subscriber.reply.source is not None
     assert subscriber.reply.source.timeout == PROVISIONAL
     assert subscriber.granted[Symbol("x-opt-topic-timeout")] == HOUR
     assert subscriber.granted[Symbol("x-opt-topic-expiry-policy")] == "link-detach"
     client.cut()
-    assert await lasting(router, "subscriptions", "box/s") > HOUR - 60
-    again = await RawClient.connect(router.port, "box")
-    subscriber = await again.subscriber("t", "s", timeout=HOUR)
+    assert await lasting(router, "subscriptions", f"{own}/s") > HOUR - 60
+    again = await RawClient.connect(router.port, own)
+    subscriber = await again.subscriber(own, "s", timeout=HOUR)
     assert subscriber.reply.source is not None
     assert subscriber.reply.source.timeout == HOUR, "it holds when the reply is written"
 
 
-async def test_a_stock_client_is_told_the_time_it_really_has(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port, "box")
-    source = Source(address="t", durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=Symbol("never"))
+async def test_a_stock_client_is_told_the_time_it_really_has(router: RouterProcess, own: str) -> None:
+    client = await RawClient.connect(router.port, own)
+    source = Source(address=own, durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=Symbol("never"))
     subscriber = await attach(client, source)
     told = subscriber.reply.source
     assert told is not None
     assert (told.timeout, told.expiry_policy) == (PROVISIONAL, "link-detach")
     client.cut()
-    left = await lasting(router, "subscriptions", "box/s")
+    left = await lasting(router, "subscriptions", f"{own}/s")
     assert PROVISIONAL - 30 < left <= PROVISIONAL
 
 
-async def test_never_is_stated_as_what_it_is(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port, "box")
-    source = Source(address="t", expiry_policy=Symbol("never"))
+async def test_never_is_stated_as_what_it_is(router: RouterProcess, own: str) -> None:
+    client = await RawClient.connect(router.port, own)
+    source = Source(address=own, expiry_policy=Symbol("never"))
     link = client.session.attach_receiver(
         "s", source=source, target=Target(), unsettled={}, desired_capabilities=[EXACTLY_ONCE]
     )
@@ -116,26 +131,27 @@ async def test_never_is_stated_as_what_it_is(router: RouterProcess) -> None:
     client.flush()
     assert await client.flow_with(link, "x-opt-topic-timeout") == CAP
     client.cut()
-    assert await lasting(router, "subscriptions", "box/s") > CAP - 60
+    assert await lasting(router, "subscriptions", f"{own}/s") > CAP - 60
 
 
 async def test_a_subscription_with_session_end_is_kept_for_its_session_and_no_longer(
     router: RouterProcess,
+    own: str,
 ) -> None:
-    client = await RawClient.connect(router.port, "box")
-    subscriber = await attach(client, Source(address="t"))
+    client = await RawClient.connect(router.port, own)
+    subscriber = await attach(client, Source(address=own))
     assert subscriber.reply.source is not None
     assert subscriber.reply.source.expiry_policy == "session-end"
     assert subscriber.reply.source.timeout == 0
     subscriber.link.detach(False)
     client.flush()
     await client.detached(subscriber.link)
-    publisher = await (await RawClient.connect(router.port)).publisher("t")
+    publisher = await (await RawClient.connect(router.port)).publisher(own)
     publisher.send(b"1", b"one")
-    row = await row_of(router, "subscriptions", "box/s")
+    row = await row_of(router, "subscriptions", f"{own}/s")
     assert row is not None
     assert (row["state"], row["expires_in_s"]) == ("detached", None)
-    second = await attach(client, Source(address="t"))
+    second = await attach(client, Source(address=own))
     assert (second.reply.properties or {})[RESUME] == "resumed"
     assert decode_message((await second.delivery()).payload).body == b"one"
     second.link.detach(False)
@@ -144,14 +160,15 @@ async def test_a_subscription_with_session_end_is_kept_for_its_session_and_no_lo
     client.session.end()
     client.flush()
     assert (await publisher.outcome(b"1")).state == ACCEPTED, "nobody is owed it any more"
-    assert await row_of(router, "subscriptions", "box/s") is None
+    assert await row_of(router, "subscriptions", f"{own}/s") is None
 
 
 async def test_a_subscription_with_connection_close_is_kept_for_its_connection_and_no_longer(
     router: RouterProcess,
+    own: str,
 ) -> None:
-    client = await RawClient.connect(router.port, "box")
-    source = Source(address="t", expiry_policy=Symbol("connection-close"))
+    client = await RawClient.connect(router.port, own)
+    source = Source(address=own, expiry_policy=Symbol("connection-close"))
     _ = await attach(client, source)
     client.session.end()
     client.flush()
@@ -162,7 +179,7 @@ async def test_a_subscription_with_connection_close_is_kept_for_its_connection_a
     second.link.detach(False)
     client.flush()
     await client.detached(second.link)
-    publisher = await (await RawClient.connect(router.port)).publisher("t")
+    publisher = await (await RawClient.connect(router.port)).publisher(own)
     publisher.send(b"1", b"one")
     client.cut()
     assert (await publisher.outcome(b"1")).state == ACCEPTED
@@ -171,18 +188,20 @@ async def test_a_subscription_with_connection_close_is_kept_for_its_connection_a
 # ---------------------------------------------------------------------- the other values of a subscriber's reply
 
 
-async def test_the_reply_names_the_address_and_no_filter_that_is_not_applied(router: RouterProcess) -> None:
+async def test_the_reply_names_the_address_and_no_filter_that_is_not_applied(
+    router: RouterProcess, own: str
+) -> None:
     client = await RawClient.connect(router.port)
-    told = (await attach(client, Source(address="orders.*"))).reply.source
+    told = (await attach(client, Source(address=f"{own}.*"))).reply.source
     assert told is not None
-    assert (told.address, told.filter, told.dynamic) == ("orders.*", None, False)
+    assert (told.address, told.filter, told.dynamic) == (f"{own}.*", None, False)
     assert told.distribution_mode == "copy"
 
 
-async def test_copy_means_that_every_subscription_gets_every_message(router: RouterProcess) -> None:
+async def test_copy_means_that_every_subscription_gets_every_message(router: RouterProcess, own: str) -> None:
     client, other = await RawClient.connect(router.port), await RawClient.connect(router.port)
-    subscribers = [await attach(one, Source(address="t")) for one in (client, other)]
-    (await client.publisher("t")).send(b"1", b"one")
+    subscribers = [await attach(one, Source(address=own)) for one in (client, other)]
+    (await client.publisher(own)).send(b"1", b"one")
     for subscriber in subscribers:
         assert subscriber.reply.source is not None
         assert subscriber.reply.source.distribution_mode == "copy"
@@ -198,12 +217,12 @@ STATES: dict[str, DeliveryState] = {
 
 
 @pytest.mark.parametrize("outcome", STATES)
-async def test_each_stated_outcome_does_what_amqp_says(router: RouterProcess, outcome: str) -> None:
+async def test_each_stated_outcome_does_what_amqp_says(router: RouterProcess, own: str, outcome: str) -> None:
     client = await RawClient.connect(router.port)
-    subscriber = await client.subscriber("t", "s")
+    subscriber = await client.subscriber(own, "s")
     assert subscriber.reply.source is not None
     assert set(subscriber.reply.source.outcomes) == set(STATES)
-    publisher = await client.publisher("t")
+    publisher = await client.publisher(own)
     publisher.send(b"1", b"one")
     first = await subscriber.delivery()
     subscriber.link.dispose([first.delivery_id], STATES[outcome], False)
@@ -218,13 +237,13 @@ async def test_each_stated_outcome_does_what_amqp_says(router: RouterProcess, ou
     "state", [ACCEPTED, RELEASED, Modified(message_annotations={Symbol("x-opt-why"): "late"})]
 )
 async def test_the_stated_default_outcome_is_that_of_what_is_settled_without_one(
-    router: RouterProcess, state: DeliveryState
+    router: RouterProcess, own: str, state: DeliveryState
 ) -> None:
     client = await RawClient.connect(router.port)
-    subscriber = await attach(client, Source(address="t", default_outcome=state))
+    subscriber = await attach(client, Source(address=own, default_outcome=state))
     assert subscriber.reply.source is not None
     assert subscriber.reply.source.default_outcome == state
-    publisher = await client.publisher("t")
+    publisher = await client.publisher(own)
     publisher.send(b"1", b"one")
     first = await subscriber.delivery()
     subscriber.link.dispose([first.delivery_id], None, True)
@@ -244,13 +263,13 @@ async def test_the_stated_default_outcome_is_that_of_what_is_settled_without_one
     ids=["settles first", "keeps no map"],
 )
 async def test_the_capability_is_stated_only_where_it_is_granted(
-    router: RouterProcess, options: dict[str, Any]
+    router: RouterProcess, own: str, options: dict[str, Any]
 ) -> None:
     client = await RawClient.connect(router.port)
-    subscriber = await attach(client, Source(address="t"), desired_capabilities=[EXACTLY_ONCE], **options)
+    subscriber = await attach(client, Source(address=own), desired_capabilities=[EXACTLY_ONCE], **options)
     assert subscriber.reply.source is not None
     assert EXACTLY_ONCE not in (*subscriber.reply.offered_capabilities, *subscriber.reply.source.capabilities)
-    granted = await client.subscriber("t", "granted")
+    granted = await client.subscriber(own, "granted")
     assert granted.reply.source is not None
     assert EXACTLY_ONCE in granted.reply.offered_capabilities
     assert EXACTLY_ONCE in granted.reply.source.capabilities
@@ -266,13 +285,13 @@ async def test_the_capability_is_stated_only_where_it_is_granted(
     ],
 )
 async def test_deliveries_are_settled_as_the_settle_modes_state(
-    router: RouterProcess, asked: int, stated: int
+    router: RouterProcess, own: str, asked: int, stated: int
 ) -> None:
     client = await RawClient.connect(router.port)
-    subscriber = await attach(client, Source(address="t"), snd_settle_mode=asked)
+    subscriber = await attach(client, Source(address=own), snd_settle_mode=asked)
     assert subscriber.reply.snd_settle_mode == stated
     assert subscriber.reply.rcv_settle_mode == ReceiverSettleMode.SECOND
-    publisher = await client.publisher("t")
+    publisher = await client.publisher(own)
     publisher.send(b"1", b"one")
     first = await subscriber.delivery()
     assert first.settled == (stated == SenderSettleMode.SETTLED)
@@ -287,24 +306,26 @@ async def test_deliveries_are_settled_as_the_settle_modes_state(
         await subscriber.settled(first.tag)
 
 
-async def test_the_stated_incarnation_is_that_of_the_subscription(router: RouterProcess) -> None:
-    client = await RawClient.connect(router.port, "box")
-    first = await client.subscriber("t", "s")
-    again = await (await RawClient.connect(router.port, "box")).subscriber("t", "s")
+async def test_the_stated_incarnation_is_that_of_the_subscription(router: RouterProcess, own: str) -> None:
+    client = await RawClient.connect(router.port, own)
+    first = await client.subscriber(own, "s")
+    again = await (await RawClient.connect(router.port, own)).subscriber(own, "s")
     assert again.incarnation == first.incarnation
     assert [(one.reply.properties or {})[RESUME] for one in (first, again)] == ["new", "resumed"]
     again.link.detach(True)
     again.client.flush()
     await again.client.detached(again.link)
-    third = await (await RawClient.connect(router.port, "box")).subscriber("t", "s")
+    third = await (await RawClient.connect(router.port, own)).subscriber(own, "s")
     assert third.incarnation > first.incarnation
     assert (third.reply.properties or {})[RESUME] == "new"
 
 
-async def test_a_subscriber_has_no_more_unsettled_than_its_map_can_present(router: RouterProcess) -> None:
+async def test_a_subscriber_has_no_more_unsettled_than_its_map_can_present(
+    router: RouterProcess, own: str
+) -> None:
     client = await RawClient.connect(router.port, max_frame_size=512 + 5 * 48)
-    subscriber = await client.subscriber("t", "s")
-    publisher = await (await RawClient.connect(router.port)).publisher("t")
+    subscriber = await client.subscriber(own, "s")
+    publisher = await (await RawClient.connect(router.port)).publisher(own)
     for number in range(5):
         publisher.send(b"%d" % number, b"")
     got = [await subscriber.delivery() for _ in range(5)]
@@ -325,22 +346,23 @@ async def test_a_subscriber_has_no_more_unsettled_than_its_map_can_present(route
 
 async def test_a_publisher_with_session_end_is_kept_for_its_session_and_no_longer(
     router: RouterProcess,
+    own: str,
 ) -> None:
-    subscriber = await (await RawClient.connect(router.port)).subscriber("t", "s")
-    client = await RawClient.connect(router.port, "box")
-    publisher = await client.publisher("t", "p", exactly_once=False)
+    subscriber = await (await RawClient.connect(router.port)).subscriber(own, "s")
+    client = await RawClient.connect(router.port, own)
+    publisher = await client.publisher(own, "p", exactly_once=False)
     target = publisher.reply.target
     assert isinstance(target, Target)
-    assert (target.address, target.expiry_policy, target.timeout) == ("t", "session-end", 0)
+    assert (target.address, target.expiry_policy, target.timeout) == (own, "session-end", 0)
     publisher.send(b"1", b"one")
     first = await subscriber.delivery()
     publisher.link.detach(False)
     client.flush()
     await client.detached(publisher.link)
-    row = await row_of(router, "publishers", "box/p")
+    row = await row_of(router, "publishers", f"{own}/p")
     assert row is not None
     assert (row["state"], row["expires_in_s"]) == ("suspended", None)
-    again = await client.publisher("t", "p", exactly_once=False, unsettled={b"1": None})
+    again = await client.publisher(own, "p", exactly_once=False, unsettled={b"1": None})
     assert (again.reply.properties or {})[RESUME] == "resumed"
     assert again.reply.unsettled == {}, "A-3a"
     again.send(b"1", b"one")
@@ -351,36 +373,44 @@ async def test_a_publisher_with_session_end_is_kept_for_its_session_and_no_longe
     await client.detached(again.link)
     client.session.end()
     client.flush()
-    await until(lambda: row_of(router, "publishers", "box/p"), lambda row: row is None or row["expires_in_s"])
+    await until(
+        lambda: row_of(router, "publishers", f"{own}/p"), lambda row: row is None or row["expires_in_s"]
+    )
 
 
 @pytest.mark.parametrize(
     ("target", "stated"),
     [
-        (Target(address="t", timeout=HOUR), ("session-end", CAP)),
-        (Target(address="t", timeout=10**9, expiry_policy=Symbol("link-detach")), ("link-detach", 7 * CAP)),
-        (Target(address="t", expiry_policy=Symbol("never")), ("link-detach", 7 * CAP)),
+        (Target(timeout=HOUR), ("session-end", CAP)),
+        (Target(timeout=10**9, expiry_policy=Symbol("link-detach")), ("link-detach", 7 * CAP)),
+        (Target(expiry_policy=Symbol("never")), ("link-detach", 7 * CAP)),
     ],
 )
 async def test_the_stated_time_of_a_publisher_is_what_it_has(
-    router: RouterProcess, target: Target, stated: tuple[str, int]
+    router: RouterProcess, own: str, target: Target, stated: tuple[str, int]
 ) -> None:
-    client = await RawClient.connect(router.port, "box")
+    client = await RawClient.connect(router.port, own)
     link = client.session.attach_sender(
-        "p", source=Source(), target=target, unsettled={}, desired_capabilities=[EXACTLY_ONCE]
+        "p",
+        source=Source(),
+        target=replace(target, address=own),
+        unsettled={},
+        desired_capabilities=[EXACTLY_ONCE],
     )
     client.flush()
     told = (await client.attached(link)).target
     assert isinstance(told, Target)
     assert (told.expiry_policy, told.timeout) == stated
     client.cut()
-    assert await lasting(router, "publishers", "box/p") > stated[1] - 60
+    assert await lasting(router, "publishers", f"{own}/p") > stated[1] - 60
 
 
-async def test_a_publishers_expiry_policy_that_amqp_does_not_know_is_refused(router: RouterProcess) -> None:
+async def test_a_publishers_expiry_policy_that_amqp_does_not_know_is_refused(
+    router: RouterProcess, own: str
+) -> None:
     client = await RawClient.connect(router.port)
     link = client.session.attach_sender(
-        "p", source=Source(), target=Target(address="t", expiry_policy=Symbol("at-noon"))
+        "p", source=Source(), target=Target(address=own, expiry_policy=Symbol("at-noon"))
     )
     client.flush()
     error = (await client.detached(link)).error
@@ -389,18 +419,20 @@ async def test_a_publishers_expiry_policy_that_amqp_does_not_know_is_refused(rou
 
 
 @pytest.mark.parametrize("mode", [ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND])
-async def test_outcomes_are_settled_as_the_publishers_reply_states(router: RouterProcess, mode: int) -> None:
+async def test_outcomes_are_settled_as_the_publishers_reply_states(
+    router: RouterProcess, own: str, mode: int
+) -> None:
     client = await RawClient.connect(router.port)
-    publisher = await client.publisher("t", exactly_once=False, rcv_settle_mode=mode)
+    publisher = await client.publisher(own, exactly_once=False, rcv_settle_mode=mode)
     assert publisher.reply.rcv_settle_mode == mode
     publisher.send(b"1", b"one")
     assert (await publisher.outcome(b"1")).settled == (mode == ReceiverSettleMode.FIRST)
 
 
-async def test_the_publishers_source_comes_back_unchanged(router: RouterProcess) -> None:
+async def test_the_publishers_source_comes_back_unchanged(router: RouterProcess, own: str) -> None:
     client = await RawClient.connect(router.port)
     source = Source(address="mine", outcomes=(Symbol("amqp:accepted:list"),), default_outcome=RELEASED)
-    link = client.session.attach_sender("p", source=source, target=Target(address="t"))
+    link = client.session.attach_sender("p", source=source, target=Target(address=own))
     client.flush()
     assert (await client.attached(link)).source == source
 

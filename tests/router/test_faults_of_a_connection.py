@@ -1,0 +1,86 @@
+"""K-3b: a fault of our own while output is written for a client ends that client's connection, and is met once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from router.client_connection import ClientConnection
+from router.config import RouterConfig
+from router.listener import ClientListener
+from router.logs import EventLog, Part
+from router.turn import Turn
+from tests.router.raw_client import DEADLINE_S, RawClient, until
+
+TURNS = 50
+"""Of the event loop, in which a fault that repeats itself is met again."""
+
+
+def break_output(connection: ClientConnection) -> None:
+    """From now on nothing can be written for this client."""
+
+    def broken() -> bytes:
+        raise ValueError("a fault of ours")
+
+    connection.engine.data_to_send = broken  # type: ignore[method-assign]
+
+
+class Served:
+    """A listener in this process."""
+
+    def __init__(self) -> None:
+        self.log = EventLog("r1")
+        self.listener = ClientListener(RouterConfig(listen_port=0), self.log, Turn(), "0")
+        self.port = 0
+
+    async def all_gone(self) -> None:
+        """Wait until no connection is left, and then for what still comes."""
+        async with asyncio.timeout(DEADLINE_S):
+            await self.listener.wait_empty()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    served = Served()
+    served.port = await served.listener.listen()
+    yield served
+    served.listener.stop_listening()
+
+
+async def connected(served: Served) -> tuple[RawClient, ClientConnection]:
+    """A client that has said nothing yet, and the listener's end of its connection."""
+    client = RawClient("box", None, 1 << 20, None)
+    await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", served.port)
+
+    async def count() -> int:
+        return served.listener.connection_count
+
+    await until(count, bool)
+    (connection,) = served.listener.connections()
+    return client, connection
+
+
+async def test_a_fault_while_output_is_written_ends_the_connection_and_is_met_once(served: Served) -> None:
+    client, connection = await connected(served)
+    break_output(connection)
+    client.engine.open()
+    client.flush()
+    await client.closed()
+    await served.all_gone()
+    assert served.log.faults[Part.CLIENT] == 1
+    assert not connection.is_dirty, "nothing waits to be written any more"
+
+
+async def test_nothing_is_written_for_a_connection_that_is_gone(served: Served) -> None:
+    client, connection = await connected(served)
+    client.cut()
+    await served.all_gone()
+    break_output(connection)
+    connection.mark_dirty()
+    await served.all_gone()
+    assert served.log.faults[Part.CLIENT] == 0
+    assert not connection.is_dirty
