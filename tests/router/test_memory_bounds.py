@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from oncewire.wire import ACCEPTED, LinkFlow, Source, Symbol, Target
+from oncewire.wire import ACCEPTED, ConnectionClosed, LinkFlow, Source, Symbol, Target
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber, until
 
@@ -202,3 +202,31 @@ async def test_the_routers_budget_holds_for_all_clients_together() -> None:
         await asyncio.gather(*(settle_all(publisher, 2) for publisher in publishers))
         await accepting
         assert await held(router) == 0
+
+
+async def test_messages_that_become_much_larger_within_a_wide_window_end_their_connection_and_no_other() -> None:
+    flags = (
+        f"--limits-window-bytes={WINDOW}", f"--limits-max-frame-size={FRAME}", f"--limits-max-message-size={MESSAGE}",
+        "--limits-window=64",
+    )  # fmt: skip
+    async with running_router("--standalone", *flags) as router:
+        client = await RawClient.connect(router.port, max_frame_size=FRAME)
+        publisher = await client.publisher("orders")
+        slow = await (await RawClient.connect(router.port)).subscriber("orders", credit=0)
+        small = await client.publisher("nobody", "small")
+        first = client.session._remote_window
+        for batch in range(4):
+            for number in range(30 * batch, 30 * batch + 30):
+                small.send(b"%d" % number, b"x")
+            await settle_all(small, 30 * batch + 30)
+            await client.wait_for(LinkFlow, lambda flow: flow.link is small.link)
+        assert client.session._remote_window > 4 * first
+        for number in range(3 * MESSAGES):
+            publisher.send(b"%d" % number, bytes(MESSAGE - KIB))
+        closed = await client.wait_for(ConnectionClosed)
+        assert closed.error is not None
+        assert closed.error.condition == "amqp:resource-limit-exceeded"
+        assert await held(router) <= 3 * (WINDOW + MESSAGE) + 8 * READ, "two publishers, and one more: 30 MiB were sent"
+        slow.link.grant(1)
+        slow.client.flush()
+        assert (await slow.delivery()).tag.endswith(b"0"), "what was taken is delivered"
