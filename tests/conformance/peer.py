@@ -200,7 +200,7 @@ class Peer:
             found = self.next_frame()
             if isinstance(found, kind):
                 return found
-            assert found is None or isinstance(found, skipped), (
+            assert _is_nothing(found) or isinstance(found, skipped), (
                 f"a {kind.__name__} was expected; {found!r} came"
             )
 
@@ -210,7 +210,7 @@ class Peer:
             found = self.next_frame()
             if isinstance(found, kinds):
                 return found
-            assert found is None or isinstance(found, skipped), f"{kinds} were expected; {found!r} came"
+            assert _is_nothing(found) or isinstance(found, skipped), f"{kinds} were expected; {found!r} came"
 
     def expect_error(self, *skipped: type[Body]) -> tuple[type[Body], AmqpError]:
         """The next frame is a detach, end or close with an error: what it ends, and the error."""
@@ -219,7 +219,7 @@ class Peer:
             if isinstance(found, Detach | End | Close):
                 assert found.error is not None, f"{found!r} says nothing of an error"
                 return type(found), found.error
-            assert found is None or isinstance(found, skipped), f"an error was expected; {found!r} came"
+            assert _is_nothing(found) or isinstance(found, skipped), f"an error was expected; {found!r} came"
 
     def expect_heartbeat(self) -> None:
         """The next frame is an empty one."""
@@ -447,3 +447,8 @@ def published(dial: Dial, topic: str, *bodies: bytes) -> Peer:
 def symbols(*names: str) -> tuple[Symbol, ...]:
     """Names as AMQP symbols."""
     return tuple(Symbol(name) for name in names)
+
+
+def _is_nothing(found: Body | None) -> bool:
+    """An empty frame, or the flow of a session that opens its window: a peer may send either at any time (2.5.6)."""
+    return found is None or (isinstance(found, Flow) and found.handle is None)
