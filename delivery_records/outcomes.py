@@ -109,7 +109,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
-    """What one disposition tells; deliveries that are told the very same object share it."""
+    """What one disposition states; deliveries with the very same object share it."""
 
     outcome: Outcome
     condition: str = ""

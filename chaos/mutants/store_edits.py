@@ -255,7 +255,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "            )\n"
         "        if not egress.is_known or egress.awaits_proof:\n"
         "            return\n",
-        "a subscriber that is told that its subscription counts loses it after T_prov",
+        "a subscriber whose subscription was confirmed loses it after T_prov",
         aim=("away-s", "drop-s", "timeout_s=90", "subscribers=1", "messages=2"),
     ),
     Edit(

@@ -129,5 +129,5 @@ class AmqpSessions:
 
 
 def ends_of(place: inputs.Place) -> list[inputs.Input]:
-    """What a router is told when a session ends together with its connection."""
+    """What a router is notified of when a session ends together with its connection."""
     return [inputs.EndpointEnded(place.amqp_session), inputs.EndpointEnded(place.connection)]

@@ -19,13 +19,13 @@ FASTEST_CLOCK = 1.34
 
 
 class PromiseJudge:
-    """Knows what each subscriber was told last of its time-out, and since when it is away."""
+    """Knows the time-out last stated to each subscriber, and since when it is disconnected."""
 
     def __init__(self, world: World) -> None:
         """Nothing is promised."""
         self._world = world
         self._stated: dict[int, tuple[int, float]] = {}
-        """Subscriber -> life of its subscription, and the longest time-out it was told of that life."""
+        """Subscriber -> life of its subscription, and the longest time-out stated for that life."""
         self._left: dict[int, float] = {}
         self._written: dict[int, float] = {}
         """When each subscriber's key was last written: whoever did that has a whole time-out."""
