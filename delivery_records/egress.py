@@ -509,7 +509,8 @@ class Egress:
         self.mapped += change
         if entry.sync is not None:
             entry.sync.places += change
-            self._held.look_at(entry.sync)
+            if entry.sync.held:
+                self._held.look_at(entry.sync)
 
     def _drop_held(self, sync: SyncState) -> None:
         """E-2: held copies of this publisher are repeated behind the SYNC."""

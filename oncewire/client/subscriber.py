@@ -88,6 +88,7 @@ class Subscriber(ClientLink):
         self._confirmed: asyncio.Future[None] = self._loop.create_future()
         # Set while the terminus is attached to only to be closed (E-8).
         self._looked_up: asyncio.Future[AmqpError | None] | None = None
+        self._is_deleted = False
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -255,7 +256,7 @@ class Subscriber(ClientLink):
         if self._is_named:
             await self.suspend()
         else:
-            await self.unsubscribe()
+            await self._delete()
 
     async def unsubscribe(self) -> None:
         """End the subscription for good. Returns when the network has deleted it (E-8).
@@ -265,7 +266,14 @@ class Subscriber(ClientLink):
 
         Raises:
             ClientError: it could not be deleted; it ends by itself after its `timeout`.
+            ClientClosed: it was suspended before, or its client closed, so that it still exists.
         """
+        await self._delete()
+        if not self._is_deleted and self._failure is not None:
+            raise self._failure
+
+    async def _delete(self) -> None:
+        """End the subscription, if its link has not ended otherwise."""
         if not await self._begin_closing() or self._failure is not None:
             return
         try:
@@ -285,6 +293,7 @@ class Subscriber(ClientLink):
             )
             self.fail(failure)
             raise failure
+        self._is_deleted = True
         self._core.end_subscription(keeps_done=self._is_named)
         await self._journal.drain(self)
 

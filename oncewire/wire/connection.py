@@ -77,6 +77,10 @@ MIN_PEER_IDLE_TIME_OUT_MS = 100
 # Of work for one call: everything that is there.
 NO_LIMIT = 1 << 62
 
+# Units of work for a frame that begins or ends something, beyond the one of each frame: what follows from it costs
+# about as much as so many transfers.
+COSTLY_FRAME = 15
+
 # What the peer is told about its fault; longer texts may hold parts of what it sent and not fit its frames.
 MAX_DESCRIPTION = 160
 
@@ -186,7 +190,8 @@ class Connection:
         Args:
             data: as read; may be empty.
             now: seconds, on the clock of all other calls.
-            work: stop after so many units: one for each frame, and one for each delivery that a disposition changes.
+            work: stop after so many units: one for each frame, one for each delivery that a disposition changes, and
+                ``COSTLY_FRAME`` more for a frame that begins or ends something.
 
         Returns:
             Whether it stopped for that reason: call again, with no data or more, when there is time.
@@ -365,6 +370,8 @@ class Connection:
 
     def _receive_frame(self, channel: int, performative: Performative, payload: bytes) -> None:
         """Carry out any frame."""
+        if not isinstance(performative, Transfer | Disposition | Flow):
+            self._work -= COSTLY_FRAME
         if isinstance(performative, Open):
             if channel:  # 2.4.1: "The open frame can only be sent on channel 0." A close may come on any (2.4.3).
                 raise RemoteProtocolError(FRAMING_ERROR, f"open came on channel {channel}, not on channel 0")

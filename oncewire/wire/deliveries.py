@@ -53,8 +53,19 @@ class IdRanges:
         self._starts = [_BEFORE]
         self._ends = [-1]
 
-    def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+    @property
+    def first_missing(self) -> int:
+        """The smallest number that is not in the set."""
+        return self._ends[0] + 1
+
+    def gaps(self, first: int, last: int) -> Iterable[tuple[int, int]]:
         """Return the ranges of first..last that are not in the set, in order."""
+        if first < self._starts[-1]:
+            return self._walk(first, last)
+        at = max(first, self._ends[-1] + 1)  # nearly always: peers answer in order
+        return ((at, last),) if at <= last else ()
+
+    def _walk(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         following = bisect_right(self._starts, first)
         at = max(first, self._ends[following - 1] + 1)
         while at <= last:
@@ -67,13 +78,18 @@ class IdRanges:
 
     def add(self, first: int, last: int) -> None:
         """Take first..last in, with whatever of it is in already."""
-        begin = bisect_left(self._ends, first - 1)
+        ends = self._ends
+        if self._starts[-1] <= first <= ends[-1] + 1:  # nearly always: the last range grows
+            if last > ends[-1]:
+                ends[-1] = last
+            return
+        begin = bisect_left(ends, first - 1)
         end = bisect_right(self._starts, last + 1)
         if begin < end:
             first = min(first, self._starts[begin])
-            last = max(last, self._ends[end - 1])
+            last = max(last, ends[end - 1])
         self._starts[begin:end] = [first]
-        self._ends[begin:end] = [last]
+        ends[begin:end] = [last]
 
     def discard(self, number: int) -> None:
         """Take one number out."""
@@ -153,17 +169,17 @@ class Unsettled:
             The deliveries by link (F18), how many they are, and the id where to go on; None = all is done.
         """
         position = self._position(first)
-        span = (last - first) & SERIAL_MASK
+        end = position + ((last - first) & SERIAL_MASK)
         found: dict[Link, Named] = {}
-        left = limit
+        taken, done = self._take(position, min(end, self._next - 1), settled, limit, found)
         # A range that goes on behind the newest id means the oldest ones there: serial numbers wrap around.
-        for start in (position, position - SERIAL_MASK - 1):
-            taken, done = self._take(start, min(start + span, self._next - 1), settled, left, found)
-            left -= taken
-            if not left:
-                rest = None if done & SERIAL_MASK == last else (done + 1) & SERIAL_MASK
-                return list(found.items()), limit, rest
-        return list(found.items()), limit - left, None
+        end -= SERIAL_MASK + 1
+        if end >= self._gone.first_missing and taken < limit:
+            position -= SERIAL_MASK + 1
+            more, done = self._take(position, min(end, self._next - 1), settled, limit - taken, found)
+            taken += more
+        rest = None if taken < limit or done & SERIAL_MASK == last else (done + 1) & SERIAL_MASK
+        return list(found.items()), taken, rest
 
     def _take(
         self, first: int, last: int, settled: bool, limit: int, found: dict[Link, Named]
@@ -171,16 +187,17 @@ class Unsettled:
         """Add to ``found`` what changes in positions first..last; return how many those are, and the last of them."""
         taken, done = 0, first - 1
         links = self.links
+        current: Link | None = None
         for start, stop in (self._gone if settled else self._answered).gaps(first, last):
             done = min(stop, start + limit - taken - 1)
             taken += done - start + 1
             for position in range(start, done + 1):
                 number = position & SERIAL_MASK
-                link = links[number]
-                tags = link.unsettled_tags
-                found.setdefault(link, []).append((number, tags[number]))
-                if settled:
-                    del links[number], tags[number]
+                link = links.pop(number) if settled else links[number]
+                if link is not current:
+                    current, tags = link, link.unsettled_tags
+                    named = found.setdefault(link, [])
+                named.append((number, tags.pop(number) if settled else tags[number]))
             if taken == limit:
                 break
         if taken:

@@ -63,6 +63,21 @@ async def test_unsubscribe_is_done_when_the_look_up_finds_nothing(
         await subscriber.unsubscribe()
 
 
+async def test_unsubscribe_says_so_when_a_suspended_subscription_still_exists(
+    server: WireServer, network: Network
+) -> None:
+    async with connect(server.url, container_id="c") as client:
+        subscriber = await client.subscriber("t", name="s")
+        await subscriber.suspend()
+        with pytest.raises(ClientClosed, match="open it again"):
+            await subscriber.unsubscribe()
+        assert network.topic("t").subscriptions != []
+        again = await client.subscriber("t", name="s")
+        await again.unsubscribe()
+        await again.unsubscribe()
+        assert network.topic("t").subscriptions == []
+
+
 async def test_unsubscribe_works_across_a_router_restart(network: Network) -> None:
     async with WireServer(network) as server, connect(server.url, container_id="c") as client:
         subscriber = await client.subscriber("t", name="s")
