@@ -56,8 +56,8 @@ class Attempt:
         self.request = request
         self.link = request.link
         self.path = path
-        self.presented = request.unsettled
-        """The map as the budget counts it, until a link takes it over or nobody wants it (C-6)."""
+        self.presented = len(request.unsettled or ())
+        """Entries of its map that the budget counts, until a link takes them over or nobody wants them (C-6)."""
         self.step = Step.QUEUED
         self.nonce = ""
         self.expect = 0
@@ -348,7 +348,7 @@ class Attaching:
     def _drop_map(self, attempt: Attempt) -> None:
         """C-6: it is counted no longer; once. One that is lost may be remembered for long (K-2a), its map is not."""
         self._core.budget.release_map(attempt.presented)
-        attempt.presented = None
+        attempt.presented = 0
         if attempt.is_lost:
             attempt.request = replace(attempt.request, unsettled=None)
 

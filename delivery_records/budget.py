@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sized
+from collections.abc import Hashable
 
 from delivery_records.limits import ENTRY_BYTES, FINISHER_PATIENCE_S, MAP_SHARE
 
@@ -14,8 +14,8 @@ class Budget:
     """Bytes of bodies and of entries of unsettled maps."""
 
     __slots__ = (
-        "_finisher_bytes", "_finisher_since", "_finishers", "_partial", "_wanted", "held", "is_passed_on", "limit",
-        "was_full",
+        "_finisher_bytes", "_finisher_since", "_finishers", "_maps", "_partial", "_wanted", "held", "is_passed_on",
+        "limit", "was_full",
     )  # fmt: skip
 
     def __init__(self, limit: int) -> None:
@@ -28,6 +28,7 @@ class Budget:
         """Another one may finish now, and does not know it yet."""
         self._wanted = 0
         self._partial = 0
+        self._maps = 0
         self._finishers: dict[Hashable, None] = {}
         """Who waits to complete messages over the limit; the first one may."""
         self._finisher_bytes = -1
@@ -111,16 +112,18 @@ class Budget:
     # ------------------------------------------------------------------ maps
 
     def has_room_for_map(self, entries: int) -> bool:
-        """Whether a presented map of so many entries fits."""
-        return self.held + entries * ENTRY_BYTES <= self.limit
+        """Whether a presented map of so many entries fits: in what is left, or in the part kept back for maps (F36)."""
+        size = entries * ENTRY_BYTES
+        return self.held + size <= self.limit or self._maps + size <= self.limit // MAP_SHARE
 
-    def hold_map(self, presented: Sized | None) -> None:
-        """A presented map is kept: of an attach under way, and of a subscriber for as long as its link lives."""
-        self.held += ENTRY_BYTES * len(presented or ())
+    def hold_map(self, entries: int) -> None:
+        """Keep so many entries of a presented map: of an attach under way, of a subscriber while its link lives."""
+        self.held += ENTRY_BYTES * entries
+        self._maps += ENTRY_BYTES * entries
 
-    def release_map(self, presented: Sized | None) -> None:
-        """That attach is over, or that link is gone."""
-        self.held -= ENTRY_BYTES * len(presented or ())
+    def release_map(self, entries: int) -> None:
+        """So many of them are not kept any longer."""
+        self.hold_map(-entries)
 
     def add(self, size: int) -> None:
         """Something of `size` bytes is held; negative: no longer."""

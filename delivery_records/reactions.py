@@ -143,7 +143,7 @@ class Reactions:
         core = self._core
         egress = Egress(core, subscription, request)
         core.egresses[subscription.key] = egress
-        core.budget.hold_map(request.unsettled)
+        core.budget.hold_map(len(request.unsettled or ()))
         core.links[request.link] = egress
         core.plan_version += 1
         core.note(

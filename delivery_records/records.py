@@ -306,7 +306,7 @@ class Records:
         egress.forget()
         if self.egresses.get(egress.key) is egress:
             del self.egresses[egress.key]
-            self.budget.release_map(egress.request.unsettled)
+            self.budget.release_map(len(egress.request.unsettled or ()))
         self.plan_version += 1
         self.barrier.forget(egress.key)
         self.proofs.forget(egress)

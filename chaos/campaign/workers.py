@@ -6,6 +6,7 @@ parent alone; when the parent is gone, the worker's next read or write fails and
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -20,6 +21,8 @@ AnswerT = TypeVar("AnswerT")
 
 MAX_JOBS = 256
 """More processes than any machine this runs on has cores; a mistyped number shall not fill its memory."""
+COLLECT_EVERY = 50_000
+"""Objects between two looks for garbage in a worker: with the interpreter's 700 they take an eighth of the time."""
 END_S = 5.0
 """A worker that was told to end and still runs after this is killed."""
 _BOOT = (
@@ -135,6 +138,7 @@ class Workers(Generic[TaskT, AnswerT]):
 
 def serve(fileno: int) -> None:
     """The worker's whole life."""
+    gc.set_threshold(COLLECT_EVERY)
     with Connection(fileno) as connection, suppress(EOFError, OSError):
         work: Callable[[Any], Any] = connection.recv()()
         while True:

@@ -97,6 +97,15 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         aim=("large=1",),
     ),
     Edit(
+        "F36-bodies-refuse-maps", "C-6", "budget",
+        " or self._maps + size <= self.limit // MAP_SHARE\n", "\n",
+        "the subscribers that a full router waits for are refused for their maps",
+        aim=(
+            "drop-s", "drop-p", "crash-s", "shipped=1", "durable=1", "large=1", "publishers=2", "routers=1",
+            "window=8", "messages=8", "prefetch=50",
+        ),
+    ),
+    Edit(
         "C16-unaccepted-counts-only", "C-3", "egress",
         "        return self._is_locked_out(entry)\n\n    @property\n    def _is_full(self) -> bool:\n",
         "        return False\n\n    @property\n    def _is_full(self) -> bool:\n        return self.mapped >= 1\n",

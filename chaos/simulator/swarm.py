@@ -103,11 +103,15 @@ def draw_weaker(rng: random.Random, traits: Traits) -> Traits:
 def draw_narrow(rng: random.Random, traits: Traits) -> Traits:
     """Some worlds have subscribers whose frames become too small for their maps (C-4).
 
+    Not where an application finishes out of order and its process may die: such a map may never become smaller (the
+    protocol page, *What stays open*).
+
     Args:
         rng: of its own.
         traits: what was drawn before.
     """
-    return replace(traits, narrows=traits.shipped and rng.random() < 0.1)
+    may_stay = traits.out_of_order and traits.durable
+    return replace(traits, narrows=traits.shipped and not may_stay and rng.random() < 0.1)
 
 
 def draw_budget(rng: random.Random) -> dict[str, int]:

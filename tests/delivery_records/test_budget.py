@@ -64,6 +64,23 @@ def test_a_map_that_does_not_fit_is_refused_and_one_of_a_resuming_publisher_has_
     assert "limits.router_bytes" in link.end().description
 
 
+def test_a_subscriber_with_a_map_is_admitted_where_bodies_have_passed_the_budget() -> None:
+    """F36: bodies that were on their way took the part kept back for maps, and their subscriber was refused."""
+    net = Net(limits=Limits(window=64, router_bytes=64 * KIB))
+    subscriber = net.subscriber(net.nodes[0])
+    full(net)
+    budget = net.nodes[0].core.budget
+    budget.add(64 * KIB)  # what sessions were offered, and has come
+    tags = list(subscriber.deliveries)
+    subscriber.drop()
+    again = net.subscriber(net.nodes[0], unsettled=dict.fromkeys(tags[:4]))
+    assert again.confirmed()
+    assert again.deliveries == tags
+    flood = SubscriberLink(net, net.nodes[0])
+    flood.attach("flood", unsettled={b"%d" % number: None for number in range(16)})
+    assert flood.end().condition == "amqp:resource-limit-exceeded"
+
+
 def test_a_full_router_forgets_windows_of_publishers_that_are_disconnected_and_loses_nothing() -> None:
     """They stayed until T_pub; now their publishers present their maps again, as when the router dies."""
     net = Net(limits=Limits(window=16, router_bytes=64 * KIB))
