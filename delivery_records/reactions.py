@@ -42,8 +42,10 @@ class Reactions:
         core = self._core
         core.note(Decision.VIEW_RELOADED, revision=snapshot.revision, keys=len(snapshot.entries))
         core.view.applied = max(core.view.applied, snapshot.revision)
+        core.view.announce(snapshot.entries)
         for change in core.view.difference(list(snapshot.entries)):
             self._apply(change)
+        core.view.announce(())
         self._orphans()
         core.attaching.on_snapshot()
         core.ordered_ends.on_snapshot()  # K-5a

@@ -513,8 +513,8 @@ class Records:
         session = session_of(tag, self.nonce)
         if session == 0:
             return True
-        key = self.view.sessions.get(session)
-        return key is not None and matches(pattern, self.view.publishers[key].record.topic)
+        publisher = self.view.publisher_of(session)
+        return publisher is not None and matches(pattern, publisher.topic)
 
     def topic_window(self, topic: str) -> int:
         """C-4: the sum of the publishers' windows must fit the smallest map of the topic's subscriptions."""

@@ -7,6 +7,7 @@ share a transaction, one revision names one attachment in the whole cluster.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
@@ -167,6 +168,7 @@ class View:
         "_map_shares",
         "_matching",
         "applied",
+        "coming",
         "dead",
         "publisher_epochs",
         "publishers",
@@ -188,6 +190,8 @@ class View:
         self.subscription_epochs: dict[int, str] = {}
         self.publisher_epochs: dict[int, str] = {}
         self.sessions: dict[int, str] = {}
+        self.coming: dict[int, PublisherRecord] = {}
+        """Sessions of the snapshot that is being applied; one may come behind a subscriber that has its deliveries."""
         self.publishers_of: dict[str, int] = {}
         """How many publishers each topic has (C-4)."""
         self._matching: dict[str, list[Subscription]] = {}
@@ -201,6 +205,19 @@ class View:
             self._apply_subscription(change)
         else:
             self._apply_publisher(change)
+
+    def publisher_of(self, session: int) -> PublisherRecord | None:
+        """Whose session it is; None: nobody's, so it is over (E-6)."""
+        key = self.sessions.get(session)
+        return self.coming.get(session) if key is None else self.publishers[key].record
+
+    def announce(self, entries: Iterable[Change]) -> None:
+        """K-4: a snapshot has these keys at last, and its changes follow one by one."""
+        self.coming = {
+            session_of_record(entry.record, entry.mod_revision): entry.record
+            for entry in entries
+            if isinstance(entry.record, PublisherRecord)
+        }
 
     def matching(self, topic: str) -> list[Subscription]:
         """Subscriptions whose topic or pattern matches `topic`; cached until a matching key changes."""

@@ -63,4 +63,11 @@ DIRECTED: tuple[Edit, ...] = (
         "a flow pipelined behind a stale attach brings a closed subscription back for as long as its timeout",
         is_directed=True,
     ),
+    Edit(
+        "session-behind-its-subscriber", "K-4", "reactions",
+        "        core.view.announce(snapshot.entries)\n",
+        "",
+        "a snapshot settles what a subscriber has processed of a publisher that moved later (F37)",
+        is_directed=True,
+    ),
 )  # fmt: skip

@@ -7,8 +7,8 @@ from chaos.mutants.edits import Edit
 EGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
         "F33-entries-of-another-topic", "E-6", "records",
-        "        return key is not None and matches(pattern, self.view.publishers[key].record.topic)\n",
-        "        return key is not None\n",
+        "        return publisher is not None and matches(pattern, publisher.topic)\n",
+        "        return publisher is not None\n",
         "a subscription that comes back with another topic keeps entries that nobody will ever settle",
         aim=("retopic-s", "topics=2", "publishers=2", "messages=8"),
     ),

@@ -56,6 +56,8 @@ class Judge:
         """A revision before which a message was sent, as its publisher knows (I-6a)."""
         self._left: set[tuple[int, int]] = set()
         """(subscriber, incarnation): lives of subscriptions that their subscriber itself ended."""
+        self._dropped: set[tuple[int, int, Message]] = set()
+        """(subscriber, incarnation, message): what an application was handed and will not finish."""
         self.attempted = 0
         self.accepted = 0
         self.deliveries = 0
@@ -101,6 +103,10 @@ class Judge:
         """It unsubscribes, with deliveries that it had not finished; another life may be handed them again (G3)."""
         self.on_restart(subscriber)
         self._left.add((subscriber, self.created(subscriber)))
+
+    def on_dropped(self, subscriber: int, message: Message, incarnation: int) -> None:
+        """Its application will not finish a delivery; it comes again only in the same life of the subscription."""
+        self._dropped.add((subscriber, incarnation, message))
 
     def on_confirmed(self, subscriber: int, incarnation: int) -> None:
         """The subscriber was told that its subscription counts."""
@@ -313,12 +319,15 @@ class Judge:
         traits = self._world.traits
         return traits.shipped and (traits.out_of_order or traits.refuses)
 
-    def _check_holes(self, subscriber: int, publisher: int, first: int, stop: int) -> None:
+    def _check_holes(self, subscriber: int, publisher: int, first: int, stop: int, ended: int = 0) -> None:
+        """Raise if a number in first..stop-1 was not processed. `ended`: of this life, which is over."""
         if self._world.is_at_most_once(subscriber):
             return
         given_up = self._world.publishers[publisher].given_up
         done = self.processed.get(subscriber, set())
         done = done | self._excused.get(subscriber, set()) if subscriber in self._excused else done
+        if ended:  # only an application that finishes out of order has finished something behind what it dropped
+            done = done | {message for index, life, message in self._dropped if (index, life) == (subscriber, ended)}
         missing = [n for n in range(first, stop) if n not in given_up and (publisher, n) not in done]
         if missing:
             raise Violation(f"HOLE: s{subscriber} misses p{publisher}/{missing[0]}")
@@ -361,4 +370,4 @@ class Judge:
                 if self._finishes_anyhow and not is_current and (subscriber, incarnation) in self._left:
                     continue  # it left with deliveries it had not finished between others that it had
                 stop = self._world.publishers[publisher].next if is_current else last
-                self._check_holes(subscriber, publisher, first + 1, stop)
+                self._check_holes(subscriber, publisher, first + 1, stop, 0 if is_current else incarnation)

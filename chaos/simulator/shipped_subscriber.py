@@ -213,7 +213,7 @@ class ShippedSubscriber:
             self._journal = SubscriberJournal()
         self.world.judge.on_restart(self.index)
         self._finished, self._in_commit = [], []
-        self._handed.clear()
+        self._drop_handed()
         self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
 
     def _known(self, tags: Iterable[bytes]) -> list[Handed]:
@@ -228,9 +228,14 @@ class ShippedSubscriber:
         """
         self.is_closing, self._renews = True, renews
         self.world.judge.on_leaving(self.index)
-        self._handed.clear()
+        self._drop_handed()
         if self.is_replied and self.connection is not None:
             self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
+
+    def _drop_handed(self) -> None:
+        for handed in self._handed.values():
+            self.world.judge.on_dropped(self.index, (handed.publisher, handed.number), handed.incarnation)
+        self._handed.clear()
 
     def change_topic(self, topic: str) -> None:
         """It comes back with another topic, which is another subscription, and presents its map (A-2)."""
@@ -273,7 +278,7 @@ class ShippedSubscriber:
         ended = isinstance(effect, effects.Detach) and effect.closed and not effect.condition  # E-8
         if self.is_closing and ended:
             self._core.end_subscription(keeps_done=self._renews)
-            self._handed.clear()
+            self._drop_handed()
             if self._renews:
                 self._open_again()
             else:

@@ -7,6 +7,7 @@ import pytest
 from delivery_records import effects, inputs
 from delivery_records.inputs import Failure
 from delivery_records.limits import UNKNOWN_PUT_S
+from delivery_records.outcomes import Outcome
 from delivery_records.view import Kind, SubscriptionMode
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
@@ -75,6 +76,27 @@ def test_a_session_that_ended_unseen_is_settled() -> None:
     assert subscriber.settled == []
     net.load_snapshot(net.nodes[0])
     assert subscriber.settled == [b"1"]
+
+
+def test_a_session_whose_publisher_moved_after_the_attach_is_in_view_for_all_of_the_snapshot() -> None:
+    """F37: what the subscriber had processed was left out of the reply, and sent again."""
+    net = Net(3)
+    net.nodes[0].is_watch_held = True
+    subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[1])
+    publisher.send(b"1")
+    subscriber.accept(b"1")
+    tag = subscriber.network_tag(b"1")
+    subscriber.drop()
+    here = SubscriberLink(net, net.nodes[0])
+    here.attach(unsettled={tag: Outcome.ACCEPTED})
+    net.run()
+    publisher.drop()
+    net.publisher(net.nodes[2], unsettled={b"1": None}).send(b"1")
+    net.load_snapshot(net.nodes[0])
+    net.nodes[0].is_watch_held = False
+    net.advance(0.1)
+    assert here.last(effects.SubscriberReply).kept == [tag]
+    assert here.deliveries == []
 
 
 def test_a_router_that_died_unseen_is_noticed() -> None:
