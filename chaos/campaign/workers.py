@@ -22,7 +22,7 @@ AnswerT = TypeVar("AnswerT")
 MAX_JOBS = 256
 """More processes than any machine this runs on has cores; a mistyped number shall not fill its memory."""
 COLLECT_EVERY = 50_000
-"""Objects between two looks for garbage in a worker: with the interpreter's 700 they take an eighth of the time."""
+"""Objects between two runs of the garbage collector in a worker; with the interpreter's 700 they cost an eighth."""
 END_S = 5.0
 """A worker that was told to end and still runs after this is killed."""
 _BOOT = (
