@@ -72,19 +72,21 @@ class Attempt:
 class Attaching:
     """All attaches in progress at this router, at most one per link identity at a time (A-2a)."""
 
-    __slots__ = ("_by_nonce", "_by_path", "_core")
+    __slots__ = ("_by_nonce", "_by_path", "_core", "_turn")
 
     def __init__(self, core: Records) -> None:
         """No attach is in progress."""
         self._core = core
+        self._turn = core.turn
         self._by_path: dict[str, deque[Attempt]] = {}
         self._by_nonce: dict[str, Attempt] = {}
 
     def start(self, request: PublisherAttach | SubscriberAttach) -> None:
         """A client attaches: refuse at once what can never work, else queue behind the same identity."""
         core = self._core
-        if not core.store_available:
-            core.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))  # A-1
+        turn = self._turn
+        if not turn.store_available:
+            turn.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))  # A-1
             return
         kind = "pubs" if isinstance(request, PublisherAttach) else "subs"
         path = f"{kind}/{link_key(request.container_id, request.link_name)}"
@@ -93,16 +95,16 @@ class Attaching:
             self._refuse(request, *refusal)
             return
         attempt = Attempt(request, path)
-        attempt.since = core.now
+        attempt.since = turn.now
         core.links[request.link] = attempt
-        core.budget.hold_map(attempt.presented)
+        turn.budget.hold_map(attempt.presented)
         queue = self._by_path.setdefault(path, deque())
         queue.append(attempt)
         if len(queue) == 1:
             self._read(attempt)
 
     def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> tuple[str, str] | None:
-        if self._core.draining.is_on:
+        if self._turn.is_draining:
             return "amqp:link:redirect", _DRAINING  # K-8a
         if request.topic is not None:
             try:
@@ -112,30 +114,30 @@ class Attaching:
         if any(len(tag) > MAX_TAG_BYTES for tag in request.unsettled or ()):
             return "amqp:invalid-field", f"a delivery-tag of the unsettled map has more than {MAX_TAG_BYTES} bytes"
         entries = len(request.unsettled or ())
-        if isinstance(request, PublisherAttach) and entries > self._core.limits.window:
+        if isinstance(request, PublisherAttach) and entries > self._turn.limits.window:
             return "amqp:resource-limit-exceeded", (
-                f"the unsettled map has {entries} deliveries; a publisher may have {self._core.limits.window} here:"
+                f"the unsettled map has {entries} deliveries; a publisher may have {self._turn.limits.window} here:"
                 " settle some, or raise limits.window at every router"
             )
-        if entries and not self._core.budget.has_room_for_map(entries):
+        if entries and not self._turn.budget.has_room_for_map(entries):
             return "amqp:resource-limit-exceeded", _NO_ROOM  # C-6
         if isinstance(request, PublisherAttach) and request.incomplete:
             return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
         if isinstance(request, SubscriberAttach) and request.incomplete and self._core.refuses_reduction(path):
             return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
-        stolen = self._core.steals.refusal(path, self._core.now, request.peer)
+        stolen = self._core.steals.refusal(path, self._turn.now, request.peer)
         if stolen is not None:
-            self._core.note(Decision.STEAL_REFUSED, key=path, why=stolen)
+            self._turn.note(Decision.STEAL_REFUSED, key=path, why=stolen)
             return "amqp:resource-locked", stolen
         return None
 
     def _refuse(self, request: PublisherAttach | SubscriberAttach, condition: str, description: str) -> None:
-        self._core.note(
+        self._turn.note(
             Decision.ATTACH_REFUSED, link_name=request.link_name, container_id=request.container_id,
             condition=condition, why=description, peer=request.peer,
         )  # fmt: skip
         self._core.links.pop(request.link, None)
-        self._core.out.append(effects.Detach(request.link, True, condition, description))  # A-8
+        self._turn.out.append(effects.Detach(request.link, True, condition, description))  # A-8
 
     # ------------------------------------------------------------------ steps
 
@@ -143,7 +145,7 @@ class Attaching:
         """A-2b: the read is linearizable, so that a late watch cannot make a live session look expired."""
         attempt.step = Step.READING
         self._name(attempt)
-        self._core.out.append(effects.Read(attempt.nonce, attempt.path))
+        self._turn.out.append(effects.Read(attempt.nonce, attempt.path))
 
     def _name(self, attempt: Attempt) -> None:
         self._by_nonce.pop(attempt.nonce, None)
@@ -176,10 +178,10 @@ class Attaching:
         unsettled = any(outcome is None for outcome in (request.unsettled or {}).values())
         if unsettled and (not old_session or moved_topic):
             # A-5: write nothing; the client learns that the outcome of these deliveries is unknown.
-            self._core.note(Decision.PUBLISHER_EXPIRED, publisher=f"{request.container_id}/{request.link_name}")
+            self._turn.note(Decision.PUBLISHER_EXPIRED, publisher=f"{request.container_id}/{request.link_name}")
             self._core.links.pop(request.link, None)
             info = {"x-opt-topic-resume": "expired"}
-            self._core.out.append(
+            self._turn.out.append(
                 effects.Detach(request.link, True, "oncewire:session-expired", _EXPIRED, info)
             )  # fmt: skip
             self._finish(attempt)
@@ -193,8 +195,8 @@ class Attaching:
         self._put(
             attempt, done.mod_revision,
             PublisherRecord(
-                request.container_id, request.link_name, request.topic, self._core.rid, "", session,
-                publisher_terms(request, self._core.limits).timeout_s, bool(request.unsettled), request.peer,
+                request.container_id, request.link_name, request.topic, self._turn.rid, "", session,
+                publisher_terms(request, self._turn.limits).timeout_s, bool(request.unsettled), request.peer,
             ),
         )  # fmt: skip
 
@@ -214,16 +216,16 @@ class Attaching:
             attempt.step = Step.DELETING
             attempt.expect = done.mod_revision
             self._name(attempt)
-            self._core.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
+            self._turn.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
             return
-        terms = subscription_terms(request, self._core.limits)
+        terms = subscription_terms(request, self._turn.limits)
         provisional = record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10
         if record is not None:
             terms, provisional = held_terms(record), record.provisional  # A-10: no life, no change
         self._put(
             attempt, done.mod_revision,
             SubscriptionRecord(
-                request.container_id, request.link_name, topic, self._core.rid, "", terms.timeout_s,
+                request.container_id, request.link_name, topic, self._turn.rid, "", terms.timeout_s,
                 terms.expiry_policy,
                 request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
             ),
@@ -241,13 +243,14 @@ class Attaching:
         """The watch delivered a put with this nonce: the attempt that made it, now complete (A-3)."""
         attempt = self._by_nonce.pop(nonce, None)
         if attempt is not None:
-            self._core.timers.cancel(Timer.UNKNOWN_PUT, nonce)
+            self._turn.timers.cancel(Timer.UNKNOWN_PUT, nonce)
             self._finish(attempt)
         return attempt
 
     def on_snapshot(self) -> None:
         """K-4: a snapshot may have passed over our writes: one that it does not show is of unknown fate (K-2a)."""
         core = self._core
+        turn = self._turn
         for nonce, attempt in list(self._by_nonce.items()):
             if attempt.step not in (Step.PUTTING, Step.DELETING):
                 continue
@@ -258,7 +261,7 @@ class Attaching:
                     self._refuse(attempt.request, "amqp:link:stolen", f"attached again by {found.record.peer}")  # A-3
                 self._finish(attempt)
             else:
-                core.timers.set(Timer.UNKNOWN_PUT, nonce, core.now + UNKNOWN_PUT_S)
+                turn.timers.set(Timer.UNKNOWN_PUT, nonce, turn.now + UNKNOWN_PUT_S)
 
     def on_deleted(self, path: str) -> None:
         """The old subscription of an attach with another topic is gone: start again."""
@@ -274,8 +277,8 @@ class Attaching:
         if failure is Failure.CONFLICT:
             self._retry(attempt)
         elif failure is Failure.UNKNOWN and attempt.step is not Step.READING:
-            self._core.note(Decision.ATTACH_UNKNOWN, key=attempt.path)
-            self._core.timers.set(Timer.UNKNOWN_PUT, nonce, self._core.now + UNKNOWN_PUT_S)
+            self._turn.note(Decision.ATTACH_UNKNOWN, key=attempt.path)
+            self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
         else:
             del self._by_nonce[nonce]
             self._close(attempt)
@@ -289,10 +292,10 @@ class Attaching:
         elif attempt.tries > PUT_RETRIES:
             self._give_up(attempt, "amqp:resource-locked", "the attachment keeps changing; attach again later")
         else:
-            self._core.note(Decision.ATTACH_RETRIED, key=attempt.path, tries=attempt.tries)
+            self._turn.note(Decision.ATTACH_RETRIED, key=attempt.path, tries=attempt.tries)
             attempt.step = Step.PAUSING
             delay = PUT_RETRY_BASE_S * 2.0 ** (attempt.tries - 1)
-            self._core.timers.set(Timer.ATTACH_RETRY, attempt.path, self._core.now + delay)
+            self._turn.timers.set(Timer.ATTACH_RETRY, attempt.path, self._turn.now + delay)
 
     def on_retry_timer(self, path: str) -> None:
         """The pause after a conflict is over."""
@@ -325,7 +328,7 @@ class Attaching:
     def _close(self, attempt: Attempt) -> None:
         if not attempt.is_lost:
             self._core.links.pop(attempt.link, None)
-            self._core.out.append(effects.CloseConnection(attempt.link, "amqp:connection:forced", _NO_STORE))
+            self._turn.out.append(effects.CloseConnection(attempt.link, "amqp:connection:forced", _NO_STORE))
         self._finish(attempt)
 
     def _give_up(self, attempt: Attempt, condition: str, description: str) -> None:
@@ -347,7 +350,7 @@ class Attaching:
 
     def _drop_map(self, attempt: Attempt) -> None:
         """C-6: it is counted no longer; once. One that is lost may be remembered for long (K-2a), its map is not."""
-        self._core.budget.release_map(attempt.presented)
+        self._turn.budget.release_map(attempt.presented)
         attempt.presented = 0
         if attempt.is_lost:
             attempt.request = replace(attempt.request, unsettled=None)

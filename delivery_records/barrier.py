@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 class AttachBarrier:
     """Who waits for which revision, and what the other routers have applied."""
 
-    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_repeat_s", "_since", "_vanished", "_waiting")
+    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_repeat_s", "_since", "_turn", "_vanished", "_waiting")
 
     def __init__(self, core: Records) -> None:
         """Nobody waits."""
         self._core = core
+        self._turn = core.turn
         self._waiting: dict[str, Egress] = {}
         self._since: dict[str, float] = {}
         """Since when each of them waits."""
@@ -43,16 +44,16 @@ class AttachBarrier:
     def wait(self, egress: Egress) -> None:
         """Confirm this subscription as soon as every live router has applied its creation."""
         self._waiting[egress.key] = egress
-        self._since[egress.key] = self._core.now
+        self._since[egress.key] = self._turn.now
         self._repeat_s = BARRIER_REPEAT_S
         self.check()
-        soon = self._core.now + BARRIER_PERIOD_S
-        if egress.key in self._waiting and not (self._core.timers.is_set(Timer.BARRIER, 0) and self._ask_at <= soon):
+        soon = self._turn.now + BARRIER_PERIOD_S
+        if egress.key in self._waiting and not (self._turn.timers.is_set(Timer.BARRIER, 0) and self._ask_at <= soon):
             self._ask(soon)
 
     def _ask(self, at: float) -> None:
         self._ask_at = at
-        self._core.timers.set(Timer.BARRIER, 0, at)
+        self._turn.timers.set(Timer.BARRIER, 0, at)
 
     def forget(self, key: str) -> None:
         """The subscription's link is gone."""
@@ -62,8 +63,8 @@ class AttachBarrier:
     def on_datagram(self, rid: int, message: Barrier | Applied) -> None:
         """Answer a BARRIER when we are there; note what another router has applied."""
         if isinstance(message, Barrier):
-            if self._core.view.applied >= message.revision:
-                self._core.out.append(effects.PeerSendDatagram(rid, Applied(self._core.view.applied)))
+            if self._turn.view.applied >= message.revision:
+                self._turn.out.append(effects.PeerSendDatagram(rid, Applied(self._turn.view.applied)))
             else:
                 self._asked[rid] = max(message.revision, self._asked.get(rid, 0))
         else:
@@ -81,18 +82,18 @@ class AttachBarrier:
     def on_applied(self) -> None:
         """Our own revision advanced: answer those who wait for it."""
         for rid, revision in list(self._asked.items()):
-            if self._core.view.applied >= revision:
+            if self._turn.view.applied >= revision:
                 del self._asked[rid]
-                self._core.out.append(effects.PeerSendDatagram(rid, Applied(self._core.view.applied)))
+                self._turn.out.append(effects.PeerSendDatagram(rid, Applied(self._turn.view.applied)))
         self.check()
 
     def on_router_gone(self, rid: int, leaving: bool) -> None:
         """A-6: a router whose key disappears is not waited for, plus a grace; none when it revoked it itself (K-8)."""
         self._asked.pop(rid, None)
         if not leaving:
-            until = self._core.now + self._core.limits.grace_s
+            until = self._turn.now + self._turn.limits.grace_s
             self._vanished[rid] = until
-            self._core.timers.set(Timer.GRACE, rid, until)
+            self._turn.timers.set(Timer.GRACE, rid, until)
         else:
             self._applied.pop(rid, None)
         self.check()
@@ -108,25 +109,25 @@ class AttachBarrier:
         if not self._waiting:
             return
         revision = max(egress.created for egress in self._waiting.values())
-        for rid, router in self._core.view.routers.items():
-            if rid != self._core.rid and not self._has_applied(rid, router, revision):
-                self._core.out.append(effects.PeerSendDatagram(rid, Barrier(revision)))
-        self._ask(self._core.now + self._repeat_s)
+        for rid, router in self._turn.view.routers.items():
+            if rid != self._turn.rid and not self._has_applied(rid, router, revision):
+                self._turn.out.append(effects.PeerSendDatagram(rid, Barrier(revision)))
+        self._ask(self._turn.now + self._repeat_s)
         self._repeat_s = min(2 * self._repeat_s, BARRIER_REPEAT_CAP_S)
 
     def check(self) -> None:
         """Confirm everybody whose barrier is complete."""
         for egress in [egress for egress in self._waiting.values() if self._is_complete(egress.created)]:
             del self._waiting[egress.key]
-            self._core.durations.barrier.observe(self._core.now - self._since.pop(egress.key))
+            self._turn.durations.barrier.observe(self._turn.now - self._since.pop(egress.key))
             egress.confirm()
 
     def _is_complete(self, created: int) -> bool:
-        core = self._core
-        if core.view.applied < created:
+        turn = self._turn
+        if turn.view.applied < created:
             return False
-        for rid, router in core.view.routers.items():
-            if rid != core.rid and not self._has_applied(rid, router, created):
+        for rid, router in turn.view.routers.items():
+            if rid != turn.rid and not self._has_applied(rid, router, created):
                 return False
         return all(self._applied.get(rid, 0) >= created for rid in self._vanished)
 
@@ -136,9 +137,9 @@ class AttachBarrier:
 
     def missing(self, created: int) -> list[int]:
         """The routers a subscription created at that revision waits for; a dead one until its grace is over."""
-        live = [rid for rid, router in self._core.view.routers.items() if not self._has_applied(rid, router, created)]
+        live = [rid for rid, router in self._turn.view.routers.items() if not self._has_applied(rid, router, created)]
         dead = [rid for rid in self._vanished if self._applied.get(rid, 0) < created]
-        return [rid for rid in (*live, *dead) if rid != self._core.rid]
+        return [rid for rid in (*live, *dead) if rid != self._turn.rid]
 
     @property
     def waiting(self) -> int:

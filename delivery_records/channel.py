@@ -55,6 +55,7 @@ class Channel:
         "_parts",
         "_probed",
         "_streams",
+        "_turn",
         "generation",
         "received",
         "rid",
@@ -65,6 +66,7 @@ class Channel:
     def __init__(self, core: Records, rid: int) -> None:
         """Open generation 1; frames before the answer are dropped, I-5 repeats them."""
         self._core = core
+        self._turn = core.turn
         self.rid = rid
         self.generation = 0
         self._reset(1)
@@ -87,9 +89,9 @@ class Channel:
     # ------------------------------------------------------------------ generation (T-4, T-9)
 
     def _say_hello(self) -> None:
-        hello = Hello(self.generation, False, self.sent, self.received, self._core.view.applied)
-        self._core.out.append(effects.PeerSendDatagram(self.rid, hello))
-        self._core.timers.set(Timer.CHANNEL, self.rid, self._core.now + self._hello_delay)
+        hello = Hello(self.generation, False, self.sent, self.received, self._turn.view.applied)
+        self._turn.out.append(effects.PeerSendDatagram(self.rid, hello))
+        self._turn.timers.set(Timer.CHANNEL, self.rid, self._turn.now + self._hello_delay)
         self._hello_delay = min(self._hello_delay * 2, HELLO_RETRY_CAP_S)
 
     def restart(self, reason: str) -> None:
@@ -122,28 +124,28 @@ class Channel:
             self._hello_delay = HELLO_RETRY_S
 
     def _answer(self) -> None:
-        reply = Hello(self.generation, True, self.sent, self.received, self._core.view.applied)
-        self._core.out.append(effects.PeerSendDatagram(self.rid, reply))
+        reply = Hello(self.generation, True, self.sent, self.received, self._turn.view.applied)
+        self._turn.out.append(effects.PeerSendDatagram(self.rid, reply))
 
     def _up(self) -> None:
         self.state = ChannelState.UP
         self._hello_delay = HELLO_RETRY_S
-        self._core.timers.cancel(Timer.CHANNEL, self.rid)
+        self._turn.timers.cancel(Timer.CHANNEL, self.rid)
         self._note(Decision.CHANNEL_UP)
         self._core.sync_router(self.rid)
 
     def _note(self, decision: Decision, **fields: object) -> None:
-        self._core.note(decision, other=self._name, rid=f"{self.rid:x}", generation=self.generation, **fields)
+        self._turn.note(decision, other=self._name, rid=f"{self.rid:x}", generation=self.generation, **fields)
 
     @property
     def _name(self) -> str:
         """The other router's id, for people."""
-        router = self._core.view.routers.get(self.rid)
+        router = self._turn.view.routers.get(self.rid)
         return f"{self.rid:x}" if router is None else router.record.node_id
 
     def on_timer(self) -> None:
         """HELLO again while opening; probe the tail while frames are not known to have arrived (T-9)."""
-        if self.rid not in self._core.view.routers and self._hello_delay >= HELLO_RETRY_CAP_S:
+        if self.rid not in self._turn.view.routers and self._hello_delay >= HELLO_RETRY_CAP_S:
             self._core.peers.drop(self.rid)  # a stray frame of a router that was gone before our first snapshot
             return
         if self.state is ChannelState.OPENING or self._probed < self.sent:
@@ -161,7 +163,7 @@ class Channel:
     def send_control(self, message: PeerMessage) -> None:
         """A frame that needs neither credit nor an order among publishers (ACK, NACK, CREDIT)."""
         if self.state is ChannelState.UP:
-            self._core.out.append(effects.PeerSend((self.take_number(),), message))
+            self._turn.out.append(effects.PeerSend((self.take_number(),), message))
 
     def send_stream(self, publisher_epoch: int, message: PeerMessage) -> None:
         """SYNC, MSG and SETTLE of one publisher keep their order (T-6)."""
@@ -170,7 +172,7 @@ class Channel:
             return
         if self._may_pass(publisher_epoch, message):
             self._trace(message, Rule.SENT_ON)
-            self._core.out.append(effects.PeerSend((self.take_number(),), message))
+            self._turn.out.append(effects.PeerSend((self.take_number(),), message))
         else:
             self._trace(message, Rule.WAITS_FOR_CHANNEL)
             stream = self._streams.setdefault(publisher_epoch, deque())
@@ -187,8 +189,8 @@ class Channel:
     def take_number(self) -> tuple[int, int, int]:
         """The target of the next frame: (rid, generation, sequence)."""
         self.sent += 1
-        if not self._core.timers.is_set(Timer.CHANNEL, self.rid):
-            self._core.timers.set(Timer.CHANNEL, self.rid, self._core.now + PROBE_S)
+        if not self._turn.timers.is_set(Timer.CHANNEL, self.rid):
+            self._turn.timers.set(Timer.CHANNEL, self.rid, self._turn.now + PROBE_S)
         return (self.rid, self.generation, self.sent)
 
     def _may_pass(self, publisher_epoch: int, message: PeerMessage) -> bool:
@@ -227,7 +229,7 @@ class Channel:
             self._body_sent += size
         stream.popleft()
         self._trace(head, Rule.SENT_ON)
-        self._core.out.append(effects.PeerSend((self.take_number(),), head))
+        self._turn.out.append(effects.PeerSend((self.take_number(),), head))
         return True
 
     def _send_part(self, stream: deque[PeerMessage], rest: MsgPart) -> bool:
@@ -237,7 +239,7 @@ class Channel:
             return False
         self._body_sent += size
         piece = rest.data[rest.offset : rest.offset + size]
-        self._core.out.append(
+        self._turn.out.append(
             effects.PeerSend((self.take_number(),), MsgPart(rest.head, rest.offset, rest.total, piece))
         )
         if rest.offset + size == rest.total:
@@ -252,16 +254,16 @@ class Channel:
         self._trace(message, Rule.SENT_ON)
 
     def _trace(self, message: PeerMessage, rule: Rule) -> None:
-        core = self._core
-        if core.tracing is not None and isinstance(message, Msg):
-            core.tracing.of_epoch(message.publisher_epoch, message.tag, rule, self._name)
+        turn = self._turn
+        if turn.tracing is not None and isinstance(message, Msg):
+            turn.tracing.of_epoch(message.publisher_epoch, message.tag, rule, self._name)
 
     # ------------------------------------------------------------------ receiving (T-1)
 
     def on_frame(self, generation: int, sequence: int, message: PeerMessage) -> PeerMessage | None:
         """Take the next frame; None when it is stale, out of sequence, or a piece of a larger message."""
         if generation < self.generation:
-            self._core.counts[Decision.FRAME_STALE] += 1
+            self._turn.counts[Decision.FRAME_STALE] += 1
             return None
         if generation > self.generation or self.state is _OPENING:
             if generation > self.generation:
@@ -272,10 +274,10 @@ class Channel:
                 return None
             self._up()  # a frame of this generation proves that the other side has opened it
         if sequence <= self.received:
-            self._core.counts[Decision.FRAME_STALE] += 1
+            self._turn.counts[Decision.FRAME_STALE] += 1
             return None
         if sequence != self.received + 1:
-            self._core.counts[Decision.FRAME_OUT_OF_SEQUENCE] += 1
+            self._turn.counts[Decision.FRAME_OUT_OF_SEQUENCE] += 1
             self.restart("a frame is missing")
             return None
         self.received = sequence
@@ -329,11 +331,12 @@ def _without_body(message: Msg) -> Msg:
 class Peers:
     """The channels to all live routers of the view."""
 
-    __slots__ = ("_channels", "_core")
+    __slots__ = ("_channels", "_core", "_turn")
 
     def __init__(self, core: Records) -> None:
         """No channel yet; they open when first needed or when the other side says HELLO."""
         self._core = core
+        self._turn = core.turn
         self._channels: dict[int, Channel] = {}
 
     def channel(self, rid: int) -> Channel:
@@ -354,12 +357,12 @@ class Peers:
     def drop(self, rid: int) -> None:
         """The router is gone from the view."""
         if self._channels.pop(rid, None) is not None:
-            self._core.timers.cancel(Timer.CHANNEL, rid)
+            self._turn.timers.cancel(Timer.CHANNEL, rid)
 
     def broadcast(self, channels: Sequence[Channel], message: Msg | Settle | Sync) -> None:
         """T-2: one frame for all channels that can take it now; the others queue it."""
         targets = []
-        tracing = self._core.tracing
+        tracing = self._turn.tracing
         for channel in channels:
             if channel.may_join_broadcast(message.publisher_epoch, message):
                 if tracing is not None:
@@ -368,7 +371,7 @@ class Peers:
             else:
                 channel.send_stream(message.publisher_epoch, message)
         if targets:
-            self._core.out.append(effects.PeerSend(tuple(targets), message))
+            self._turn.out.append(effects.PeerSend(tuple(targets), message))
 
     def on_datagram(self, rid: int, message: Datagram) -> None:
         """HELLO opens or probes a channel; BARRIER and APPLIED are the barrier's."""

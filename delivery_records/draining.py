@@ -27,27 +27,26 @@ _Endpoint: TypeAlias = Attempt | Ingress | Egress
 class Draining:
     """Which connections are still to go, and until when they are waited for."""
 
-    __slots__ = ("_connections", "_core", "_limit_at", "_patience_at", "is_on")
+    __slots__ = ("_connections", "_core", "_limit_at", "_patience_at", "_turn")
 
     def __init__(self, core: Records) -> None:
         """The router serves."""
         self._core = core
-        self.is_on = False
-        """The router drains: no credit, nothing new to subscribers, no attach."""
+        self._turn = core.turn
         self._connections: list[Sequence[int]] = []
         self._patience_at = 0.0
         self._limit_at = 0.0
 
     def start(self, drain: Drain) -> None:
         """Take back credit, and send away whoever is at rest already. A second `Drain` changes nothing."""
-        if self.is_on:
+        core, turn = self._core, self._turn
+        if turn.is_draining:
             return
-        core = self._core
-        self.is_on = True
+        turn.is_draining = True
         self._connections = list(drain.connections)
-        self._patience_at = core.now + min(DRAIN_PATIENCE_S, drain.limit_s)
-        self._limit_at = core.now + drain.limit_s
-        core.note(Decision.DRAIN_STARTED, connections=len(self._connections), limit_s=drain.limit_s)
+        self._patience_at = turn.now + min(DRAIN_PATIENCE_S, drain.limit_s)
+        self._limit_at = turn.now + drain.limit_s
+        turn.note(Decision.DRAIN_STARTED, connections=len(self._connections), limit_s=drain.limit_s)
         for ingress in core.ingresses.values():
             ingress.withdraw_credit()
         for egress in core.egresses.values():
@@ -57,7 +56,8 @@ class Draining:
     def look(self) -> None:
         """Send away every connection whose links may go; at the limit all of them."""
         core = self._core
-        is_over = core.now >= self._limit_at
+        turn = self._turn
+        is_over = turn.now >= self._limit_at
         waiting: list[Sequence[int]] = []
         sent_away = 0
         for links in self._connections:
@@ -69,19 +69,19 @@ class Draining:
                 waiting.append(links)
         self._connections = waiting
         if sent_away:
-            core.note(Decision.CLIENTS_SENT_AWAY, connections=sent_away, left=len(waiting), is_limit=is_over)
+            turn.note(Decision.CLIENTS_SENT_AWAY, connections=sent_away, left=len(waiting), is_limit=is_over)
         if waiting:
-            core.timers.set(Timer.DRAIN, 0, core.now + DRAIN_CHECK_S)
+            turn.timers.set(Timer.DRAIN, 0, turn.now + DRAIN_CHECK_S)
 
     def _may_go(self, endpoint: _Endpoint) -> bool:
         if isinstance(endpoint, Attempt) or endpoint.is_at_rest:
             return True
-        return endpoint.resumes and self._core.now >= self._patience_at
+        return endpoint.resumes and self._turn.now >= self._patience_at
 
     def _send_away(self, here: list[tuple[int, _Endpoint]]) -> None:
         """Close the connection; all its links are suspended (A-9)."""
         if here:
-            self._core.out.append(effects.CloseConnection(here[0][0], "amqp:connection:redirect", _MOVE))
+            self._turn.out.append(effects.CloseConnection(here[0][0], "amqp:connection:redirect", _MOVE))
         for link, endpoint in here:
             self._core.lose(link, endpoint, LossCause.CONNECTION_LOSS)
 

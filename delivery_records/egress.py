@@ -50,15 +50,18 @@ class Egress:
     """One subscription at its egress."""
 
     __slots__ = (
-        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "awaits_proof", "confirmed", "core",
-        "created", "drain", "epoch", "exactly_once", "existed", "held_since", "is_closing", "is_known", "is_proven",
+        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "_turn", "awaits_proof", "confirmed",
+        "core", "created",
+        "drain", "epoch", "exactly_once", "existed", "held_since", "is_closing", "is_known", "is_proven",
         "key", "limit", "link", "map_bound", "mapped", "mode", "name", "reduction", "request", "sent",
         "sessions", "sync_of_publisher", "syncs", "terms",
     )  # fmt: skip
 
     def __init__(self, core: Records, subscription: Subscription, request: SubscriberAttach) -> None:
         """Take over the subscription whose attachment the watch just delivered (A-6)."""
+        turn = core.turn
         self.core = core
+        self._turn = turn
         self.key = subscription.key
         self.epoch = subscription.epoch
         self.created = subscription.created
@@ -73,7 +76,7 @@ class Egress:
         self.exactly_once = request.exactly_once
         self.reduction = Reduction(self) if request.incomplete else None
         """Only a part of the subscriber's map was presented (C-4)."""
-        self.terms = terms_after_proof(request, subscription.record, core.limits)
+        self.terms = terms_after_proof(request, subscription.record, turn.limits)
         self.sessions: dict[bytes, dict[bytes, Entry]] = {}
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
         self.syncs: dict[int, SyncState] = {}
@@ -90,7 +93,7 @@ class Egress:
         self.awaits_proof = self.exactly_once and not self.is_proven  # to be confirmed (A-10)
         self.is_known = False  # to every live router (A-6)
         self._is_replied = False
-        self.held_since = core.now  # since when none of the held deliveries was sent
+        self.held_since = turn.now  # since when none of the held deliveries was sent
         self._held = Waiting()
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
@@ -103,7 +106,7 @@ class Egress:
 
     def _load(self, request: SubscriberAttach) -> None:
         """Take the presented map; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
-        topic = self.core.view.subscriptions[self.key].record.topic
+        topic = self._turn.view.subscriptions[self.key].record.topic
         for tag, outcome in (request.unsettled or {}).items():
             if self.core.is_live_tag(tag, topic):
                 self.sessions.setdefault(tag[1:11], {})[tag] = presented(tag, outcome)
@@ -114,15 +117,15 @@ class Egress:
         if self._is_replied:
             return
         self._is_replied = True
-        self.core.timers.cancel(Timer.STOCK_REPLY, self.key)
+        self._turn.timers.cancel(Timer.STOCK_REPLY, self.key)
         request = self.request
-        subscription = self.core.view.subscriptions[self.key]
+        subscription = self._turn.view.subscriptions[self.key]
         kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.in_reply]
-        self.core.out.append(
+        self._turn.out.append(
             effects.SubscriberReply(
                 request.link, subscription.record.topic,
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
-                self.mode, self.core.told_incarnation(self.created),
+                self.mode, self._turn.told_incarnation(self.created),
                 held_terms(subscription.record).expiry_policy, self.core.expiry.timeout_of(subscription),
             )
         )  # fmt: skip
@@ -142,7 +145,7 @@ class Egress:
 
     def on_sync(self, publisher_key: str, ingress_rid: int, session: int, sync: Sync) -> None:
         """E-2: everything of this session that is not in U is settled; repeat what S is done with."""
-        prefix = network_tag(self.core.nonce, session, b"")
+        prefix = network_tag(self._turn.nonce, session, b"")
         entries = self.sessions.setdefault(prefix[1:], {})
         old = self.sync_of_publisher.get(publisher_key)
         if old is not None:
@@ -173,7 +176,7 @@ class Egress:
                 # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
                 found = entries[tag] = Entry(tag, State.SKIPPED)
                 found.outcome = Outcome.ACCEPTED
-                self.core.counts[Decision.SKIPPED] += 1
+                self._turn.counts[Decision.SKIPPED] += 1
                 self._trace(found, Rule.SKIPPED)
             found.sync = state
             found.number = number
@@ -192,7 +195,7 @@ class Egress:
         """E-3: hand a delivery to the subscriber, unless its map says it has it."""
         sync = self.syncs.get(publisher_epoch)
         if sync is None:
-            self.core.counts[Decision.FRAME_NOT_SYNCED] += 1
+            self._turn.counts[Decision.FRAME_NOT_SYNCED] += 1
             return
         entry = sync.numbers.get(number)
         if entry is None:
@@ -225,11 +228,11 @@ class Egress:
         if entry.state in (State.DONE, State.SKIPPED):
             assert entry.outcome is not None
             self._trace(entry, Rule.ALREADY_DONE)
-            self.core.counts[Decision.ALREADY_DONE] += 1
+            self._turn.counts[Decision.ALREADY_DONE] += 1
             sync.acknowledge(entry.number, entry.outcome)
             return False
         if entry.is_held or entry.state in (State.SENT, State.HELD):
-            self.core.counts[Decision.ALREADY_SENT] += 1
+            self._turn.counts[Decision.ALREADY_SENT] += 1
             self._trace(entry, Rule.ALREADY_SENT)
             return False
         return True
@@ -241,9 +244,9 @@ class Egress:
         if sync is not None and (whole in sync.entries or whole in self._settle_out):
             self._free_tag(sync, whole)
         if sync is None or self.sent >= self.limit or len(self._held) >= HELD_PRESETTLED:
-            self.core.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
-            if self.core.tracing is not None:
-                self.core.tracing.of_epoch(publisher_epoch, tag, Rule.DROPPED, self.name)
+            self._turn.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
+            if self._turn.tracing is not None:
+                self._turn.tracing.of_epoch(publisher_epoch, tag, Rule.DROPPED, self.name)
             return
         entry = Entry(whole, State.HELD)
         entry.presettled = True
@@ -266,7 +269,7 @@ class Egress:
         sync = self.syncs.get(publisher_epoch)
         if sync is None:
             return
-        tracing = self.core.tracing
+        tracing = self._turn.tracing
         for first, count in runs:
             named: Sequence[int] = range(first, first + count)
             if count > len(sync.numbers):  # however long the run is, the work is bounded by what is here
@@ -282,8 +285,8 @@ class Egress:
 
     def on_session_gone(self, session: int) -> None:
         """E-6: nobody can send or settle deliveries of that session any more, so they are settled."""
-        prefix = network_tag(self.core.nonce, session, b"")
-        for entry in self.sessions.get(prefix[1:], {}).values() if self.core.tracing is not None else ():
+        prefix = network_tag(self._turn.nonce, session, b"")
+        for entry in self.sessions.get(prefix[1:], {}).values() if self._turn.tracing is not None else ():
             self._trace(entry, Rule.SESSION_GONE)
         for entry in self.sessions.pop(prefix[1:], {}).values():
             self._settle(entry)
@@ -338,7 +341,7 @@ class Egress:
             return
         is_done = verdict.is_done
         done = 0
-        tracing = self.core.tracing
+        tracing = self._turn.tracing
         for tag in tags:
             entries = self.sessions.get(tag[1:11])
             entry = None if entries is None else entries.get(tag)
@@ -356,7 +359,7 @@ class Egress:
             else:
                 entry.annotations = annotations
                 self._want_again(entry, verdict)
-        self.core.counts[Decision.OUTCOME_DONE] += done
+        self._turn.counts[Decision.OUTCOME_DONE] += done
         if self.reduction is not None and done:
             self.reduction.on_answered()
         if self._held or self._resumes or self._settle_queue:
@@ -364,9 +367,9 @@ class Egress:
 
     def _want_again(self, entry: Entry, outcome: Outcome) -> None:
         """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt."""
-        self.core.counts[Decision.OUTCOME_AGAIN] += 1
+        self._turn.counts[Decision.OUTCOME_AGAIN] += 1
         if not entry.peer_settled:
-            self.core.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
+            self._turn.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
         entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could lock it out (C-4)
         entry.in_reply = False
         entry.peer_settled = False
@@ -381,7 +384,7 @@ class Egress:
         """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
         if entry.sync is None:
             return False  # pre-settled: it leaves nothing unsettled
-        return entry.sync.ingress_rid != self.core.rid and not _has_place(entry)
+        return entry.sync.ingress_rid != self._turn.rid and not _has_place(entry)
 
     @property
     def is_at_rest(self) -> bool:
@@ -399,7 +402,7 @@ class Egress:
         """Reply first (A-6), no new delivery while a map is incomplete (2.6.13) or full (C-4)."""
         if not self._is_replied or self.is_closing:
             return False
-        if self.core.draining.is_on and self._is_held_back(entry):
+        if self._turn.is_draining and self._is_held_back(entry):
             return False
         if self.reduction is not None:
             return entry.in_reply
@@ -423,19 +426,19 @@ class Egress:
 
     def _hold(self, entry: Entry, message: bytes) -> None:
         """C-3: no credit; keep the order."""
-        self.core.counts[Decision.HELD] += 1
+        self._turn.counts[Decision.HELD] += 1
         if entry.state not in (State.KNOWN, State.AGAIN):
             entry.state = State.HELD
         entry.message = message
-        if self.core.tracing is not None:
+        if self._turn.tracing is not None:
             self._trace(entry, self._why_held(entry))
         if not self._held and not self._resumes:
-            self.held_since = self.core.now
+            self.held_since = self._turn.now
         if _has_place(entry):
             entry.is_held = True
             self._resumes.append(entry)
         else:
-            self._held.append(entry, self.core.draining.is_on and self._is_held_back(entry))
+            self._held.append(entry, self._turn.is_draining and self._is_held_back(entry))
 
     def park(self) -> None:
         """K-8a: the router begins to drain."""
@@ -445,15 +448,15 @@ class Egress:
         """The first reason why a delivery waits here."""
         if not self._is_replied:
             return Rule.NO_REPLY_YET
-        if self.core.draining.is_on and self._is_held_back(entry):
+        if self._turn.is_draining and self._is_held_back(entry):
             return Rule.HELD_BY_DRAIN
         if self.sent >= self.limit or self._settle_queue:
             return Rule.NO_CREDIT
         return Rule.IN_ORDER if self._may_send(entry) else Rule.MAP_FULL
 
     def _trace(self, entry: Entry, rule: Rule, *fields: object) -> None:
-        if self.core.tracing is not None:
-            self.core.tracing.seen(entry.tag, rule, self.name, *fields)
+        if self._turn.tracing is not None:
+            self._turn.tracing.seen(entry.tag, rule, self.name, *fields)
 
     def _transfer(self, entry: Entry, message: bytes) -> None:
         if self._settle_out and self.map_bound and self.mapped + len(self._settle_out) >= self.map_bound:
@@ -467,10 +470,10 @@ class Egress:
         if self.reduction is not None:
             self.reduction.on_resumed()
         once = self.mode is _AT_MOST_ONCE or entry.presettled
-        if self.core.tracing is not None:
+        if self._turn.tracing is not None:
             self._trace(entry, Rule.RESUMED if resume else Rule.DELIVERED)
-        self.core.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
-        self.core.out.append(
+        self._turn.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
+        self._turn.out.append(
             effects.Deliver(
                 self.link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,
                 entry.annotations, entry.message_format,
@@ -491,7 +494,7 @@ class Egress:
         entry.message = b""
         if state in MAPPED:
             self._count_place(entry, -1)
-            self.core.counts[_SETTLED_AT_SUBSCRIBER] += 1
+            self._turn.counts[_SETTLED_AT_SUBSCRIBER] += 1
             if entry.in_reply:
                 if self._is_replied:  # else it is left out of the reply, and that settles it (A-6)
                     self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
@@ -534,7 +537,7 @@ class Egress:
             self.sent += 1
             if self.reduction is not None:
                 self.reduction.on_gone()
-            self.core.out.append(
+            self._turn.out.append(
                 effects.Deliver(self.link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
             )
         self._release_resumes()
@@ -551,7 +554,7 @@ class Egress:
                 if not self._may_send(entry):
                     break
                 entry.is_held = False
-                self.held_since = self.core.now
+                self.held_since = self._turn.now
                 message, entry.message = entry.message, b""
                 self._transfer(entry, message)
             waiting.popleft()
@@ -565,23 +568,23 @@ class Egress:
                     return
             self._held.remove(entry)
             message, entry.message = entry.message, b""
-            self.held_since = self.core.now
+            self.held_since = self._turn.now
             self._transfer(entry, message)
 
     def _answer_drain(self) -> None:
         """C-5: nothing more is here that may be sent."""
         self.drain = False
         self.sent = max(self.sent, self.limit)
-        self.core.out.append(effects.Drained(self.link))
+        self._turn.out.append(effects.Drained(self.link))
 
     def flush(self) -> None:
         """One disposition for everything this turn settled."""
         if self._settle_out:
             tags, self._settle_out = list(self._settle_out), {}
-            self.core.out.append(effects.SettleAtSubscriber(self.link, tags))
+            self._turn.out.append(effects.SettleAtSubscriber(self.link, tags))
 
     def _network_tag(self, prefix: bytes, session: int, tag: bytes) -> bytes:
-        return prefix + tag if len(tag) <= 21 else network_tag(self.core.nonce, session, tag)
+        return prefix + tag if len(tag) <= 21 else network_tag(self._turn.nonce, session, tag)
 
     @property
     def unsettled(self) -> int:

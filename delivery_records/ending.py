@@ -33,19 +33,21 @@ class _Order:
 class OrderedEnds:
     """The orders of operators that etcd has not decided yet, as far as this router knows."""
 
-    __slots__ = ("_by_nonce", "_core")
+    __slots__ = ("_by_nonce", "_core", "_turn")
 
     def __init__(self, core: Records) -> None:
         """Nothing is ordered."""
         self._core = core
+        self._turn = core.turn
         self._by_nonce: dict[str, _Order] = {}
 
     def start(self, order: EndSubscription) -> None:
         """Propose the deletion at the epoch the operator was shown, or say why it cannot be."""
         core = self._core
-        subscription = core.view.subscriptions.get(order.key)
+        turn = self._turn
+        subscription = turn.view.subscriptions.get(order.key)
         epoch = order.epoch  # K-5a: what he was shown, and not what stands now
-        is_behind = core.view.applied < epoch  # he was shown it by another router, and the compare decides
+        is_behind = turn.view.applied < epoch  # he was shown it by another router, and the compare decides
         found = 0 if subscription is None else subscription.epoch
         if subscription is None and not is_behind:
             self._tell(order.order, Ending.NOT_FOUND)
@@ -53,21 +55,21 @@ class OrderedEnds:
             self._tell(order.order, Ending.CHANGED, found)
         elif order.only_if_away and (subscription is None or found != epoch or not self._is_away(subscription)):
             self._tell(order.order, Ending.ATTACHED, found)
-        elif not core.store_available or len(self._by_nonce) >= ORDERS:
+        elif not turn.store_available or len(self._by_nonce) >= ORDERS:
             self._tell(order.order, Ending.FAILED, found)
         else:
             name = order.key if subscription is None else subscription.name
-            core.note(Decision.DELETION_ORDERED, subscription=name, epoch=epoch)
+            turn.note(Decision.DELETION_ORDERED, subscription=name, epoch=epoch)
             nonce = core.new_nonce()
             self._by_nonce[nonce] = _Order(order.order, order.key, epoch)
-            core.out.append(effects.Propose(nonce, f"subs/{order.key}", epoch, None))
+            turn.out.append(effects.Propose(nonce, f"subs/{order.key}", epoch, None))
 
     def _is_away(self, subscription: Subscription) -> bool:
         """No link holds it, as far as this router can tell: of another router's links it knows nothing."""
         owner = subscription.record.rid
-        if owner == self._core.rid:
+        if owner == self._turn.rid:
             return subscription.key not in self._core.egresses
-        return owner not in self._core.view.routers
+        return owner not in self._turn.view.routers
 
     def on_subscription(self, key: str, subscription: Subscription | None, revision: int) -> None:
         """The watch shows a deletion or a newer epoch: then the compare has failed or will fail (K-2)."""
@@ -77,7 +79,7 @@ class OrderedEnds:
 
     def on_snapshot(self) -> None:
         """K-4: a snapshot may have passed over what an order waits for, even over all of the subscription's life."""
-        view = self._core.view
+        view = self._turn.view
         for nonce, order in list(self._by_nonce.items()):
             if order.epoch <= view.applied:
                 self._compare(nonce, order, view.subscriptions.get(order.key))
@@ -107,8 +109,8 @@ class OrderedEnds:
 
     def _decide(self, nonce: str, ending: Ending, epoch: int = 0) -> None:
         order = self._by_nonce.pop(nonce)
-        self._core.timers.cancel(Timer.UNKNOWN_PUT, nonce)
+        self._turn.timers.cancel(Timer.UNKNOWN_PUT, nonce)
         self._tell(order.number, ending, epoch)
 
     def _tell(self, number: int, ending: Ending, epoch: int = 0) -> None:
-        self._core.out.append(effects.OrderAnswered(number, ending, epoch))
+        self._turn.out.append(effects.OrderAnswered(number, ending, epoch))

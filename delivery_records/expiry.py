@@ -32,11 +32,12 @@ def awaited_endpoint(policy: str, cause: LossCause, place: Place) -> int:
 class Expiry:
     """Timers of attachments without a live link. Owners are etcd paths (`subs/<h>`, `pubs/<h>`)."""
 
-    __slots__ = ("_awaited", "_core", "_paths")
+    __slots__ = ("_awaited", "_core", "_paths", "_turn")
 
     def __init__(self, core: Records) -> None:
         """No attachment is waiting."""
         self._core = core
+        self._turn = core.turn
         self._awaited: dict[str, int] = {}
         """The AMQP session or connection whose end starts the time of a detached terminus."""
         self._paths: dict[int, dict[str, None]] = {}
@@ -78,7 +79,7 @@ class Expiry:
 
     def cancel(self, path: str) -> int:
         """The attachment was put again or deleted; returns the endpoint whose end it waited for, or 0."""
-        self._core.timers.cancel(Timer.EXPIRY, path)
+        self._turn.timers.cancel(Timer.EXPIRY, path)
         endpoint = self._awaited.pop(path, 0)
         if endpoint:
             paths = self._paths[endpoint]
@@ -89,16 +90,16 @@ class Expiry:
 
     def is_counting(self, path: str) -> bool:
         """True while the attachment's time runs."""
-        return self._core.timers.is_set(Timer.EXPIRY, path)
+        return self._turn.timers.is_set(Timer.EXPIRY, path)
 
     def on_timer(self, path: str) -> None:
         """Propose the deletion; whoever re-attached meanwhile has changed the revision."""
         attachment = self._core.attachment(path)
         if attachment is None:
             return
-        self._core.note(Decision.EXPIRY_PROPOSED, key=path, name=attachment.name)
+        self._turn.note(Decision.EXPIRY_PROPOSED, key=path, name=attachment.name)
         self._core.propose_deletion(path, attachment.epoch)
-        self._core.timers.set(Timer.EXPIRY, path, self._core.now + EXPIRY_RETRY_S)
+        self._turn.timers.set(Timer.EXPIRY, path, self._turn.now + EXPIRY_RETRY_S)
 
     def timeout_of(self, attachment: Subscription | Publisher) -> float:
         """T in seconds; a provisional subscription has at most T_prov (A-10)."""
@@ -107,7 +108,7 @@ class Expiry:
         return attachment.record.timeout_s
 
     def _start(self, path: str, delay: float) -> None:
-        self._core.timers.set(Timer.EXPIRY, path, self._core.now + delay)
+        self._turn.timers.set(Timer.EXPIRY, path, self._turn.now + delay)
 
     def _wait(self, path: str, endpoint: int) -> None:
         self._awaited[path] = endpoint
@@ -119,5 +120,5 @@ class Expiry:
         def weight(rid: int) -> bytes:
             return hashlib.sha256(f"{path}|{rid}".encode()).digest()
 
-        mine = weight(self._core.rid)
-        return sum(1 for rid in self._core.view.routers if rid != self._core.rid and weight(rid) < mine)
+        mine = weight(self._turn.rid)
+        return sum(1 for rid in self._turn.view.routers if rid != self._turn.rid and weight(rid) < mine)

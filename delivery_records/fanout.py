@@ -33,6 +33,7 @@ class Fanout:
         "_local",
         "_plan_version",
         "_remote",
+        "_turn",
         "cursors",
         "is_active",
         "listeners",
@@ -41,6 +42,7 @@ class Fanout:
     def __init__(self, core: Records, ingress: Ingress) -> None:
         """No subscription has joined; nothing may be sent before activation."""
         self._core = core
+        self._turn = core.turn
         self._ingress = ingress
         self.cursors: dict[str, Cursor] = {}
         self.listeners: dict[str, None] = {}
@@ -90,7 +92,7 @@ class Fanout:
         cursor = self.cursors.pop(key, None)
         if cursor is None:
             return False
-        self._left_at = self._core.view.applied
+        self._left_at = self._turn.view.applied
         for slot in self._ingress.window.slots():
             if slot.verdict is None and cursor.owes(slot.number):
                 slot.pending -= 1
@@ -106,7 +108,7 @@ class Fanout:
         if slot is None or slot.verdict is not None:
             return owing
         for key, cursor in self.cursors.items():
-            subscription = self._core.view.subscriptions.get(key)
+            subscription = self._turn.view.subscriptions.get(key)
             if subscription is not None and cursor.owes(number):
                 owing.append(subscription.name)
         return owing
@@ -121,7 +123,7 @@ class Fanout:
                 named += self.listeners
             self._send_to(slot, named)
             return
-        if self._plan_version != self._core.plan_version:
+        if self._plan_version != self._turn.plan_version:
             self._refresh_plan()
         ingress = self._ingress
         for egress in self._local:
@@ -153,7 +155,7 @@ class Fanout:
         cursor = self.cursors.get(key)
         # One that the publisher has not repeated yet has no body; it is forwarded when it comes (I-1).
         if slot is not None and slot.received and cursor is not None and cursor.owes(number):
-            self._ingress.trace(slot, Rule.SENT_AGAIN_RETRY, self._core.view.subscriptions[key].name, attempt)
+            self._ingress.trace(slot, Rule.SENT_AGAIN_RETRY, self._turn.view.subscriptions[key].name, attempt)
             self._send_to(slot, [key], attempt)
 
     def settle(self, runs: tuple[Run, ...]) -> None:
@@ -168,7 +170,7 @@ class Fanout:
 
     def sync_all(self) -> None:
         """I-5 at activation: SYNC to every subscription."""
-        self.sync([self._core.view.subscriptions[key] for key in self._joined()])
+        self.sync([self._turn.view.subscriptions[key] for key in self._joined()])
 
     def _joined(self) -> list[str]:
         return [*self.cursors, *self.listeners]
@@ -194,13 +196,13 @@ class Fanout:
     def sync_router(self, rid: int) -> None:
         """T-4: the channel to that router restarted; repeat I-5 for its subscriptions."""
         if self.is_active:
-            found = (self._core.view.subscriptions[key] for key in self._joined())
+            found = (self._turn.view.subscriptions[key] for key in self._joined())
             self.sync([subscription for subscription in found if subscription.record.rid == rid])
 
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
         owing = tuple(s.epoch for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number))
         if owing:
-            router = self._core.view.routers.get(rid)
+            router = self._turn.view.routers.get(rid)
             if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
                 self._ingress.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
             message = Msg(
@@ -212,7 +214,7 @@ class Fanout:
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
         by_router: dict[int, list[int]] = {}
         for key in keys:
-            subscription = self._core.view.subscriptions[key]
+            subscription = self._turn.view.subscriptions[key]
             by_router.setdefault(subscription.record.rid, []).append(subscription.epoch)
         for rid, epochs in by_router.items():
             message = Msg(
@@ -223,18 +225,19 @@ class Fanout:
 
     def _refresh_plan(self) -> None:
         """Where all subscriptions are; recomputed only when a subscription or an egress changed."""
-        if self._plan_version == self._core.plan_version:
+        if self._plan_version == self._turn.plan_version:
             return
-        self._plan_version = self._core.plan_version
+        self._plan_version = self._turn.plan_version
         core = self._core
+        turn = self._turn
         self._local = []
         remote: dict[int, Channel] = {}
         for key in self._joined():
-            rid = core.view.subscriptions[key].record.rid
-            if rid == core.rid:
+            rid = turn.view.subscriptions[key].record.rid
+            if rid == turn.rid:
                 egress = core.egresses.get(key)
                 if egress is not None:
                     self._local.append(egress)
-            elif rid not in remote and rid in core.view.routers:
+            elif rid not in remote and rid in turn.view.routers:
                 remote[rid] = core.peers.channel(rid)
         self._remote = list(remote.values())

@@ -28,11 +28,12 @@ _ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach)
 class Faults:
     """Confines an exception to the endpoint whose records it may have left half changed."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_turn",)
 
     def __init__(self, core: Records) -> None:
         """Act on `core`."""
         self._core = core
+        self._turn = core.turn
 
     def of_input(self, item: object, error: Exception) -> None:
         """An input could not be handled.
@@ -41,6 +42,7 @@ class Faults:
             Exception: `error`, where shared state may be half changed.
         """
         core = self._core
+        turn = self._turn
         if isinstance(item, inputs.PeerFrame):
             self._of_frame(item, error)
         elif isinstance(item, _OF_A_LINK):
@@ -49,8 +51,8 @@ class Faults:
                 raise error
             self.of_endpoint(endpoint, error)
         elif isinstance(item, _ATTACHES) and item.link not in core.links and not isinstance(error, AssertionError):
-            core.out.append(effects.Faulted(error))  # nothing of it was kept yet
-            core.out.append(effects.Detach(item.link, True, CONDITION, _TEXT))
+            turn.out.append(effects.Faulted(error))  # nothing of it was kept yet
+            turn.out.append(effects.Detach(item.link, True, CONDITION, _TEXT))
         else:
             raise error
 
@@ -70,7 +72,7 @@ class Faults:
         channel = self._core.peers.find(frame.origin)
         if channel is None or isinstance(error, AssertionError):
             raise error
-        self._core.out.append(effects.Faulted(error))
+        self._turn.out.append(effects.Faulted(error))
         channel.restart("a frame could not be handled")
 
     def on_send_failed(self, failed: SendFailed) -> None:
@@ -86,8 +88,9 @@ class Faults:
 
     def _speaker(self, message: PeerMessage) -> Ingress | Egress | None:
         core = self._core
+        turn = self._turn
         if isinstance(message, (Ack, Nack)):
-            return core.egresses.get(core.view.subscription_epochs.get(message.subscription_epoch, ""))
+            return core.egresses.get(turn.view.subscription_epochs.get(message.subscription_epoch, ""))
         if isinstance(message, Credit):
             return None
         epoch = message.head.publisher_epoch if isinstance(message, MsgPart) else message.publisher_epoch
@@ -101,17 +104,18 @@ class Faults:
         """
         if isinstance(error, AssertionError):
             raise error
-        self._core.out.append(effects.Faulted(error))
+        self._turn.out.append(effects.Faulted(error))
         self._forget(endpoint)
 
     def _forget(self, endpoint: Ingress | Egress) -> None:
         core = self._core
+        turn = self._turn
         if isinstance(endpoint, Ingress):
             if core.ingresses.get(endpoint.key) is not endpoint:
                 return
             link = endpoint.link
             core.reactions.forget_ingress(endpoint)
-            publisher = core.view.publishers.get(endpoint.key)
+            publisher = turn.view.publishers.get(endpoint.key)
             if publisher is not None and link is not None:  # else its time runs, or waits for an end, already
                 policy, place = endpoint.expiry_policy, endpoint.place
                 core.expiry.on_link_lost(f"pubs/{endpoint.key}", publisher, policy, LossCause.DETACH, place)
@@ -121,4 +125,4 @@ class Faults:
             link = endpoint.link
             core.suspend_subscriber(endpoint, LossCause.DETACH)
         if link is not None:
-            core.out.append(effects.Detach(link, False, CONDITION, _TEXT))
+            turn.out.append(effects.Detach(link, False, CONDITION, _TEXT))

@@ -74,10 +74,11 @@ def find(core: Records, tag: bytes, publisher: str = "") -> list[FoundDelivery]:
         publisher: name of the publisher; empty = any. The publisher's own tag is found at other routers than its
             ingress only with this name.
     """
+    turn = core.turn
     found: list[FoundDelivery] = []
     for whole in _network_tags(core, tag, publisher):
-        key = core.view.sessions.get(session_of(whole, core.nonce), "")
-        owner = core.view.publishers.get(key)
+        key = turn.view.sessions.get(session_of(whole, turn.nonce), "")
+        owner = turn.view.publishers.get(key)
         ingress = core.ingresses.get(key)
         slot = None if ingress is None else _slot_of(core, ingress, whole)
         if ingress is not None and slot is not None:
@@ -89,43 +90,46 @@ def find(core: Records, tag: bytes, publisher: str = "") -> list[FoundDelivery]:
 
 def _network_tags(core: Records, tag: bytes, publisher: str) -> list[bytes]:
     """Every network tag that may be meant."""
+    turn = core.turn
     tags: dict[bytes, None] = {}
-    session = session_of(tag, core.nonce)
+    session = session_of(tag, turn.nonce)
     if session:
-        owner = core.view.publishers.get(core.view.sessions.get(session, ""))
+        owner = turn.view.publishers.get(turn.view.sessions.get(session, ""))
         if not publisher or (owner is not None and owner.name == publisher):
             tags[tag] = None
     if publisher:
-        sessions = [p.session for p in core.view.publishers.values() if p.session and p.name == publisher]
+        sessions = [p.session for p in turn.view.publishers.values() if p.session and p.name == publisher]
     else:
         sessions = [i.session for i in core.ingresses.values() if i.session and i.window.find(tag) is not None]
     for each in sessions:
-        tags[network_tag(core.nonce, each, tag)] = None
+        tags[network_tag(turn.nonce, each, tag)] = None
     return list(tags)
 
 
 def _slot_of(core: Records, ingress: Ingress, whole: bytes) -> Slot | None:
+    turn = core.turn
     slot = ingress.window.find(whole[_HEADER_BYTES:])
-    if slot is not None and network_tag(core.nonce, ingress.session, slot.tag) == whole:
+    if slot is not None and network_tag(turn.nonce, ingress.session, slot.tag) == whole:
         return slot
     for each in ingress.window.slots():  # a longer tag is named by its digest
-        if len(each.tag) > VERBATIM_BYTES and network_tag(core.nonce, ingress.session, each.tag) == whole:
+        if len(each.tag) > VERBATIM_BYTES and network_tag(turn.nonce, ingress.session, each.tag) == whole:
             return each
     return None
 
 
 def _at_ingress(core: Records, ingress: Ingress, slot: Slot, whole: bytes) -> FoundDelivery:
+    turn = core.turn
     local: list[AtSubscription] = []
     others: dict[int, AtRouter] = {}
     rejected = frozenset(slot.rejected_by or ())
     for key, cursor in ingress.fanout.cursors.items():
-        subscription = core.view.subscriptions.get(key)
+        subscription = turn.view.subscriptions.get(key)
         if subscription is None or cursor.start > slot.number:
             continue  # I-6: it came later
         owes = slot.verdict is None and cursor.owes(slot.number)
         has_rejected = subscription.name in rejected
         rid = subscription.record.rid
-        if rid == core.rid:
+        if rid == turn.rid:
             state = IN_DOUBT if owes else _of(Outcome.REJECTED if has_rejected else slot.verdict)
             local.append(AtSubscription(subscription.name, state, _detail(core, key, whole), owes))
         else:
@@ -133,7 +137,7 @@ def _at_ingress(core: Records, ingress: Ingress, slot: Slot, whole: bytes) -> Fo
             others[rid] = AtRouter(
                 rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected)
             )
-    told = Outcome.REJECTED if slot.rejected_by and core.limits.report_rejections else slot.verdict
+    told = Outcome.REJECTED if slot.rejected_by and turn.limits.report_rejections else slot.verdict
     state = _of(told) if slot.accepted else IN_DOUBT
     return FoundDelivery(
         True, ingress.name, ingress.topic, ingress.session, slot.number, slot.tag, whole, state, slot.message,
@@ -142,6 +146,7 @@ def _at_ingress(core: Records, ingress: Ingress, slot: Slot, whole: bytes) -> Fo
 
 
 def _at_egress(core: Records, owner: Publisher | None, whole: bytes) -> Iterator[FoundDelivery]:
+    turn = core.turn
     local: list[AtSubscription] = []
     message, message_format, number = b"", 0, -1
     for egress in core.egresses.values():
@@ -159,7 +164,7 @@ def _at_egress(core: Records, owner: Publisher | None, whole: bytes) -> Iterator
         False,
         "" if owner is None else owner.name,
         "" if owner is None else owner.record.topic,
-        session_of(whole, core.nonce),
+        session_of(whole, turn.nonce),
         number,
         whole[_HEADER_BYTES:] if whole[:1] == b"\x00" else None,
         whole, state, message, message_format, None, tuple(local), (),

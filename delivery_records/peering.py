@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 class Peering:
     """What arrives from other routers, parked while our view is behind."""
 
-    __slots__ = ("_core", "_parked", "_past_epochs")
+    __slots__ = ("_core", "_parked", "_past_epochs", "_turn")
 
     def __init__(self, core: Records) -> None:
         """Nothing is parked."""
         self._core = core
+        self._turn = core.turn
         self._parked: dict[tuple[int, int], deque[tuple[float, PeerMessage]]] = {}
         """By (origin, the epoch whose order must be kept): since when, and frames that name a revision not applied yet.
         Behind PARKED_FRAMES of them the rest is missing: the channel restarts once it is of use."""
@@ -35,30 +36,30 @@ class Peering:
 
     def on_frame(self, frame: PeerFrame) -> None:
         """A sequenced frame: take it in order, park it if it names a revision we have not applied (T-3)."""
-        if frame.origin in self._core.view.dead:
+        if frame.origin in self._turn.view.dead:
             return  # what a dead incarnation left behind is repeated by the next ingress (I-5)
         channel = self._core.peers.channel(frame.origin)
         message = channel.on_frame(frame.generation, frame.sequence, frame.message)
         if message is None:
             return
         place = (frame.origin, _order_of(message))
-        if place in self._parked or _revision(message) > self._core.view.applied:
+        if place in self._parked or _revision(message) > self._turn.view.applied:
             self._park(place, message)
         else:
             self.deliver(frame.origin, message)
 
     def _park(self, place: tuple[int, int], message: PeerMessage) -> None:
-        self._core.counts[Decision.FRAME_PARKED] += 1
+        self._turn.counts[Decision.FRAME_PARKED] += 1
         self._trace(message, Rule.PARKED, _revision(message))
         queue = self._parked.setdefault(place, deque())
         if len(queue) <= PARKED_FRAMES:
-            queue.append((self._core.now, message))
-        if not self._core.timers.is_set(Timer.PARKED, place[0]):
-            self._core.timers.set(Timer.PARKED, place[0], self._core.now + PARKED_S)
+            queue.append((self._turn.now, message))
+        if not self._turn.timers.is_set(Timer.PARKED, place[0]):
+            self._turn.timers.set(Timer.PARKED, place[0], self._turn.now + PARKED_S)
 
     def on_applied(self) -> None:
         """Our view advanced: go on with what waited for it."""
-        applied = self._core.view.applied
+        applied = self._turn.view.applied
         for place in list(self._parked):
             queue = self._parked.get(place)
             if queue and len(queue) > PARKED_FRAMES and _revision(queue[0][1]) <= applied:
@@ -75,10 +76,10 @@ class Peering:
         oldest = min((queue[0][0] for place, queue in self._parked.items() if place[0] == rid), default=None)
         if oldest is None:
             return
-        if oldest + PARKED_S <= self._core.now:
+        if oldest + PARKED_S <= self._turn.now:
             self._restart(rid, "frames waited too long for the watch")
         else:
-            self._core.timers.set(Timer.PARKED, rid, oldest + PARKED_S)
+            self._turn.timers.set(Timer.PARKED, rid, oldest + PARKED_S)
 
     def _restart(self, rid: int, reason: str) -> None:
         self.drop(rid)
@@ -90,7 +91,7 @@ class Peering:
         """Forget what is parked of one router: the channel has started over (T-4)."""
         for place in [place for place in self._parked if place[0] == rid]:
             del self._parked[place]
-        self._core.timers.cancel(Timer.PARKED, rid)
+        self._turn.timers.cancel(Timer.PARKED, rid)
 
     def remember_epoch(self, epoch: int, key: str) -> None:
         """A subscription's former epoch: its late ACKs are still true (I-2)."""
@@ -114,13 +115,13 @@ class Peering:
             self._on_nack(message)
 
     def _on_sync(self, origin: int, sync: Sync) -> None:
-        key = self._core.view.publisher_epochs.get(sync.publisher_epoch)
+        key = self._turn.view.publisher_epochs.get(sync.publisher_epoch)
         if key is None:  # E-1: only the publisher's latest epoch speaks for it
-            self._core.counts[Decision.FRAME_STALE] += 1
+            self._turn.counts[Decision.FRAME_STALE] += 1
             return
-        session = self._core.view.publishers[key].session
+        session = self._turn.view.publishers[key].session
         for epoch in sync.subscription_epochs:
-            egress = self._core.egresses.get(self._core.view.subscription_epochs.get(epoch, ""))
+            egress = self._core.egresses.get(self._turn.view.subscription_epochs.get(epoch, ""))
             if egress is not None:
                 # E-1: a former epoch is not in the view, and a link is as old as the epoch that is (T-8).
                 assert egress.epoch == epoch
@@ -129,18 +130,18 @@ class Peering:
                 except Exception as error:  # noqa: BLE001  (K-3b)
                     self._core.faults.of_endpoint(egress, error)
             else:
-                self._core.counts[Decision.FRAME_STALE] += 1
+                self._turn.counts[Decision.FRAME_STALE] += 1
 
     def _on_msg(self, message: Msg) -> None:
         synced = self._core.synced.get(message.publisher_epoch)
         if synced is None:
-            self._core.counts[Decision.FRAME_NOT_SYNCED] += 1
+            self._turn.counts[Decision.FRAME_NOT_SYNCED] += 1
             self._trace(message, Rule.NOT_SYNCED, message.publisher_epoch)
             return
         if message.to is None:
             egresses = list(synced.values())
         else:
-            keys = [self._core.view.subscription_epochs.get(epoch, "") for epoch in message.to]
+            keys = [self._turn.view.subscription_epochs.get(epoch, "") for epoch in message.to]
             egresses = [synced[key] for key in keys if key in synced]
         for egress in egresses:
             try:
@@ -157,8 +158,8 @@ class Peering:
                 self._core.faults.of_endpoint(egress, error)
 
     def _trace(self, message: PeerMessage, rule: Rule, *fields: object) -> None:
-        if self._core.tracing is not None and isinstance(message, Msg):
-            self._core.tracing.of_epoch(message.publisher_epoch, message.tag, rule, *fields)
+        if self._turn.tracing is not None and isinstance(message, Msg):
+            self._turn.tracing.of_epoch(message.publisher_epoch, message.tag, rule, *fields)
 
     def _on_settle(self, settle: Settle) -> None:
         for egress in list(self._core.synced.get(settle.publisher_epoch, {}).values()):
@@ -175,7 +176,7 @@ class Peering:
         subscription = self._subscription(ack.subscription_epoch)
         ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch)  # T-7: numbers of this epoch only
         if subscription is None or ingress is None:
-            self._core.counts[Decision.ACK_STALE] += 1
+            self._turn.counts[Decision.ACK_STALE] += 1
             return
         self.acknowledge(ingress, subscription, ack.runs, ack.outcome)
 
@@ -200,7 +201,7 @@ class Peering:
 
     def _subscription(self, epoch: int) -> Subscription | None:
         """I-2: any epoch counts; what a former life of the subscription was sent lies before the start of this one."""
-        view = self._core.view
+        view = self._turn.view
         key = view.subscription_epochs.get(epoch) or self._past_epochs.get(epoch)
         return None if key is None else view.subscriptions.get(key)
 

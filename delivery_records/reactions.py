@@ -23,36 +23,38 @@ _STOLEN = "amqp:link:stolen"
 class Reactions:
     """Folds changes into the view and carries out what they mean, one change at a time (K-2)."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_turn",)
 
     def __init__(self, core: Records) -> None:
         """Act on `core`."""
         self._core = core
+        self._turn = core.turn
 
     def on_changes(self, changes: ViewChanges) -> None:
         """Events of whole revisions, in order."""
-        core = self._core
+        turn = self._turn
         for change in changes.changes:
-            core.view.applied = max(core.view.applied, change.mod_revision)
+            turn.view.applied = max(turn.view.applied, change.mod_revision)
             self._apply(change)
         self._advance(changes.revision)
 
     def on_snapshot(self, snapshot: ViewSnapshot) -> None:
         """K-1, K-4: take over a snapshot as the changes that lead to it, before any later message."""
         core = self._core
-        core.note(Decision.VIEW_RELOADED, revision=snapshot.revision, keys=len(snapshot.entries))
-        core.view.applied = max(core.view.applied, snapshot.revision)
-        core.view.announce(snapshot.entries)
-        for change in core.view.difference(list(snapshot.entries)):
+        turn = self._turn
+        turn.note(Decision.VIEW_RELOADED, revision=snapshot.revision, keys=len(snapshot.entries))
+        turn.view.applied = max(turn.view.applied, snapshot.revision)
+        turn.view.announce(snapshot.entries)
+        for change in turn.view.difference(list(snapshot.entries)):
             self._apply(change)
-        core.view.announce(())
+        turn.view.announce(())
         self._orphans()
         core.attaching.on_snapshot()
         core.ordered_ends.on_snapshot()  # K-5a
         self._advance(snapshot.revision)
 
     def _advance(self, revision: int) -> None:
-        self._core.view.applied = max(self._core.view.applied, revision)
+        self._turn.view.applied = max(self._turn.view.applied, revision)
         self._core.peering.on_applied()
         self._core.barrier.on_applied()
 
@@ -68,27 +70,29 @@ class Reactions:
 
     def _on_router(self, change: Change) -> None:
         core = self._core
-        core.plan_version += 1
+        turn = self._turn
+        turn.plan_version += 1
         if change.record is not None:
-            core.view.apply(change)
+            turn.view.apply(change)
             return
         rid = rid_of_key(change.key)
-        gone = core.view.routers.get(rid)
-        core.view.apply(change)
+        gone = turn.view.routers.get(rid)
+        turn.view.apply(change)
         core.peers.drop(rid)
         core.peering.drop(rid)
-        if gone is not None and rid != core.rid:
+        if gone is not None and rid != turn.rid:
             core.barrier.on_router_gone(rid, gone.record.leaving)
         self._orphans(rid)
 
     def _orphans(self, rid: int | None = None) -> None:
         """K-5, K-6: attachments of a dead incarnation; timers start from zero at our own observation."""
         core = self._core
-        for kind, attachments in (("subs", core.view.subscriptions), ("pubs", core.view.publishers)):
+        turn = self._turn
+        for kind, attachments in (("subs", turn.view.subscriptions), ("pubs", turn.view.publishers)):
             for key, attachment in attachments.items():
                 owner = attachment.record.rid
                 path = f"{kind}/{key}"
-                if rid is None and (owner == core.rid or owner in core.view.routers or core.expiry.is_counting(path)):
+                if rid is None and (owner == turn.rid or owner in turn.view.routers or core.expiry.is_counting(path)):
                     continue
                 if rid is None or owner == rid:
                     core.expiry.on_orphan(path, attachment)
@@ -97,19 +101,20 @@ class Reactions:
 
     def _on_subscription(self, change: Change) -> None:
         core = self._core
-        old = core.view.subscriptions.get(change.key)
+        turn = self._turn
+        old = turn.view.subscriptions.get(change.key)
         if old is not None and change.record is not None and old.created != change.create_revision:
             self._on_subscription(Change(change.kind, change.key, None, old.created, change.mod_revision))
             old = None
-        core.view.apply(change)
-        core.plan_version += 1
+        turn.view.apply(change)
+        turn.plan_version += 1
         awaited = core.expiry.cancel(f"subs/{change.key}")
         core.ordered_ends.on_subscription(
-            change.key, core.view.subscriptions.get(change.key), change.mod_revision
+            change.key, turn.view.subscriptions.get(change.key), change.mod_revision
         )  # K-5a
         if old is not None:
             core.peering.remember_epoch(old.epoch, old.key)
-        subscription = core.view.subscriptions.get(change.key)
+        subscription = turn.view.subscriptions.get(change.key)
         if subscription is None:
             self._subscription_deleted(change.key)
             return
@@ -121,6 +126,7 @@ class Reactions:
     def _subscription_attached(self, subscription: Subscription, awaited: int) -> None:
         """A-6 when it is our put; E-7 when the link here was overtaken; K-5 when nobody holds it."""
         core = self._core
+        turn = self._turn
         path = f"subs/{subscription.key}"
         here = core.egresses.get(subscription.key)
         proven = core.reputs.pop(subscription.record.nonce, None)
@@ -134,21 +140,22 @@ class Reactions:
         attempt = core.attaching.take(subscription.record.nonce)
         if attempt is not None and not attempt.is_lost:
             assert isinstance(attempt.request, SubscriberAttach)
-            core.durations.attach_subscriber.observe(core.now - attempt.since)
+            turn.durations.attach_subscriber.observe(turn.now - attempt.since)
             self._open_egress(subscription, attempt.request)
-        elif subscription.record.rid == core.rid:
+        elif subscription.record.rid == turn.rid:
             core.expiry.on_attachment_lost(path, subscription, awaited)
-        elif subscription.record.rid not in core.view.routers:
+        elif subscription.record.rid not in turn.view.routers:
             core.expiry.on_orphan(path, subscription)
 
     def _open_egress(self, subscription: Subscription, request: SubscriberAttach) -> None:
         core = self._core
+        turn = self._turn
         egress = Egress(core, subscription, request)
         core.egresses[subscription.key] = egress
-        core.budget.hold_map(len(request.unsettled or ()))
+        turn.budget.hold_map(len(request.unsettled or ()))
         core.links[request.link] = egress
-        core.plan_version += 1
-        core.note(
+        turn.plan_version += 1
+        turn.note(
             Decision.SUBSCRIBER_RESUMED if request.unsettled else Decision.SUBSCRIBER_ATTACHED,
             subscription=subscription.name, topic=subscription.record.topic, epoch=subscription.epoch,
             unsettled=len(request.unsettled or ()), peer=request.peer,
@@ -156,7 +163,7 @@ class Reactions:
         if request.exactly_once:
             egress.reply()
         else:
-            core.timers.set(Timer.STOCK_REPLY, egress.key, core.now + core.limits.stock_reply_wait_s)
+            turn.timers.set(Timer.STOCK_REPLY, egress.key, turn.now + turn.limits.stock_reply_wait_s)
         if not egress.is_proven:
             core.proofs.ask(egress)  # A-10
         core.barrier.wait(egress)
@@ -164,25 +171,27 @@ class Reactions:
     def _steal_subscriber(self, egress: Egress, subscription: Subscription) -> None:
         """E-7: a newer epoch holds the subscription."""
         core = self._core
-        core.note(Decision.SUBSCRIBER_STOLEN, subscription=egress.name, by=subscription.record.peer)
-        core.steals.on_stolen(f"subs/{egress.key}", core.now, egress.request.peer, subscription.record.peer)
+        turn = self._turn
+        turn.note(Decision.SUBSCRIBER_STOLEN, subscription=egress.name, by=subscription.record.peer)
+        core.steals.on_stolen(f"subs/{egress.key}", turn.now, egress.request.peer, subscription.record.peer)
         text = f"attached again by {subscription.record.peer or 'another connection'}"
         core.forget_egress(egress)
-        core.out.append(effects.Detach(egress.link, egress.is_closing, _STOLEN, text))
+        turn.out.append(effects.Detach(egress.link, egress.is_closing, _STOLEN, text))
 
     def _subscription_deleted(self, key: str) -> None:
         core = self._core
+        turn = self._turn
         egress = core.egresses.get(key)
         if egress is not None:
             core.forget_egress(egress)
             if egress.is_closing:
-                core.note(Decision.SUBSCRIBER_CLOSED, subscription=egress.name)
-                core.out.append(effects.Detach(egress.link, True))  # E-8: only now is it unsubscribed
+                turn.note(Decision.SUBSCRIBER_CLOSED, subscription=egress.name)
+                turn.out.append(effects.Detach(egress.link, True))  # E-8: only now is it unsubscribed
             else:
-                core.note(Decision.SUBSCRIBER_DELETED, subscription=egress.name)
+                turn.note(Decision.SUBSCRIBER_DELETED, subscription=egress.name)
                 info = {"x-opt-topic-resume": "expired"}
                 text = "the subscription has expired or was deleted"
-                core.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))
+                turn.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))
         for ingress in core.ingresses.values():
             ingress.on_subscription_deleted(key)  # I-3
         core.attaching.on_deleted(f"subs/{key}")
@@ -191,10 +200,11 @@ class Reactions:
 
     def _on_publisher(self, change: Change) -> None:
         core = self._core
-        old = core.view.publishers.get(change.key)
-        core.view.apply(change)
+        turn = self._turn
+        old = turn.view.publishers.get(change.key)
+        turn.view.apply(change)
         awaited = core.expiry.cancel(f"pubs/{change.key}")
-        publisher = core.view.publishers.get(change.key)
+        publisher = turn.view.publishers.get(change.key)
         if old is not None and old.session and (publisher is None or publisher.session != old.session):
             for egress in list(core.egresses.values()):
                 egress.on_session_gone(old.session)  # E-6
@@ -206,11 +216,12 @@ class Reactions:
     def _publisher_attached(self, publisher: Publisher, awaited: int) -> None:
         """A-3 when it is our put; I-7 when the link here was overtaken."""
         core = self._core
+        turn = self._turn
         path = f"pubs/{publisher.key}"
         here = core.ingresses.get(publisher.key)
         started = core.reputs.pop(publisher.record.nonce, None)
         if here is not None and started is here:
-            core.timers.cancel(Timer.UNKNOWN_PUT, publisher.record.nonce)
+            turn.timers.cancel(Timer.UNKNOWN_PUT, publisher.record.nonce)
             here.on_reput(publisher)
             if here.link is None:
                 core.expiry.on_attachment_lost(path, publisher, awaited)
@@ -224,27 +235,29 @@ class Reactions:
         attempt: Attempt | None = core.attaching.take(publisher.record.nonce)
         if attempt is not None and not attempt.is_lost:
             assert isinstance(attempt.request, PublisherAttach)
-            core.durations.attach_publisher.observe(core.now - attempt.since)
+            turn.durations.attach_publisher.observe(turn.now - attempt.since)
             ingress = Ingress(core, publisher, attempt.request, attempt.since)
             core.ingresses[publisher.key] = ingress
             core.ingress_by_epoch[publisher.epoch] = ingress
             core.links[attempt.link] = ingress
             ingress.open(attempt.request)
-        elif publisher.record.rid == core.rid:
+        elif publisher.record.rid == turn.rid:
             core.expiry.on_attachment_lost(path, publisher, awaited)
-        elif publisher.record.rid not in core.view.routers:
+        elif publisher.record.rid not in turn.view.routers:
             core.expiry.on_orphan(path, publisher)
 
     def _steal_publisher(self, ingress: Ingress, publisher: Publisher) -> None:
         core = self._core
+        turn = self._turn
         assert ingress.link is not None
-        core.note(Decision.PUBLISHER_STOLEN, publisher=ingress.name, by=publisher.record.peer)
-        core.steals.on_stolen(f"pubs/{ingress.key}", core.now, ingress.peer, publisher.record.peer)
+        turn.note(Decision.PUBLISHER_STOLEN, publisher=ingress.name, by=publisher.record.peer)
+        core.steals.on_stolen(f"pubs/{ingress.key}", turn.now, ingress.peer, publisher.record.peer)
         text = f"attached again by {publisher.record.peer or 'another connection'}"
-        core.out.append(effects.Detach(ingress.link, ingress.phase is Phase.CLOSING, _STOLEN, text))
+        turn.out.append(effects.Detach(ingress.link, ingress.phase is Phase.CLOSING, _STOLEN, text))
 
     def _publisher_deleted(self, key: str) -> None:
         core = self._core
+        turn = self._turn
         core.forget_resend_failures(key)
         ingress = core.ingresses.get(key)
         if ingress is None:
@@ -253,16 +266,17 @@ class Reactions:
         if ingress.link is None:
             return
         if ingress.phase is Phase.CLOSING:
-            core.note(Decision.PUBLISHER_CLOSED, publisher=ingress.name)
-            core.out.append(effects.Detach(ingress.link, True))  # I-8
+            turn.note(Decision.PUBLISHER_CLOSED, publisher=ingress.name)
+            turn.out.append(effects.Detach(ingress.link, True))  # I-8
         else:
             info = {"x-opt-topic-resume": "expired"}
             text = "the publisher's session has expired or was deleted"
-            core.out.append(effects.Detach(ingress.link, True, "amqp:resource-deleted", text, info))
+            turn.out.append(effects.Detach(ingress.link, True, "amqp:resource-deleted", text, info))
 
     def forget_ingress(self, ingress: Ingress) -> None:
         """I-7: the window belongs to the newest epoch alone."""
         core = self._core
+        turn = self._turn
         core.ingresses.pop(ingress.key, None)
         core.disconnected.pop(ingress.key, None)
         core.ingress_by_epoch.pop(ingress.epoch, None)
@@ -270,29 +284,31 @@ class Reactions:
         if ingress.link is not None:
             core.links.pop(ingress.link, None)
         for timer in OF_AN_INGRESS:
-            core.timers.cancel(timer, ingress.key)
+            turn.timers.cancel(timer, ingress.key)
 
     # ------------------------------------------------------------------ the router's budget
 
     def on_budget(self) -> None:
         """C-6: the budget is full, or was. Windows of publishers without a link go; with room, look at the others."""
         core = self._core
+        turn = self._turn
         forgettable = core.disconnected
-        while forgettable and core.budget.is_short:
+        while forgettable and turn.budget.is_short:
             ingress = next(iter(forgettable.values()))
-            core.note(Decision.WINDOW_FORGOTTEN, publisher=ingress.name, unsettled=len(ingress.window))
+            turn.note(Decision.WINDOW_FORGOTTEN, publisher=ingress.name, unsettled=len(ingress.window))
             self.forget_ingress(ingress)  # as in a crash (N-1): its publisher presents its map, and sends again
-        if core.budget.has_room_again():
+        if turn.budget.has_room_again():
             self._look_for_room()
 
     def on_room_timer(self) -> None:
         """C-6: less room than is worth a look in every turn must not be kept from those who wait for it."""
-        if self._core.budget.has_room_again(however_little=True):
+        if self._turn.budget.has_room_again(however_little=True):
             self._look_for_room()
 
     def _look_for_room(self) -> None:
         core = self._core
-        core.out.append(effects.RoomAgain())
+        turn = self._turn
+        turn.out.append(effects.RoomAgain())
         for ingress in core.ingresses.values():
             ingress.mark_dirty()
 
@@ -301,15 +317,16 @@ class Reactions:
     def on_deletion_lost(self, path: str) -> None:
         """E-8, I-8: the compare failed: somebody attached again, so the link here is not closed but stolen."""
         core = self._core
+        turn = self._turn
         kind, _, key = path.partition("/")
         endpoint = core.egresses.get(key) if kind == Kind.SUBSCRIPTION.value else core.ingresses.get(key)
         if path in core.deletions.values() or (endpoint is not None and self._is_writing(endpoint)):
             return  # it lost to a put of the link itself: the deletion at that put's revision decides
         if isinstance(endpoint, Egress) and endpoint.is_closing:
-            core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
+            turn.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
             core.suspend_subscriber(endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress) and endpoint.phase is Phase.CLOSING and endpoint.link is not None:
-            core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
+            turn.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))
             core.suspend_publisher(endpoint, LossCause.DETACH)
 
     def _is_writing(self, endpoint: Ingress | Egress) -> bool:
@@ -321,13 +338,14 @@ class Reactions:
     def on_deletion_failed(self, path: str) -> None:
         """E-8, I-8: etcd cannot be reached: as with an attach, the client must come back and close again (K-2a)."""
         core = self._core
+        turn = self._turn
         kind, _, key = path.partition("/")
         endpoint = core.egresses.get(key) if kind == Kind.SUBSCRIPTION.value else core.ingresses.get(key)
         if isinstance(endpoint, Egress) and endpoint.is_closing:
-            core.out.append(effects.CloseConnection(endpoint.link, "amqp:connection:forced", _FAILED_CLOSE))
+            turn.out.append(effects.CloseConnection(endpoint.link, "amqp:connection:forced", _FAILED_CLOSE))
             core.suspend_subscriber(endpoint, LossCause.CONNECTION_LOSS)
         elif isinstance(endpoint, Ingress) and endpoint.phase is Phase.CLOSING and endpoint.link is not None:
-            core.out.append(effects.CloseConnection(endpoint.link, "amqp:connection:forced", _FAILED_CLOSE))
+            turn.out.append(effects.CloseConnection(endpoint.link, "amqp:connection:forced", _FAILED_CLOSE))
             core.suspend_publisher(endpoint, LossCause.CONNECTION_LOSS)
 
 

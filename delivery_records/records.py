@@ -14,10 +14,8 @@ from typing import Any
 from delivery_records import effects, inputs
 from delivery_records.attaching import Attaching, Attempt
 from delivery_records.barrier import AttachBarrier
-from delivery_records.budget import Budget
 from delivery_records.channel import Peers
 from delivery_records.draining import Draining
-from delivery_records.durations import Durations
 from delivery_records.egress import Egress
 from delivery_records.ending import OrderedEnds
 from delivery_records.entries import SyncState
@@ -38,12 +36,13 @@ from delivery_records.peering import Peering
 from delivery_records.reactions import Reactions
 from delivery_records.steals import StealGuard
 from delivery_records.tables import describe
-from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
+from delivery_records.tags import session_of
 from delivery_records.terms import SubscriberProofs, held_terms
-from delivery_records.timers import OF_AN_EGRESS, Timer, Timers
+from delivery_records.timers import OF_AN_EGRESS, Timer
 from delivery_records.topics import matches
-from delivery_records.trace import Rule, Trace
-from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
+from delivery_records.trace import Rule
+from delivery_records.turn import Turn
+from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord
 from delivery_records.window import frozen_runs
 
 Annotate = Callable[[bytes, str, bytes, int], bytes]
@@ -76,26 +75,14 @@ class Records:
             era: drawn together with the nonce, part of the incarnations subscribers are told (K-9).
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
         """
-        assert 0 <= era < 1 << ERA_BITS
+        self.turn = turn = Turn(rid, nonce, limits or Limits(), era)
         self.rid = rid
         self.node_id = node_id
         self.nonce = nonce
-        self.era = era
         self.nonce_revision = nonce_revision
-        self.limits = limits or Limits()
         self.annotate = annotate
-        self.now = 0.0
-        self.out: list[effects.Effect] = []
-        self.counts: dict[Decision, int] = dict.fromkeys(Decision, 0)
-        self.durations = Durations()
-        self.view = View()
-        self.timers = Timers()
-        self.budget = Budget(self.limits.router_bytes)
-        self.trace = Trace(self)
-        self.tracing: Trace | None = None
-        """`trace` while an operator wants to see which rules deliveries meet."""
-        self.store_available = False
-        self.plan_version = 0
+        self.limits, self.view, self.timers, self.budget = turn.limits, turn.view, turn.timers, turn.budget
+        self.counts, self.durations, self.trace = turn.counts, turn.durations, turn.trace
         self.links: dict[int, Attempt | Ingress | Egress] = {}
         self.ingresses: dict[str, Ingress] = {}
         self.ingress_by_epoch: dict[int, Ingress] = {}
@@ -159,8 +146,7 @@ class Records:
             batch: what the router saw.
             now: seconds on the caller's monotonic clock; never smaller than before.
         """
-        assert now >= self.now, "time goes forward"
-        self.now = now
+        self.turn.begin(now)
         handlers = self._handlers
         for item in batch:
             try:
@@ -176,14 +162,18 @@ class Records:
 
     def handle_timer(self, now: float) -> list[effects.Effect]:
         """Carry out every deadline that has come. Call it at `next_deadline()`."""
-        assert now >= self.now, "time goes forward"
-        self.now = now
+        self.turn.begin(now)
         for timer, owner in self.timers.due(now):
             try:
                 self._on_timer(timer, owner)
             except Exception as error:  # noqa: BLE001  (K-3b)
                 self.faults.of_timer(timer, owner, error)
         return self._finish_turn()
+
+    @property
+    def now(self) -> float:
+        """Seconds on the caller's clock, as it was told last."""
+        return self.turn.now
 
     def next_deadline(self) -> float | None:
         """When `handle_timer` wants to be called; None: not before the next input."""
@@ -203,12 +193,11 @@ class Records:
                 except Exception as error:  # noqa: BLE001  (K-3b)
                     self.faults.of_endpoint(ingress, error)
         if self.budget.was_full and not self.timers.is_set(Timer.ROOM, 0):
-            self.timers.set(Timer.ROOM, 0, self.now + ROOM_CHECK_S)
+            self.timers.set(Timer.ROOM, 0, self.turn.now + ROOM_CHECK_S)
         egresses, self.dirty_egresses = self.dirty_egresses, []
         for egress in egresses:
             egress.flush()
-        out, self.out = self.out, []
-        return out
+        return self.turn.end()
 
     def _send_acks(self, sync: SyncState) -> None:
         egress = sync.egress
@@ -246,11 +235,11 @@ class Records:
         if endpoint is None:
             return
         if not detach.closed:
-            self.out.append(effects.Detach(detach.link, False))
+            self.turn.out.append(effects.Detach(detach.link, False))
             self.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Attempt):
             # E-8, I-8: nothing was deleted, so it must not look closed
-            self.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
+            self.turn.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
             self.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
             endpoint.phase = Phase.CLOSING  # I-8
@@ -288,8 +277,8 @@ class Records:
 
     def suspend_subscriber(self, egress: Egress, cause: LossCause) -> None:
         """The subscriber's link is gone: forget all but the K-5 timer (E-7, A-9)."""
-        self.note(Decision.SUBSCRIBER_LOST, subscription=egress.name, cause=cause.value)
-        tracing = self.tracing  # it may end with any step, when its time is over
+        self.turn.note(Decision.SUBSCRIBER_LOST, subscription=egress.name, cause=cause.value)
+        tracing = self.turn.tracing  # it may end with any step, when its time is over
         if tracing is not None:
             for tag in [tag for entries in egress.sessions.values() for tag in entries]:
                 tracing.seen(tag, Rule.LINK_LOST, egress.name)
@@ -307,7 +296,7 @@ class Records:
         if self.egresses.get(egress.key) is egress:
             del self.egresses[egress.key]
             self.budget.release_map(len(egress.request.unsettled or ()))
-        self.plan_version += 1
+        self.turn.plan_version += 1
         self.barrier.forget(egress.key)
         self.proofs.forget(egress)
         for timer in OF_AN_EGRESS:
@@ -333,7 +322,7 @@ class Records:
                 channel.on_path_moved()
 
     def _on_store_health(self, health: inputs.StoreHealth) -> None:
-        self.store_available = health.available
+        self.turn.store_available = health.available
 
     def _on_store_failed(self, failed: inputs.StoreFailed) -> None:
         if self.attaching.on_failed(failed.nonce, failed.failure):
@@ -373,7 +362,7 @@ class Records:
             return  # K-2a: a newer attach has taken the link over, and its timers are not ours
         if ingress.link is not None and ingress.phase is Phase.STARTING:
             text = "the session could not be started in etcd; connect again"
-            self.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
+            self.turn.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
             self.suspend_publisher(ingress, LossCause.CONNECTION_LOSS)
         elif failure is Failure.CONFLICT:
             self.reactions.on_deletion_lost(f"pubs/{ingress.key}")  # I-8: if a close waits for this put
@@ -466,7 +455,7 @@ class Records:
 
     def put(self, nonce: str, path: str, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
         """Propose a compare-and-put of `record`, marked with the nonce."""
-        self.out.append(effects.Propose(nonce, path, expect, replace(record, nonce=nonce)))
+        self.turn.out.append(effects.Propose(nonce, path, expect, replace(record, nonce=nonce)))
 
     def propose_record(
         self, path: str, expect: int, record: PublisherRecord | SubscriptionRecord, **changed: object
@@ -482,7 +471,7 @@ class Records:
         nonce = self.new_nonce()
         self.deletions[nonce] = path
         _bound(self.deletions)
-        self.out.append(effects.Propose(nonce, path, epoch, None))
+        self.turn.out.append(effects.Propose(nonce, path, epoch, None))
 
     def attachment(self, path: str) -> Subscription | Publisher | None:
         """What the view has at `subs/<h>` or `pubs/<h>`."""
@@ -491,18 +480,9 @@ class Records:
 
     # ------------------------------------------------------------------ services of the parts
 
-    def note(self, decision: Decision, **fields: object) -> None:
-        """Count a decision and have it logged."""
-        self.counts[decision] += 1
-        self.out.append(effects.Note(decision, fields))
-
     def mark_egress(self, egress: Egress) -> None:
         """Have the egress' settlements sent at the end of this turn."""
         self.dirty_egresses.append(egress)
-
-    def told_incarnation(self, created: int) -> int:
-        """K-9: the number a subscriber is told; a create revision alone may come again when etcd's data went back."""
-        return self.era << REVISION_BITS | created
 
     def is_live_tag(self, tag: bytes, pattern: str) -> bool:
         """E-6: False when the tag counts as settled: nobody will send a subscription to `pattern` its SYNC.
@@ -525,8 +505,8 @@ class Records:
 
     def count_resend_failure(self, key: str, within_s: float) -> int:
         """How often this publisher missed T_resend at this router in the last `within_s` seconds (I-9)."""
-        times = [time for time in self._resend_failures.pop(key, []) if self.now - time < within_s]
-        self._resend_failures[key] = [*times, self.now][-RESEND_FAILURES:]
+        times = [time for time in self._resend_failures.pop(key, []) if self.turn.now - time < within_s]
+        self._resend_failures[key] = [*times, self.turn.now][-RESEND_FAILURES:]
         _bound(self._resend_failures)
         return len(self._resend_failures[key])
 
@@ -565,7 +545,7 @@ class Records:
 
     def watch_unknown(self, nonce: str) -> None:
         """Wait for a put whose fate is unknown (K-2a)."""
-        self.timers.set(Timer.UNKNOWN_PUT, nonce, self.now + UNKNOWN_PUT_S)
+        self.timers.set(Timer.UNKNOWN_PUT, nonce, self.turn.now + UNKNOWN_PUT_S)
 
     def describe(self) -> dict[str, object]:
         """Tables for people."""

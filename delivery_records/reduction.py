@@ -51,8 +51,9 @@ class Reduction:
     def _wait(self) -> None:
         """Until nothing has happened for a while; no longer when nothing is left."""
         egress = self._egress
-        at = egress.core.now + (REDUCTION_QUIET_S if self._left else 0)
-        egress.core.timers.set(Timer.REDUCTION, egress.key, at)
+        turn = egress.core.turn
+        at = turn.now + (REDUCTION_QUIET_S if self._left else 0)
+        turn.timers.set(Timer.REDUCTION, egress.key, at)
 
     def on_timer(self) -> None:
         """Both sides suspend, and the client attaches again with the next part."""
@@ -61,8 +62,8 @@ class Reduction:
         if any(entry.state is SENT for entry in entries):
             self._wait()  # C-2: the subscriber has them in hand, and alone knows how long they take
             return
-        core = egress.core
+        core, turn = egress.core, egress.core.turn
         core.end_round(egress.key, self.has_progressed)
-        core.note(Decision.SUBSCRIBER_MAP_REDUCED, subscription=egress.name)
-        core.out.append(effects.Detach(egress.link, False))
+        turn.note(Decision.SUBSCRIBER_MAP_REDUCED, subscription=egress.name)
+        turn.out.append(effects.Detach(egress.link, False))
         core.suspend_subscriber(egress, LossCause.DETACH)

@@ -26,11 +26,12 @@ class _Attempts:
 class Retries:
     """What one ingress must send again, and when. Entries leave with their delivery or their subscription."""
 
-    __slots__ = ("_attempts", "_core", "_due", "_ingress")
+    __slots__ = ("_attempts", "_core", "_due", "_ingress", "_turn")
 
     def __init__(self, core: Records, ingress: Ingress) -> None:
         """Nothing to retry. Attempt counts do not survive the ingress (E-4a)."""
         self._core = core
+        self._turn = core.turn
         self._ingress = ingress
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._due: dict[tuple[str, int], float] = {}
@@ -43,8 +44,8 @@ class Retries:
             return
         entry = self._attempts.setdefault((subscription.key, number), _Attempts())
         delay = self._count(entry, failed)
-        if entry.failed >= self._core.limits.max_attempts:
-            self._core.note(
+        if entry.failed >= self._turn.limits.max_attempts:
+            self._turn.note(
                 Decision.DELIVERY_POISONED, publisher=self._ingress.name, subscription=subscription.name,
                 tag=slot.tag.hex(),
             )  # fmt: skip
@@ -52,9 +53,9 @@ class Retries:
             self._ingress.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
             self._forget_pair((subscription.key, number))  # what others asked for goes on
             return
-        self._core.counts[Decision.RETRY_SCHEDULED] += 1
+        self._turn.counts[Decision.RETRY_SCHEDULED] += 1
         self._ingress.trace(slot, Rule.RETRY, subscription.name, delay)
-        self._due[(subscription.key, number)] = self._core.now + delay
+        self._due[(subscription.key, number)] = self._turn.now + delay
         self._arm()
 
     def _count(self, entry: _Attempts, failed: bool) -> float:
@@ -71,7 +72,7 @@ class Retries:
 
     def on_timer(self) -> None:
         """Send what is due."""
-        now = self._core.now
+        now = self._turn.now
         for (key, number), deadline in list(self._due.items()):
             if deadline <= now:
                 del self._due[(key, number)]
@@ -100,7 +101,7 @@ class Retries:
 
     def _arm(self) -> None:
         if self._due:
-            self._core.timers.set(Timer.RETRY, self._ingress.key, min(self._due.values()))
+            self._turn.timers.set(Timer.RETRY, self._ingress.key, min(self._due.values()))
 
 
 def _doubling(times: int) -> float:

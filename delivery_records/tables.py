@@ -17,11 +17,12 @@ WAITING_NAMES = 8
 
 def describe(core: Records) -> dict[str, object]:
     """Everything this router can tell about the network and about what it holds. JSON-able."""
-    view = core.view
+    turn = core.turn
+    view = turn.view
     names = {rid: router.record.node_id for rid, router in view.routers.items()}
     return {
         "router": core.node_id,
-        "rid": core.rid,
+        "rid": turn.rid,
         "applied": view.applied,
         "routers": [
             {"id": r.record.node_id, "rid": rid, "amqp": r.record.amqp, "http": r.record.http,
@@ -31,7 +32,7 @@ def describe(core: Records) -> dict[str, object]:
         "subscriptions": [
             {
                 "name": s.name, "topic": s.record.topic, "router": names.get(s.record.rid, "gone"), "epoch": s.epoch,
-                "incarnation": core.told_incarnation(s.created), "mode": s.record.mode.value,
+                "incarnation": turn.told_incarnation(s.created), "mode": s.record.mode.value,
                 "timeout_s": s.record.timeout_s, "peer": s.record.peer,
             }
             for s in view.subscriptions.values()
@@ -54,7 +55,7 @@ def describe(core: Records) -> dict[str, object]:
             for channel in core.peers.existing()
         ],
         "barrier_waiting": core.barrier.waiting,
-        "counts": {decision.value: count for decision, count in core.counts.items() if count},
+        "counts": {decision.value: count for decision, count in turn.counts.items() if count},
     }  # fmt: skip
 
 

@@ -66,11 +66,12 @@ def terms_after_proof(request: SubscriberAttach, record: SubscriptionRecord, lim
 class SubscriberProofs:
     """Proof of life of subscribers: asked for, waited for, written (A-10)."""
 
-    __slots__ = ("_core", "_writing")
+    __slots__ = ("_core", "_turn", "_writing")
 
     def __init__(self, core: Records) -> None:
         """Nobody is asked."""
         self._core = core
+        self._turn = core.turn
         self._writing: dict[str, Egress] = {}
         """Whose granted terms are under way to etcd."""
 
@@ -84,11 +85,11 @@ class SubscriberProofs:
 
     def ask(self, egress: Egress) -> None:
         """The attach is in the view, and its terms are not, or only provisionally."""
-        core = self._core
+        turn = self._turn
         if egress.exactly_once:
-            core.out.append(effects.AskEcho(egress.link, egress.epoch))
-            core.timers.set(Timer.LIFE, egress.key, core.now + core.limits.proof_timeout_s)
-        core.timers.set(Timer.PROVISIONAL, egress.key, core.now + PROVISIONAL_TIMEOUT_S)
+            turn.out.append(effects.AskEcho(egress.link, egress.epoch))
+            turn.timers.set(Timer.LIFE, egress.key, turn.now + turn.limits.proof_timeout_s)
+        turn.timers.set(Timer.PROVISIONAL, egress.key, turn.now + PROVISIONAL_TIMEOUT_S)
 
     def on_written(self, egress: Egress) -> None:
         """The watch shows that its key says what it was granted."""
@@ -105,16 +106,17 @@ class SubscriberProofs:
     def confirm(self, egress: Egress) -> None:
         """A-6b: when every router knows it, and its key says what it was granted; again when that changes."""
         core = self._core
+        turn = self._turn
         if not egress.is_known or egress.awaits_proof:
             return
-        incarnation = core.told_incarnation(egress.created)
+        incarnation = turn.told_incarnation(egress.created)
         if not egress.confirmed:
             egress.confirmed = True
-            core.note(Decision.SUBSCRIBER_CONFIRMED, subscription=egress.name, incarnation=incarnation)
+            turn.note(Decision.SUBSCRIBER_CONFIRMED, subscription=egress.name, incarnation=incarnation)
         if egress.exactly_once:
-            subscription = core.view.subscriptions[egress.key]
+            subscription = turn.view.subscriptions[egress.key]
             policy = held_terms(subscription.record).expiry_policy
-            core.out.append(
+            turn.out.append(
                 effects.Confirm(egress.link, incarnation, core.expiry.timeout_of(subscription), policy)
             )
 
@@ -123,10 +125,11 @@ class SubscriberProofs:
         if egress.is_proven:
             return
         core = self._core
+        turn = self._turn
         egress.is_proven = True
-        core.timers.cancel(Timer.LIFE, egress.key)  # from now on the confirmation waits for the put
-        core.timers.cancel(Timer.PROVISIONAL, egress.key)
-        subscription = core.view.subscriptions.get(egress.key)
+        turn.timers.cancel(Timer.LIFE, egress.key)  # from now on the confirmation waits for the put
+        turn.timers.cancel(Timer.PROVISIONAL, egress.key)
+        subscription = turn.view.subscriptions.get(egress.key)
         if subscription is not None and subscription.epoch == egress.epoch:
             terms = egress.terms
             nonce = core.propose_record(
@@ -135,13 +138,14 @@ class SubscriberProofs:
             )  # fmt: skip
             core.remember_reput(nonce, egress)
             self._writing[egress.key] = egress
-            core.note(Decision.SUBSCRIBER_PROVEN, subscription=egress.name)
+            turn.note(Decision.SUBSCRIBER_PROVEN, subscription=egress.name)
 
     def on_put_failed(self, egress: Egress, failure: Failure) -> None:
         """It is tried again, at the next sign of life or soon; after a lost compare the link is another's."""
         core = self._core
+        turn = self._turn
         if self._writing.get(egress.key) is egress:
             del self._writing[egress.key]
         if failure is not Failure.CONFLICT and core.egresses.get(egress.key) is egress:
             egress.is_proven = False
-            core.timers.set(Timer.PROVISIONAL, egress.key, core.now + PROOF_RETRY_S)
+            turn.timers.set(Timer.PROVISIONAL, egress.key, turn.now + PROOF_RETRY_S)

@@ -1,6 +1,6 @@
 """Which rules a delivery met, and when: a ring of steps for chosen deliveries, off unless an operator asks.
 
-Hooks in the record core read `if core.tracing is not None`, and nothing else while tracing is off. What is kept are the
+Hooks in the record core read `if turn.tracing is not None`, and nothing else while tracing is off. What is kept are the
 rule's name, numbers and names for its sentence, and the core's own `now`; sentences are made when somebody reads them.
 A delivery is named by its network tag, so the steps of all routers fit together. Tracing changes no decision.
 """
@@ -11,12 +11,9 @@ import zlib
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from delivery_records.tags import NONCE_BYTES, SESSION_BYTES, network_tag, session_of
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
+from delivery_records.view import View
 
 TRACE_STEPS = 20_000
 """Steps kept; the oldest is forgotten first. About 6 MB, and the last 2,000 deliveries between two routers."""
@@ -128,13 +125,16 @@ class Step:
 
 
 class Trace:
-    """The ring of steps. `Records.tracing` is this object while tracing is on, and None else."""
+    """The ring of steps. `Turn.tracing` is this object while tracing is on, and None else."""
 
-    __slots__ = ("_chosen", "_core", "_ring", "_threshold", "choice", "forgotten", "until")
+    __slots__ = ("_chosen", "_nonce", "_now", "_ring", "_threshold", "_view", "choice", "forgotten", "is_on", "until")
 
-    def __init__(self, core: Records) -> None:
+    def __init__(self, view: View, nonce: bytes) -> None:
         """Tracing is off."""
-        self._core = core
+        self._view = view
+        self._nonce = nonce
+        self._now = 0.0
+        self.is_on = False
         self._ring: deque[tuple[bytes, Rule, tuple[object, ...], float]] = deque(maxlen=TRACE_STEPS)
         self._chosen: dict[int, bool] = {}
         self._threshold = 0
@@ -155,15 +155,20 @@ class Trace:
         self.choice = choice
         self.until = now + choice.time_s
         self.forgotten = 0
-        self._core.tracing = self
+        self.is_on = True
 
     def stop(self) -> None:
         """Switch tracing off; what was gathered can still be read."""
-        self._core.tracing = None
+        self.is_on = False
 
     def left_s(self, now: float) -> float:
         """Seconds until tracing ends by itself; 0 when it is off."""
-        return max(0.0, self.until - now) if self._core.tracing is not None else 0.0
+        return max(0.0, self.until - now) if self.is_on else 0.0
+
+    def at(self, now: float) -> Trace | None:
+        """A turn begins: what its steps go to, or None while tracing is off."""
+        self._now = now
+        return self if self.is_on else None
 
     # ------------------------------------------------------------------ reading
 
@@ -177,7 +182,7 @@ class Trace:
         Args:
             tag: the network tag, or the publisher's own, which several publishers may have used.
         """
-        is_network_tag = session_of(tag, self._core.nonce) != 0
+        is_network_tag = session_of(tag, self._nonce) != 0
         return [
             _readable(step)
             for step in self._ring
@@ -194,22 +199,22 @@ class Trace:
     def own(self, session: int, tag: bytes, rule: Rule, *fields: object) -> None:
         """A step of a delivery that is named by its publisher's session and tag, at the ingress."""
         if self._is_chosen(session):
-            self._keep(network_tag(self._core.nonce, session, tag), rule, fields)
+            self._keep(network_tag(self._nonce, session, tag), rule, fields)
 
     def seen(self, tag: bytes, rule: Rule, *fields: object) -> None:
         """A step of a delivery that is named by its network tag, at the egress."""
-        if self._is_chosen(session_of(tag, self._core.nonce)):
+        if self._is_chosen(session_of(tag, self._nonce)):
             self._keep(tag, rule, fields)
 
     def of_epoch(self, publisher_epoch: int, tag: bytes, rule: Rule, *fields: object) -> None:
         """A step of a delivery in a frame, which names its publisher's epoch. One that is over names nobody."""
-        view = self._core.view
+        view = self._view
         key = view.publisher_epochs.get(publisher_epoch)
         if key is not None:
             self.own(view.publishers[key].session, tag, rule, *fields)
 
     def _keep(self, tag: bytes, rule: Rule, fields: tuple[object, ...]) -> None:
-        now = self._core.now
+        now = self._now
         if now >= self.until:
             self.stop()
             return
@@ -222,7 +227,7 @@ class Trace:
     def _is_chosen(self, session: int) -> bool:
         chosen = self._chosen.get(session)
         if chosen is None:
-            publisher = self._core.view.publishers.get(self._core.view.sessions.get(session, ""))
+            publisher = self._view.publishers.get(self._view.sessions.get(session, ""))
             choice = self.choice
             if publisher is None or choice is None:
                 return False  # a session that is over, or one the view does not show yet

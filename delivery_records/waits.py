@@ -113,6 +113,7 @@ def owing(ingress: Ingress, number: int, most: int, looks: int) -> tuple[list[Ow
         What was found, and how many cursors were looked at.
     """
     core = ingress.core
+    turn = core.turn
     found: list[Owing] = []
     looked = 0
     slot = ingress.window.at(number)
@@ -123,19 +124,20 @@ def owing(ingress: Ingress, number: int, most: int, looks: int) -> tuple[list[Ow
         if len(found) == wanted:
             break
         looked += 1
-        subscription = core.view.subscriptions.get(key)
+        subscription = turn.view.subscriptions.get(key)
         if subscription is not None and cursor.owes(number):
             oldest = max(cursor.through, ingress.window.base)
             since = ingress.arrivals.at(oldest if cursor.owes(oldest) else number)
-            tag = network_tag(core.nonce, ingress.session, slot.tag)
+            tag = network_tag(turn.nonce, ingress.session, slot.tag)
             found.append(Owing(subscription, holder(core, subscription, tag), since))
     return found, looked
 
 
 def holder(core: Records, subscription: Subscription, tag: bytes) -> Holder:
     """Where a delivery, by its network tag, is on its way to a subscription that owes it; as this router knows it."""
-    if subscription.record.rid != core.rid:
-        return Holder.ELSEWHERE if subscription.record.rid in core.view.routers else Holder.ORPHANED
+    turn = core.turn
+    if subscription.record.rid != turn.rid:
+        return Holder.ELSEWHERE if subscription.record.rid in turn.view.routers else Holder.ORPHANED
     egress = core.egresses.get(subscription.key)
     if egress is None:
         return Holder.DETACHED

@@ -281,7 +281,7 @@ class LocalTables:
     def _rules(self, tag: bytes, now: float) -> Row:
         steps = self._core.trace.steps_of(tag)
         off = None
-        if self._core.tracing is None and not steps:
+        if not self._core.trace.is_on and not steps:
             off = (
                 "rules are not traced, for that costs time with each message; for a while it can be switched on: "
                 f"oncewire manage call router {self._core.node_id} trace on=true"

@@ -211,7 +211,7 @@ class ViewTables:
             "key": subscription.key, "name": subscription.name, "topic": record.topic,
             "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": subscription.epoch,
             # Text, for JavaScript's numbers end at 2^53.
-            "incarnation": str(core.told_incarnation(subscription.created)), "mode": record.mode.value,
+            "incarnation": str(core.turn.told_incarnation(subscription.created)), "mode": record.mode.value,
             "timeout_s": core.expiry.timeout_of(subscription), "peer": record.peer, "state": state or "attached",
             "expires_in_s": None if state is None else self._expires_in("subs", subscription.key),
             "confirmed": None, "joins_behind": [], "lag": None, "held": None, "credit": None,

@@ -14,7 +14,7 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     Edit(
         "doubled-frames", "T-1", "channel",
         "        if sequence <= self.received:\n"
-        "            self._core.counts[Decision.FRAME_STALE] += 1\n"
+        "            self._turn.counts[Decision.FRAME_STALE] += 1\n"
         "            return None\n"
         "        if sequence != self.received + 1:\n",
         "        if sequence > self.received + 1:\n",
@@ -23,7 +23,7 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "causal", "T-3", "peering",
-        "        if place in self._parked or _revision(message) > self._core.view.applied:\n",
+        "        if place in self._parked or _revision(message) > self._turn.view.applied:\n",
         "        if False:\n",
         "a SYNC that arrives before the egress knows its own attach is dropped for good",
         aim=("drop-s", "drop-p", "routers=2"),

@@ -14,9 +14,9 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C6-latest-publisher-epoch", "E-1", "peering",
-        "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch)\n",
-        "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch)\n"
-        "        key = key or next(iter(self._core.view.publishers), None)\n",
+        "        key = self._turn.view.publisher_epochs.get(sync.publisher_epoch)\n",
+        "        key = self._turn.view.publisher_epochs.get(sync.publisher_epoch)\n"
+        "        key = key or next(iter(self._turn.view.publishers), None)\n",
         "frames of a zombie ingress are taken for current ones",
         aim=("drop-p", "clog", "routers=2", "shipped=0"),
     ),
@@ -70,7 +70,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "done-is-sent-again", "E-3", "egress",
-        "            self.core.counts[Decision.ALREADY_DONE] += 1\n"
+        "            self._turn.counts[Decision.ALREADY_DONE] += 1\n"
         "            sync.acknowledge(entry.number, entry.outcome)\n"
         "            return False\n",
         "            return True\n",
@@ -167,7 +167,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "deletion-unnoticed", "E-7", "reactions",
-        '                core.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))\n',
+        '                turn.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))\n',
         "                pass\n",
         "a subscriber whose subscription was deleted is not told, and waits at a link that nobody serves",
         aim=("expire-s",),

@@ -93,8 +93,8 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "start-after-a-move", "I-6a", "ingress",
-        "        self.fanout.join_all(self.core.view.matching(self.topic), self._starts)\n",
-        "        self.fanout.join_all(self.core.view.matching(self.topic), ())\n",
+        "        self.fanout.join_all(self._turn.view.matching(self.topic), self._starts)\n",
+        "        self.fanout.join_all(self._turn.view.matching(self.topic), ())\n",
         "a subscription that was made anew is sent, by the publisher's next router, what was sent before it",
         aim=("renew-s", "drop-p", "subscribers=2", "shipped=1", "messages=8", "window=8"),
     ),

@@ -14,10 +14,10 @@ OPERATOR_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "ended-before-the-watch", "K-5a", "ending",
-        "            core.out.append(effects.Propose(nonce",
+        "            turn.out.append(effects.Propose(nonce",
         "            for ingress in core.ingresses.values():\n"
         "                ingress.on_subscription_deleted(order.key)\n"
-        "            core.out.append(effects.Propose(nonce",
+        "            turn.out.append(effects.Propose(nonce",
         "a router that forgets at once what a subscription is owed accepts it although the deletion fails",
         aim=("end-s", "drop-s", "routers=2", "slow_store=1"),
     ),

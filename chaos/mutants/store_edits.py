@@ -9,7 +9,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "acts-before-the-watch", "K-2", "attaching",
         "        if attempt is None or attempt.step is not Step.READING:\n            return\n",
         "        if attempt is None or attempt.step is not Step.READING:\n            return\n"
-        "        if done.record is not None and done.mod_revision > self._core.view.applied:\n"
+        "        if done.record is not None and done.mod_revision > self._turn.view.applied:\n"
         "            from delivery_records.inputs import ViewChanges\n"
         "            from delivery_records.view import Change, Kind\n"
         "            kind, key = Kind(attempt.path[:4]), attempt.path[5:]\n"
@@ -28,9 +28,9 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "snapshot-without-deletions", "K-4", "reactions",
-        "        for change in core.view.difference(list(snapshot.entries)):\n"
+        "        for change in turn.view.difference(list(snapshot.entries)):\n"
         "            self._apply(change)\n",
-        "        for change in core.view.difference(list(snapshot.entries)):\n"
+        "        for change in turn.view.difference(list(snapshot.entries)):\n"
         "            if change.record is not None:\n"
         "                self._apply(change)\n",
         "what was deleted behind a compaction stays in the view",
@@ -40,7 +40,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "C8-expiry-in-one-place", "K-5", "reactions",
         "        self._orphans(rid)\n",
         "        self._orphans(rid)\n"
-        "        for key, subscription in core.view.subscriptions.items():\n"
+        "        for key, subscription in turn.view.subscriptions.items():\n"
         "            if subscription.record.rid == rid:\n"
         "                for ingress in core.ingresses.values():\n"
         "                    ingress.on_subscription_deleted(key)\n",
@@ -49,7 +49,7 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "expiry-outlives-attach", "K-5", "expiry",
-        "        self._core.timers.cancel(Timer.EXPIRY, path)\n",
+        "        self._turn.timers.cancel(Timer.EXPIRY, path)\n",
         "",
         "the time of a link that was lost goes on although its client is back",
         aim=("drop-p", "drop-s"),
@@ -63,7 +63,7 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "applied-too-early", "K-7", "reactions",
-        "            core.view.applied = max(core.view.applied, change.mod_revision)\n"
+        "            turn.view.applied = max(turn.view.applied, change.mod_revision)\n"
         "            self._apply(change)\n",
         "            self._advance(changes.revision)\n"
         "            self._apply(change)\n",
@@ -98,7 +98,7 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "view-instead-of-read", "A-2b", "attaching",
-        "        self._core.out.append(effects.Read(attempt.nonce, attempt.path))\n",
+        "        self._turn.out.append(effects.Read(attempt.nonce, attempt.path))\n",
         "        held = self._core.attachment(attempt.path)\n"
         "        if held is None:\n"
         "            self.on_read(ReadDone(attempt.nonce, None))\n"
@@ -137,9 +137,9 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "live", "A-4", "ingress",
-        "        if self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
+        "        if self.phase is Phase.PROVING:\n            turn.out.append(effects.AskEcho",
         "        if self.phase is Phase.PROVING and resumed:\n            self._activate()\n"
-        "        elif self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
+        "        elif self.phase is Phase.PROVING:\n            turn.out.append(effects.AskEcho",
         "a stale attach read from a dead connection declares U from a stale map",
         aim=("drop-p",),
     ),
@@ -159,9 +159,9 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "credit", "A-4", "ingress",
-        "        self.core.remember_reput(nonce, self)\n        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
+        "        self.core.remember_reput(nonce, self)\n        self._turn.timers.set(Timer.UNKNOWN_PUT, nonce,",
         "        self.core.remember_reput(nonce, self)\n        self._activate()\n"
-        "        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
+        "        self._turn.timers.set(Timer.UNKNOWN_PUT, nonce,",
         "a delivery sent before its session is in etcd falls into the old session",
     ),
     Edit(
@@ -178,8 +178,8 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C4-attach-barrier", "A-6", "barrier",
-        "        core = self._core\n        if core.view.applied < created:\n            return False\n",
-        "        core = self._core\n        return True\n",
+        "        turn = self._turn\n        if turn.view.applied < created:\n            return False\n",
+        "        turn = self._turn\n        return True\n",
         "an attach confirmed before every router knows it misses accepted messages",
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
@@ -192,11 +192,11 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "barrier-answered-early", "A-6a", "barrier",
-        "            if self._core.view.applied >= message.revision:\n"
-        "                self._core.out.append(effects.PeerSendDatagram(rid, "
-        "Applied(self._core.view.applied)))\n",
+        "            if self._turn.view.applied >= message.revision:\n"
+        "                self._turn.out.append(effects.PeerSendDatagram(rid, "
+        "Applied(self._turn.view.applied)))\n",
         "            if True:\n"
-        "                self._core.out.append(effects.PeerSendDatagram(rid, Applied(message.revision)))\n",
+        "                self._turn.out.append(effects.PeerSendDatagram(rid, Applied(message.revision)))\n",
         "a router that says it has applied what it has not makes a subscription count too early",
         aim=("stall", "late_joiner=1", "routers=2", "messages=20"),
     ),
@@ -205,7 +205,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        self._is_replied = True\n",
         "        self._is_replied = True\n"
         "        if self.exactly_once:\n"
-        "            self.core.out.append(effects.Confirm(self.link, self.created, 0.0, ''))\n",
+        "            self._turn.out.append(effects.Confirm(self.link, self.created, 0.0, ''))\n",
         "the reply to the attach is taken for the confirmation",
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
@@ -250,7 +250,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        if not egress.is_known or egress.awaits_proof:\n"
         "            return\n",
         "        if egress.is_known and egress.exactly_once and not egress.is_proven:\n"
-        "            core.out.append(\n"
+        "            turn.out.append(\n"
         "                effects.Confirm(egress.link, egress.created, egress.terms.timeout_s, '')\n"
         "            )\n"
         "        if not egress.is_known or egress.awaits_proof:\n"
@@ -289,8 +289,8 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "tells-another-incarnation", "A-6", "egress",
-        "                self.mode, self.core.told_incarnation(self.created),\n",
-        "                self.mode, self.core.told_incarnation(self.epoch),\n",
+        "                self.mode, self._turn.told_incarnation(self.created),\n",
+        "                self.mode, self._turn.told_incarnation(self.epoch),\n",
         "a subscriber cannot tell a new life of its subscription from a new attach",
         aim=("drop-s",),
     ),

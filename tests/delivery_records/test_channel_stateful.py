@@ -423,7 +423,7 @@ FAULTS = {
         "T-1",
         Edit(
             "twice", "T-1", "channel",
-            "        if sequence <= self.received:\n            self._core.counts[Decision.FRAME_STALE] += 1\n"
+            "        if sequence <= self.received:\n            self._turn.counts[Decision.FRAME_STALE] += 1\n"
             "            return None\n        if sequence != self.received + 1:\n",
             "        if sequence > self.received + 1:\n",
             "the copy of a frame is handed up",

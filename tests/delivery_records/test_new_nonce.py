@@ -70,7 +70,7 @@ def test_one_create_revision_is_told_as_another_incarnation_in_each_era() -> Non
         core = started([Change(Kind.SUBSCRIPTION, link_key("store", "sub"), record, 55, 56)], era)
         (subscription,) = cast("list[dict[str, int]]", core.describe()["subscriptions"])
         told.add(subscription["incarnation"])
-        assert subscription["incarnation"] == core.told_incarnation(55)
+        assert subscription["incarnation"] == core.turn.told_incarnation(55)
     assert len(told) == 3
     assert 55 in told
     assert max(told) < 2**63
