@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from delivery_records import effects
+from delivery_records.egress import Egress
+from delivery_records.failures import PastFailures
+from delivery_records.ingress import Ingress
 from delivery_records.inputs import Failure, PublisherAttach, ReadDone, SubscriberAttach
 from delivery_records.limits import (
     ORPHAN_NONCES,
@@ -20,10 +22,13 @@ from delivery_records.limits import (
     UNKNOWN_PUT_S,
 )
 from delivery_records.outcomes import Decision
+from delivery_records.proposals import Proposals
+from delivery_records.steals import StealGuard
 from delivery_records.tags import MAX_TAG_BYTES, link_key
 from delivery_records.terms import held_terms, publisher_terms, subscription_terms
 from delivery_records.timers import Timer
 from delivery_records.topics import TopicError, check_pattern, check_topic
+from delivery_records.turn import Turn
 from delivery_records.view import (
     SESSION_IS_THIS_PUT,
     SESSION_NONE,
@@ -31,9 +36,6 @@ from delivery_records.view import (
     SubscriptionRecord,
     session_of_record,
 )
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
 
 
 class Step(Enum):
@@ -72,18 +74,34 @@ class Attempt:
 class Attaching:
     """All attaches in progress at this router, at most one per link identity at a time (A-2a)."""
 
-    __slots__ = ("_by_nonce", "_by_path", "_core", "_turn")
+    __slots__ = (
+        "_by_nonce", "_by_path", "_failures", "_nonce_revision", "_proposals", "_steals", "_turn", "links",
+    )  # fmt: skip
 
-    def __init__(self, core: Records) -> None:
-        """No attach is in progress."""
-        self._core = core
-        self._turn = core.turn
+    def __init__(
+        self, turn: Turn, proposals: Proposals, failures: PastFailures, steals: StealGuard, nonce_revision: int
+    ) -> None:
+        """No attach is in progress.
+
+        Args:
+            turn: of this router.
+            proposals: names what is asked of etcd.
+            failures: what earlier links of an identity failed to do.
+            steals: refuses two clients that steal each other's link.
+            nonce_revision: when the cluster nonce was written; publisher sessions of before are over (K-9).
+        """
+        self._turn = turn
+        self._proposals = proposals
+        self._failures = failures
+        self._steals = steals
+        self._nonce_revision = nonce_revision
+        self.links: dict[int, Attempt | Ingress | Egress] = {}
+        """Every client link by its number: an attach in progress, or what serves it."""
         self._by_path: dict[str, deque[Attempt]] = {}
         self._by_nonce: dict[str, Attempt] = {}
 
     def start(self, request: PublisherAttach | SubscriberAttach) -> None:
         """A client attaches: refuse at once what can never work, else queue behind the same identity."""
-        core = self._core
         turn = self._turn
         if not turn.store_available:
             turn.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))  # A-1
@@ -96,7 +114,7 @@ class Attaching:
             return
         attempt = Attempt(request, path)
         attempt.since = turn.now
-        core.links[request.link] = attempt
+        self.links[request.link] = attempt
         turn.budget.hold_map(attempt.presented)
         queue = self._by_path.setdefault(path, deque())
         queue.append(attempt)
@@ -123,9 +141,9 @@ class Attaching:
             return "amqp:resource-limit-exceeded", _NO_ROOM  # C-6
         if isinstance(request, PublisherAttach) and request.incomplete:
             return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
-        if isinstance(request, SubscriberAttach) and request.incomplete and self._core.refuses_reduction(path):
+        if isinstance(request, SubscriberAttach) and request.incomplete and self._failures.refuses_reduction(path[5:]):
             return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
-        stolen = self._core.steals.refusal(path, self._turn.now, request.peer)
+        stolen = self._steals.refusal(path, self._turn.now, request.peer)
         if stolen is not None:
             self._turn.note(Decision.STEAL_REFUSED, key=path, why=stolen)
             return "amqp:resource-locked", stolen
@@ -136,7 +154,7 @@ class Attaching:
             Decision.ATTACH_REFUSED, link_name=request.link_name, container_id=request.container_id,
             condition=condition, why=description, peer=request.peer,
         )  # fmt: skip
-        self._core.links.pop(request.link, None)
+        self.links.pop(request.link, None)
         self._turn.out.append(effects.Detach(request.link, True, condition, description))  # A-8
 
     # ------------------------------------------------------------------ steps
@@ -149,7 +167,7 @@ class Attaching:
 
     def _name(self, attempt: Attempt) -> None:
         self._by_nonce.pop(attempt.nonce, None)
-        attempt.nonce = self._core.new_nonce()
+        attempt.nonce = self._proposals.new_nonce()
         self._by_nonce[attempt.nonce] = attempt
 
     def on_read(self, done: ReadDone) -> None:
@@ -172,14 +190,14 @@ class Attaching:
                 self._give_up(attempt, "amqp:invalid-field", "another link has this key")
                 return
             old_session = session_of_record(record, done.mod_revision)
-            if old_session < self._core.nonce_revision:
+            if old_session < self._nonce_revision:
                 old_session = SESSION_NONE  # K-9: it began before the data came back from a backup
             moved_topic = record.topic != request.topic
         unsettled = any(outcome is None for outcome in (request.unsettled or {}).values())
         if unsettled and (not old_session or moved_topic):
             # A-5: write nothing; the client learns that the outcome of these deliveries is unknown.
             self._turn.note(Decision.PUBLISHER_EXPIRED, publisher=f"{request.container_id}/{request.link_name}")
-            self._core.links.pop(request.link, None)
+            self.links.pop(request.link, None)
             info = {"x-opt-topic-resume": "expired"}
             self._turn.out.append(
                 effects.Detach(request.link, True, "oncewire:session-expired", _EXPIRED, info)
@@ -235,7 +253,7 @@ class Attaching:
         attempt.step = Step.PUTTING
         attempt.expect = expect
         self._name(attempt)
-        self._core.put(attempt.nonce, attempt.path, expect, record)
+        self._proposals.put(attempt.nonce, attempt.path, expect, record)
 
     # ------------------------------------------------------------------ answers
 
@@ -249,12 +267,11 @@ class Attaching:
 
     def on_snapshot(self) -> None:
         """K-4: a snapshot may have passed over our writes: one that it does not show is of unknown fate (K-2a)."""
-        core = self._core
         turn = self._turn
         for nonce, attempt in list(self._by_nonce.items()):
             if attempt.step not in (Step.PUTTING, Step.DELETING):
                 continue
-            found = core.attachment(attempt.path)
+            found = turn.view.attachment(attempt.path)
             if attempt.step is Step.PUTTING and found is not None and found.epoch > attempt.expect:
                 del self._by_nonce[nonce]
                 if not attempt.is_lost:
@@ -327,7 +344,7 @@ class Attaching:
 
     def _close(self, attempt: Attempt) -> None:
         if not attempt.is_lost:
-            self._core.links.pop(attempt.link, None)
+            self.links.pop(attempt.link, None)
             self._turn.out.append(effects.CloseConnection(attempt.link, "amqp:connection:forced", _NO_STORE))
         self._finish(attempt)
 

@@ -5,28 +5,23 @@ Only then can no router accept a message without counting the new subscription, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from delivery_records import effects
+from delivery_records.egress import Egress
 from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S
 from delivery_records.peer_messages import Applied, Barrier, Hello
 from delivery_records.timers import Timer
+from delivery_records.turn import Turn
 from delivery_records.view import Router
-
-if TYPE_CHECKING:
-    from delivery_records.egress import Egress
-    from delivery_records.records import Records
 
 
 class AttachBarrier:
     """Who waits for which revision, and what the other routers have applied."""
 
-    __slots__ = ("_applied", "_ask_at", "_asked", "_core", "_repeat_s", "_since", "_turn", "_vanished", "_waiting")
+    __slots__ = ("_applied", "_ask_at", "_asked", "_repeat_s", "_since", "_turn", "_vanished", "_waiting")
 
-    def __init__(self, core: Records) -> None:
+    def __init__(self, turn: Turn) -> None:
         """Nobody waits."""
-        self._core = core
-        self._turn = core.turn
+        self._turn = turn
         self._waiting: dict[str, Egress] = {}
         self._since: dict[str, float] = {}
         """Since when each of them waits."""

@@ -8,11 +8,11 @@ generation and repeat I-5 for their publishers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from delivery_records import effects
+from delivery_records.inputs import PathsChanged
 from delivery_records.limits import (
     CHANNEL_CREDIT_BYTES,
     HELLO_RETRY_CAP_S,
@@ -22,12 +22,10 @@ from delivery_records.limits import (
     STREAM_FRAMES,
 )
 from delivery_records.outcomes import Decision
-from delivery_records.peer_messages import Credit, Datagram, Hello, Msg, MsgPart, PeerMessage, Settle, Sync
+from delivery_records.peer_messages import Ack, Credit, Hello, Msg, MsgPart, Nack, PeerMessage, Settle, Sync
 from delivery_records.timers import Timer
 from delivery_records.trace import Rule
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
+from delivery_records.turn import Turn
 
 
 class ChannelState(Enum):
@@ -48,10 +46,11 @@ class Channel:
     __slots__ = (
         "_body_received",
         "_body_sent",
-        "_core",
         "_credit_given",
         "_credit_taken",
         "_hello_delay",
+        "_on_restart",
+        "_on_up",
         "_parts",
         "_probed",
         "_streams",
@@ -63,10 +62,11 @@ class Channel:
         "state",
     )
 
-    def __init__(self, core: Records, rid: int) -> None:
+    def __init__(self, turn: Turn, rid: int, on_up: Callable[[int], None], on_restart: Callable[[int], None]) -> None:
         """Open generation 1; frames before the answer are dropped, I-5 repeats them."""
-        self._core = core
-        self._turn = core.turn
+        self._turn = turn
+        self._on_up = on_up
+        self._on_restart = on_restart
         self.rid = rid
         self.generation = 0
         self._reset(1)
@@ -98,7 +98,7 @@ class Channel:
         """T-4: open a new generation; everything unsent is dropped."""
         self._note(Decision.CHANNEL_RESTARTED, reason=reason)
         self._reset(self.generation + 1)
-        self._core.drop_parked(self.rid)
+        self._on_restart(self.rid)
         self._say_hello()
 
     def on_hello(self, hello: Hello) -> None:
@@ -109,7 +109,7 @@ class Channel:
             return
         if hello.generation > self.generation:
             self._reset(hello.generation)
-            self._core.drop_parked(self.rid)
+            self._on_restart(self.rid)
             if hello.is_reply:
                 self._say_hello()
                 return
@@ -132,7 +132,7 @@ class Channel:
         self._hello_delay = HELLO_RETRY_S
         self._turn.timers.cancel(Timer.CHANNEL, self.rid)
         self._note(Decision.CHANNEL_UP)
-        self._core.sync_router(self.rid)
+        self._on_up(self.rid)
 
     def _note(self, decision: Decision, **fields: object) -> None:
         self._turn.note(decision, other=self._name, rid=f"{self.rid:x}", generation=self.generation, **fields)
@@ -143,11 +143,13 @@ class Channel:
         router = self._turn.view.routers.get(self.rid)
         return f"{self.rid:x}" if router is None else router.record.node_id
 
+    @property
+    def is_stray(self) -> bool:
+        """Opened by a frame of a router that was gone before our first snapshot."""
+        return self.rid not in self._turn.view.routers and self._hello_delay >= HELLO_RETRY_CAP_S
+
     def on_timer(self) -> None:
         """HELLO again while opening; probe the tail while frames are not known to have arrived (T-9)."""
-        if self.rid not in self._turn.view.routers and self._hello_delay >= HELLO_RETRY_CAP_S:
-            self._core.peers.drop(self.rid)  # a stray frame of a router that was gone before our first snapshot
-            return
         if self.state is ChannelState.OPENING or self._probed < self.sent:
             self._hello_delay = max(self._hello_delay, PROBE_S if self.state is ChannelState.UP else HELLO_RETRY_S)
             self._say_hello()
@@ -268,7 +270,7 @@ class Channel:
         if generation > self.generation or self.state is _OPENING:
             if generation > self.generation:
                 self._reset(generation)
-                self._core.drop_parked(self.rid)
+                self._on_restart(self.rid)
             if sequence != 1:
                 self._say_hello()
                 return None
@@ -328,22 +330,29 @@ def _without_body(message: Msg) -> Msg:
     )  # fmt: skip
 
 
-class Peers:
+class Channels:
     """The channels to all live routers of the view."""
 
-    __slots__ = ("_channels", "_core", "_turn")
+    __slots__ = ("_channels", "_on_restart", "_on_up", "_turn")
 
-    def __init__(self, core: Records) -> None:
-        """No channel yet; they open when first needed or when the other side says HELLO."""
-        self._core = core
-        self._turn = core.turn
+    def __init__(self, turn: Turn, on_up: Callable[[int], None], on_restart: Callable[[int], None]) -> None:
+        """No channel yet; they open when first needed or when the other side says HELLO.
+
+        Args:
+            turn: of this router.
+            on_up: called with a router's incarnation when its channel came up: I-5 is repeated for it (T-4).
+            on_restart: called when it starts over: what the old generation left parked is dropped (T-4).
+        """
+        self._turn = turn
+        self._on_up = on_up
+        self._on_restart = on_restart
         self._channels: dict[int, Channel] = {}
 
     def channel(self, rid: int) -> Channel:
         """The channel to a live router, opened if needed."""
         found = self._channels.get(rid)
         if found is None:
-            found = self._channels[rid] = Channel(self._core, rid)
+            found = self._channels[rid] = Channel(self._turn, rid, self._on_up, self._on_restart)
         return found
 
     def existing(self) -> Sequence[Channel]:
@@ -373,9 +382,27 @@ class Peers:
         if targets:
             self._turn.out.append(effects.PeerSend(tuple(targets), message))
 
-    def on_datagram(self, rid: int, message: Datagram) -> None:
-        """HELLO opens or probes a channel; BARRIER and APPLIED are the barrier's."""
-        if isinstance(message, Hello):
-            self.channel(rid).on_hello(message)
-        else:
-            self._core.barrier.on_datagram(rid, message)
+    def send_control(self, rid: int, message: Ack | Nack) -> None:
+        """Send to the ingress at a live router."""
+        if rid in self._turn.view.routers:
+            self.channel(rid).send_control(message)
+
+    def send_stream(self, rid: int, message: Msg | Sync) -> None:
+        """Send to the egresses at a live router."""
+        if rid in self._turn.view.routers:
+            self.channel(rid).send_stream(message.publisher_epoch, message)
+
+    def on_paths(self, paths: PathsChanged) -> None:
+        """Next hops changed."""
+        for channel in self.existing():
+            if channel.rid in paths.moved and channel.rid in paths.reachable:
+                channel.on_path_moved()
+
+    def on_timer(self, rid: int) -> None:
+        """A channel wants to say HELLO again, or nobody wants it any more."""
+        channel = self._channels.get(rid)
+        if channel is not None:
+            if channel.is_stray:
+                self.drop(rid)
+            else:
+                channel.on_timer()

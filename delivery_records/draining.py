@@ -7,39 +7,33 @@ when everything it sent or was sent is settled: then nothing of it can come agai
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
 
 from delivery_records import effects
 from delivery_records.attaching import Attempt
-from delivery_records.egress import Egress
-from delivery_records.ingress import Ingress
+from delivery_records.endpoints import Endpoints, Link
 from delivery_records.inputs import Drain, LossCause
 from delivery_records.limits import DRAIN_CHECK_S, DRAIN_PATIENCE_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
-
-_Endpoint: TypeAlias = Attempt | Ingress | Egress
+from delivery_records.turn import Turn
 
 
 class Draining:
     """Which connections are still to go, and until when they are waited for."""
 
-    __slots__ = ("_connections", "_core", "_limit_at", "_patience_at", "_turn")
+    __slots__ = ("_connections", "_endpoints", "_limit_at", "_patience_at", "_turn")
 
-    def __init__(self, core: Records) -> None:
+    def __init__(self, turn: Turn, endpoints: Endpoints) -> None:
         """The router serves."""
-        self._core = core
-        self._turn = core.turn
+        self._turn = turn
+        self._endpoints = endpoints
         self._connections: list[Sequence[int]] = []
         self._patience_at = 0.0
         self._limit_at = 0.0
 
     def start(self, drain: Drain) -> None:
         """Take back credit, and send away whoever is at rest already. A second `Drain` changes nothing."""
-        core, turn = self._core, self._turn
+        turn = self._turn
         if turn.is_draining:
             return
         turn.is_draining = True
@@ -47,21 +41,20 @@ class Draining:
         self._patience_at = turn.now + min(DRAIN_PATIENCE_S, drain.limit_s)
         self._limit_at = turn.now + drain.limit_s
         turn.note(Decision.DRAIN_STARTED, connections=len(self._connections), limit_s=drain.limit_s)
-        for ingress in core.ingresses.values():
+        for ingress in self._endpoints.ingresses.values():
             ingress.withdraw_credit()
-        for egress in core.egresses.values():
+        for egress in self._endpoints.egresses.values():
             egress.park()
         self.look()
 
     def look(self) -> None:
         """Send away every connection whose links may go; at the limit all of them."""
-        core = self._core
         turn = self._turn
         is_over = turn.now >= self._limit_at
         waiting: list[Sequence[int]] = []
         sent_away = 0
         for links in self._connections:
-            here = [(link, endpoint) for link in links if (endpoint := core.links.get(link)) is not None]
+            here = [(link, endpoint) for link in links if (endpoint := self._endpoints.links.get(link)) is not None]
             if is_over or all(self._may_go(endpoint) for _, endpoint in here):
                 self._send_away(here)
                 sent_away += 1
@@ -73,17 +66,17 @@ class Draining:
         if waiting:
             turn.timers.set(Timer.DRAIN, 0, turn.now + DRAIN_CHECK_S)
 
-    def _may_go(self, endpoint: _Endpoint) -> bool:
+    def _may_go(self, endpoint: Link) -> bool:
         if isinstance(endpoint, Attempt) or endpoint.is_at_rest:
             return True
         return endpoint.resumes and self._turn.now >= self._patience_at
 
-    def _send_away(self, here: list[tuple[int, _Endpoint]]) -> None:
+    def _send_away(self, here: list[tuple[int, Link]]) -> None:
         """Close the connection; all its links are suspended (A-9)."""
         if here:
             self._turn.out.append(effects.CloseConnection(here[0][0], "amqp:connection:redirect", _MOVE))
         for link, endpoint in here:
-            self._core.lose(link, endpoint, LossCause.CONNECTION_LOSS)
+            self._endpoints.lose(link, endpoint, LossCause.CONNECTION_LOSS)
 
 
 _MOVE = "this router is going to stop; connect to another router"

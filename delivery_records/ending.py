@@ -6,18 +6,17 @@ watch (K-2), as with one that expired.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from delivery_records import effects
 from delivery_records.effects import Ending
 from delivery_records.inputs import EndSubscription, Failure
 from delivery_records.outcomes import Decision
+from delivery_records.proposals import Proposals
 from delivery_records.timers import Timer
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
-    from delivery_records.view import Subscription
+from delivery_records.turn import Turn
+from delivery_records.view import Subscription
 
 ORDERS = 1_000
 """Orders whose fate is awaited; a person gives one, a script some."""
@@ -33,17 +32,17 @@ class _Order:
 class OrderedEnds:
     """The orders of operators that etcd has not decided yet, as far as this router knows."""
 
-    __slots__ = ("_by_nonce", "_core", "_turn")
+    __slots__ = ("_attached", "_by_nonce", "_proposals", "_turn")
 
-    def __init__(self, core: Records) -> None:
-        """Nothing is ordered."""
-        self._core = core
-        self._turn = core.turn
+    def __init__(self, turn: Turn, proposals: Proposals, attached: Container[str]) -> None:
+        """Nothing is ordered. `attached`: keys of the subscriptions that have a link here."""
+        self._turn = turn
+        self._proposals = proposals
+        self._attached = attached
         self._by_nonce: dict[str, _Order] = {}
 
     def start(self, order: EndSubscription) -> None:
         """Propose the deletion at the epoch the operator was shown, or say why it cannot be."""
-        core = self._core
         turn = self._turn
         subscription = turn.view.subscriptions.get(order.key)
         epoch = order.epoch  # K-5a: what he was shown, and not what stands now
@@ -60,7 +59,7 @@ class OrderedEnds:
         else:
             name = order.key if subscription is None else subscription.name
             turn.note(Decision.DELETION_ORDERED, subscription=name, epoch=epoch)
-            nonce = core.new_nonce()
+            nonce = self._proposals.new_nonce()
             self._by_nonce[nonce] = _Order(order.order, order.key, epoch)
             turn.out.append(effects.Propose(nonce, f"subs/{order.key}", epoch, None))
 
@@ -68,7 +67,7 @@ class OrderedEnds:
         """No link holds it, as far as this router can tell: of another router's links it knows nothing."""
         owner = subscription.record.rid
         if owner == self._turn.rid:
-            return subscription.key not in self._core.egresses
+            return subscription.key not in self._attached
         return owner not in self._turn.view.routers
 
     def on_subscription(self, key: str, subscription: Subscription | None, revision: int) -> None:
@@ -97,7 +96,7 @@ class OrderedEnds:
         if order is None:
             return False
         if failure is Failure.UNKNOWN:
-            self._core.watch_unknown(nonce)  # K-2a
+            self._proposals.watch_unknown(nonce)  # K-2a
         else:
             self._decide(nonce, Ending.CHANGED if failure is Failure.CONFLICT else Ending.FAILED)
         return True

@@ -8,16 +8,15 @@ rank. A re-attach changes the mod revision, so a late proposal loses.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 from delivery_records.inputs import EndpointEnded, LossCause, Place
-from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S, PROVISIONAL_TIMEOUT_S
+from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S
 from delivery_records.outcomes import Decision
+from delivery_records.proposals import Proposals
+from delivery_records.terms import timeout_of
 from delivery_records.timers import Timer
+from delivery_records.turn import Turn
 from delivery_records.view import Publisher, Subscription
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
 
 
 def awaited_endpoint(policy: str, cause: LossCause, place: Place) -> int:
@@ -32,12 +31,12 @@ def awaited_endpoint(policy: str, cause: LossCause, place: Place) -> int:
 class Expiry:
     """Timers of attachments without a live link. Owners are etcd paths (`subs/<h>`, `pubs/<h>`)."""
 
-    __slots__ = ("_awaited", "_core", "_paths", "_turn")
+    __slots__ = ("_awaited", "_paths", "_proposals", "_turn")
 
-    def __init__(self, core: Records) -> None:
+    def __init__(self, turn: Turn, proposals: Proposals) -> None:
         """No attachment is waiting."""
-        self._core = core
-        self._turn = core.turn
+        self._turn = turn
+        self._proposals = proposals
         self._awaited: dict[str, int] = {}
         """The AMQP session or connection whose end starts the time of a detached terminus."""
         self._paths: dict[int, dict[str, None]] = {}
@@ -51,7 +50,7 @@ class Expiry:
         if endpoint:
             self._wait(path, endpoint)
         else:
-            self._start(path, self.timeout_of(attachment))
+            self._start(path, timeout_of(attachment))
 
     def on_attachment_lost(self, path: str, attachment: Subscription | Publisher, endpoint: int = 0) -> None:
         """The attachment is ours, but has no link: a put whose client had gone (K-2a).
@@ -62,20 +61,20 @@ class Expiry:
         if endpoint:
             self._wait(path, endpoint)
         else:
-            self._start(path, self.timeout_of(attachment))
+            self._start(path, timeout_of(attachment))
 
     def on_orphan(self, path: str, attachment: Subscription | Publisher) -> None:
         """Its router is gone: every router counts from its own observation, by rank (K-5)."""
-        delay = self.timeout_of(attachment) + self._rank(path) * ORPHAN_RANK_STEP_S
+        delay = timeout_of(attachment) + self._rank(path) * ORPHAN_RANK_STEP_S
         self._start(path, delay)
 
     def on_endpoint_ended(self, ended: EndpointEnded) -> None:
         """A-9: the time of what waited for this AMQP session or connection starts."""
         for path in self._paths.pop(ended.number, ()):
             del self._awaited[path]
-            attachment = self._core.attachment(path)
+            attachment = self._turn.view.attachment(path)
             assert attachment is not None, "a deletion cancels"
-            self._start(path, self.timeout_of(attachment))
+            self._start(path, timeout_of(attachment))
 
     def cancel(self, path: str) -> int:
         """The attachment was put again or deleted; returns the endpoint whose end it waited for, or 0."""
@@ -94,18 +93,12 @@ class Expiry:
 
     def on_timer(self, path: str) -> None:
         """Propose the deletion; whoever re-attached meanwhile has changed the revision."""
-        attachment = self._core.attachment(path)
+        attachment = self._turn.view.attachment(path)
         if attachment is None:
             return
         self._turn.note(Decision.EXPIRY_PROPOSED, key=path, name=attachment.name)
-        self._core.propose_deletion(path, attachment.epoch)
+        self._proposals.delete(path, attachment.epoch)
         self._turn.timers.set(Timer.EXPIRY, path, self._turn.now + EXPIRY_RETRY_S)
-
-    def timeout_of(self, attachment: Subscription | Publisher) -> float:
-        """T in seconds; a provisional subscription has at most T_prov (A-10)."""
-        if isinstance(attachment, Subscription) and attachment.record.provisional:
-            return min(attachment.record.timeout_s, PROVISIONAL_TIMEOUT_S)
-        return attachment.record.timeout_s
 
     def _start(self, path: str, delay: float) -> None:
         self._turn.timers.set(Timer.EXPIRY, path, self._turn.now + delay)

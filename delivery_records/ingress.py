@@ -7,26 +7,34 @@ STARTING one; then it is ACTIVE. SUSPENDED keeps collecting acceptances after th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from delivery_records import credit, effects
 from delivery_records.arrivals import Arrivals
+from delivery_records.channel import Channels
+from delivery_records.endpoint import Endpoint
+from delivery_records.failures import PastFailures
 from delivery_records.fanout import Fanout
 from delivery_records.inputs import LinkFlow, LossCause, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, Outcome, Told
+from delivery_records.proposals import Proposals
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
 from delivery_records.terms import publisher_terms
 from delivery_records.timers import Timer
+from delivery_records.to_egresses import ToEgresses
 from delivery_records.trace import Rule
+from delivery_records.turn import Turn
 from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
 from delivery_records.window import Slot, Window, add_run, frozen_runs
 
-if TYPE_CHECKING:
-    from delivery_records.records import Records
+Annotate: TypeAlias = Callable[[bytes, str, bytes, int], bytes]
+"""(message, publisher, tag, session) -> the message with our annotations spliced in (I-1b); ValueError if malformed."""
 
 
 class Phase(Enum):
@@ -46,52 +54,25 @@ _TRANSFER_STORED = Decision.TRANSFER_STORED
 _DELIVERY_SETTLED = Decision.DELIVERY_SETTLED
 
 
-class Ingress:
+class Ingress(Endpoint):
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
-        "_began",
-        "_resume_flags",
-        "_start_told",
-        "_starts",
-        "_turn",
-        "arrivals",
-        "core",
-        "credit",
-        "epoch",
-        "exactly_once",
-        "expiry_policy",
-        "fanout",
-        "is_dirty",
-        "is_shut_out",
-        "key",
-        "last_progress",
-        "link",
-        "name",
-        "peer",
-        "phase",
-        "place",
-        "resend_since",
-        "retries",
-        "session",
-        "settled_runs",
-        "settles_first",
-        "timeout_s",
-        "told",
-        "told_settled",
-        "topic",
-        "window",
-    )
+        "_annotate", "_began", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
+        "exactly_once", "expiry_policy", "fanout", "is_dirty", "is_shut_out", "last_progress", "link", "peer", "phase",
+        "place", "resend_since", "retries", "session", "settled_runs", "settles_first", "timeout_s", "told",
+        "told_settled", "topic", "window",
+    )  # fmt: skip
 
-    def __init__(self, core: Records, publisher: Publisher, request: PublisherAttach, began: float) -> None:
+    def __init__(
+        self, turn: Turn, publisher: Publisher, request: PublisherAttach, began: float, parts: IngressParts
+    ) -> None:
         """Take over the publisher whose attachment the watch just delivered (A-3); its attach was read at `began`."""
-        turn = core.turn
-        self.core = core
+        super().__init__(publisher.key, publisher.epoch, publisher.name)
         self._turn = turn
-        self.key = publisher.key
-        self.epoch = publisher.epoch
+        self._parts = parts
+        self._annotate = parts.annotate
         self.session = publisher.session
-        self.name = publisher.name
         self.topic = publisher.record.topic
         self.timeout_s = publisher.record.timeout_s
         self.expiry_policy = publisher_terms(request, turn.limits).expiry_policy
@@ -107,8 +88,8 @@ class Ingress:
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
-        self.fanout = Fanout(core, self)
-        self.retries = Retries(core, self)
+        self.fanout = Fanout(turn, self, self.window, parts.to_egresses, parts.channels)
+        self.retries = Retries(turn, self, self.window, self.fanout)
         self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
         self.settled_runs: list[list[int]] = []
         self.told: dict[Told, list[int]] = {}
@@ -165,17 +146,14 @@ class Ingress:
         """A-4: a session exists only after proof of life; its number is the revision of this put."""
         record = self._turn.view.publishers[self.key].record
         self.phase = Phase.STARTING
-        nonce = self.core.propose_record(f"pubs/{self.key}", self.epoch, record, session=SESSION_IS_THIS_PUT)
-        self.core.remember_reput(nonce, self)
+        nonce = self._parts.proposals.put_again(f"pubs/{self.key}", self, record, session=SESSION_IS_THIS_PUT)
         self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
 
     def on_reput(self, publisher: Publisher) -> None:
         """The watch delivered the put that starts the session: its revision is the new epoch (A-4)."""
         assert self.phase in (Phase.STARTING, Phase.SUSPENDED, Phase.CLOSING)
-        self.core.ingress_by_epoch.pop(self.epoch, None)
         self.epoch = publisher.epoch
         self.session = publisher.session
-        self.core.ingress_by_epoch[self.epoch] = self
         if self.phase is Phase.STARTING:
             self._turn.note(Decision.SESSION_STARTED, publisher=self.name, session=self.session)
             self._activate()
@@ -207,7 +185,6 @@ class Ingress:
             self.mark_dirty()
         if (transfer.settled or transfer.resume or transfer.aborted) and not self._has_place(transfer):
             return
-        core = self.core
         turn = self._turn
         window = self.window
         slot = window.find(transfer.tag)
@@ -226,7 +203,7 @@ class Ingress:
         message = transfer.message
         if transfer.message_format == 0:
             try:
-                message = core.annotate(message, self.name, transfer.tag, self.session)  # I-1b
+                message = self._annotate(message, self.name, transfer.tag, self.session)  # I-1b
             except ValueError as error:
                 self._store_malformed(slot, transfer, str(error))
                 return
@@ -290,7 +267,7 @@ class Ingress:
         message = transfer.message
         if transfer.message_format == 0:
             try:
-                message = self.core.annotate(message, self.name, transfer.tag, self.session)
+                message = self._annotate(message, self.name, transfer.tag, self.session)
             except ValueError:
                 self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
                 return
@@ -347,6 +324,11 @@ class Ingress:
                 if tracing is not None:
                     self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
         self.mark_dirty()
+
+    def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
+        """E-4a: the subscription wants another attempt, until it has had too many."""
+        if self.retries.on_again(subscription, number, failed):
+            self.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
@@ -456,7 +438,7 @@ class Ingress:
         assert self.link is not None
         if self._turn.is_draining:
             return
-        limit = self.credit.next_limit(self.window, self.core.topic_window(self.topic))
+        limit = self.credit.next_limit(self.window, self._turn.view.map_share(self.topic))
         if limit is not None:
             first = None if self.credit.session_told or not self.session else self.session
             self.credit.session_told = self.credit.session_told or first is not None
@@ -504,7 +486,7 @@ class Ingress:
         """Have `flush` called at the end of this turn."""
         if not self.is_dirty:
             self.is_dirty = True
-            self.core.dirty_ingresses.append(self)
+            self._parts.dirty.append(self)
 
     # ------------------------------------------------------------------ subscriptions come, move and go
 
@@ -513,8 +495,7 @@ class Ingress:
         if self.phase not in (Phase.ACTIVE, Phase.SUSPENDED) or not self.fanout.is_active:
             return
         if is_new or self.fanout.has_other_mode(subscription):
-            if self.fanout.leave(subscription.key):
-                self.mark_dirty()
+            self.on_subscription_deleted(subscription.key)
             for slot in self.window.slots() if self._turn.tracing is not None else ():
                 self.trace(slot, Rule.NOT_OWED, subscription.name)
             self.fanout.join(subscription)
@@ -531,6 +512,7 @@ class Ingress:
     def on_subscription_deleted(self, key: str) -> None:
         """I-3: what a deleted subscription owed is owed no longer."""
         if self.fanout.leave(key):
+            self.retries.forget_subscription(key)
             self.mark_dirty()
 
     # ------------------------------------------------------------------ ends of the link
@@ -564,10 +546,10 @@ class Ingress:
         if self._turn.now < deadline:  # it is repeating, if slowly
             self._turn.timers.set(Timer.RESEND, self.key, deadline)
             return
-        failures = self.core.count_resend_failure(self.key, self.timeout_s)
+        failures = self._parts.failures.count_resend(self.key, self._turn.now, self.timeout_s)
         self._detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
         if failures >= RESEND_FAILURES:
-            self.core.propose_deletion(f"pubs/{self.key}", self.epoch)
+            self._parts.proposals.delete(f"pubs/{self.key}", self.epoch)
 
     def on_settle_timeout(self) -> None:
         """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
@@ -584,7 +566,7 @@ class Ingress:
         """Suspend the link from our side; the terminus stays (A-9)."""
         if self.link is not None:
             self._turn.out.append(effects.Detach(self.link, False, condition, description))
-            self.core.suspend_publisher(self, LossCause.DETACH)
+            self._parts.suspend(self, LossCause.DETACH)
 
     def _tell_owing(self, tag: bytes) -> None:
         slot = self.window.find(tag)
@@ -601,3 +583,17 @@ _TOLD = {
     Outcome.REJECTED: Decision.DELIVERY_REJECTED,
     Outcome.RELEASED: Decision.DELIVERY_RELEASED,
 }
+
+
+@dataclass(slots=True)
+class IngressParts:
+    """What every ingress of a router works with."""
+
+    annotate: Annotate
+    proposals: Proposals
+    failures: PastFailures
+    to_egresses: ToEgresses
+    channels: Channels
+    dirty: list[Ingress]
+    """Those to flush at the end of this turn."""
+    suspend: Callable[[Endpoint, LossCause], None]

@@ -5,14 +5,11 @@ No delivery has a timer. Arrivals are in the order of the window, so what has wa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from delivery_records.ingress import Ingress
 from delivery_records.waits import Reason, waiting
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
 
 DELAYED_S = 1.0
 """Unsettled for longer than this is *delayed*: a hundred times what a delivery takes that nobody holds up."""
@@ -38,10 +35,10 @@ class Late:
     """Publishers with unsettled deliveries."""
 
 
-def late(core: Records, now: float) -> Late:
+def late(ingresses: Iterable[Ingress], now: float) -> Late:
     """What is late at this router, `now` on the core's clock."""
     found = Late()
-    for ingress in core.ingresses.values():
+    for ingress in ingresses:
         if not len(ingress.window):
             continue
         found.publishers += 1

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from delivery_records.endpoints import Endpoints
 from delivery_records.entries import MAPPED, Entry, State
 from delivery_records.ingress import Ingress
 from delivery_records.outcomes import Outcome
 from delivery_records.tags import MAX_TAG_BYTES, VERBATIM_BYTES, network_tag, session_of
+from delivery_records.turn import Turn
 from delivery_records.view import Publisher
 from delivery_records.window import Slot
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
 
 IN_DOUBT = "in-doubt"
 _HEADER_BYTES = MAX_TAG_BYTES - VERBATIM_BYTES
@@ -65,32 +63,31 @@ class FoundDelivery:
     others: tuple[AtRouter, ...]
 
 
-def find(core: Records, tag: bytes, publisher: str = "") -> list[FoundDelivery]:
+def find(turn: Turn, endpoints: Endpoints, tag: bytes, publisher: str = "") -> list[FoundDelivery]:
     """Deliveries of this tag.
 
     Args:
-        core: the records to search.
+        turn: of this router.
+        endpoints: of this router.
         tag: the network tag, or the publisher's own.
         publisher: name of the publisher; empty = any. The publisher's own tag is found at other routers than its
             ingress only with this name.
     """
-    turn = core.turn
     found: list[FoundDelivery] = []
-    for whole in _network_tags(core, tag, publisher):
+    for whole in _network_tags(turn, endpoints, tag, publisher):
         key = turn.view.sessions.get(session_of(whole, turn.nonce), "")
         owner = turn.view.publishers.get(key)
-        ingress = core.ingresses.get(key)
-        slot = None if ingress is None else _slot_of(core, ingress, whole)
+        ingress = endpoints.ingresses.get(key)
+        slot = None if ingress is None else _slot_of(turn, endpoints, ingress, whole)
         if ingress is not None and slot is not None:
-            found.append(_at_ingress(core, ingress, slot, whole))
+            found.append(_at_ingress(turn, endpoints, ingress, slot, whole))
         else:
-            found += _at_egress(core, owner, whole)
+            found += _at_egress(turn, endpoints, owner, whole)
     return found
 
 
-def _network_tags(core: Records, tag: bytes, publisher: str) -> list[bytes]:
+def _network_tags(turn: Turn, endpoints: Endpoints, tag: bytes, publisher: str) -> list[bytes]:
     """Every network tag that may be meant."""
-    turn = core.turn
     tags: dict[bytes, None] = {}
     session = session_of(tag, turn.nonce)
     if session:
@@ -100,14 +97,13 @@ def _network_tags(core: Records, tag: bytes, publisher: str) -> list[bytes]:
     if publisher:
         sessions = [p.session for p in turn.view.publishers.values() if p.session and p.name == publisher]
     else:
-        sessions = [i.session for i in core.ingresses.values() if i.session and i.window.find(tag) is not None]
+        sessions = [i.session for i in endpoints.ingresses.values() if i.session and i.window.find(tag) is not None]
     for each in sessions:
         tags[network_tag(turn.nonce, each, tag)] = None
     return list(tags)
 
 
-def _slot_of(core: Records, ingress: Ingress, whole: bytes) -> Slot | None:
-    turn = core.turn
+def _slot_of(turn: Turn, endpoints: Endpoints, ingress: Ingress, whole: bytes) -> Slot | None:
     slot = ingress.window.find(whole[_HEADER_BYTES:])
     if slot is not None and network_tag(turn.nonce, ingress.session, slot.tag) == whole:
         return slot
@@ -117,8 +113,7 @@ def _slot_of(core: Records, ingress: Ingress, whole: bytes) -> Slot | None:
     return None
 
 
-def _at_ingress(core: Records, ingress: Ingress, slot: Slot, whole: bytes) -> FoundDelivery:
-    turn = core.turn
+def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, whole: bytes) -> FoundDelivery:
     local: list[AtSubscription] = []
     others: dict[int, AtRouter] = {}
     rejected = frozenset(slot.rejected_by or ())
@@ -131,7 +126,7 @@ def _at_ingress(core: Records, ingress: Ingress, slot: Slot, whole: bytes) -> Fo
         rid = subscription.record.rid
         if rid == turn.rid:
             state = IN_DOUBT if owes else _of(Outcome.REJECTED if has_rejected else slot.verdict)
-            local.append(AtSubscription(subscription.name, state, _detail(core, key, whole), owes))
+            local.append(AtSubscription(subscription.name, state, _detail(turn, endpoints, key, whole), owes))
         else:
             old = others.get(rid, AtRouter(rid, 0, 0, 0))
             others[rid] = AtRouter(
@@ -145,11 +140,10 @@ def _at_ingress(core: Records, ingress: Ingress, slot: Slot, whole: bytes) -> Fo
     )  # fmt: skip
 
 
-def _at_egress(core: Records, owner: Publisher | None, whole: bytes) -> Iterator[FoundDelivery]:
-    turn = core.turn
+def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole: bytes) -> Iterator[FoundDelivery]:
     local: list[AtSubscription] = []
     message, message_format, number = b"", 0, -1
-    for egress in core.egresses.values():
+    for egress in endpoints.egresses.values():
         entry = egress.sessions.get(whole[1:_HEADER_BYTES], {}).get(whole)
         if entry is None:
             continue
@@ -171,8 +165,8 @@ def _at_egress(core: Records, owner: Publisher | None, whole: bytes) -> Iterator
     )  # fmt: skip
 
 
-def _detail(core: Records, key: str, whole: bytes) -> str:
-    egress = core.egresses.get(key)
+def _detail(turn: Turn, endpoints: Endpoints, key: str, whole: bytes) -> str:
+    egress = endpoints.egresses.get(key)
     entry = None if egress is None else egress.sessions.get(whole[1:_HEADER_BYTES], {}).get(whole)
     return "" if entry is None else entry.state.value
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from delivery_records.barrier import AttachBarrier
+from delivery_records.channel import Channels
+from delivery_records.egress import Egress
+from delivery_records.endpoints import Endpoints
 from delivery_records.entries import State
-
-if TYPE_CHECKING:
-    from delivery_records.egress import Egress
-    from delivery_records.ingress import Ingress
-    from delivery_records.records import Records
+from delivery_records.ingress import Ingress
+from delivery_records.turn import Turn
 
 WAITING_NAMES = 8
 """Subscriptions named for the oldest delivery a publisher waits for; the count is always given."""
 
 
-def describe(core: Records) -> dict[str, object]:
+def describe(
+    node_id: str, turn: Turn, endpoints: Endpoints, channels: Channels, barrier: AttachBarrier
+) -> dict[str, object]:
     """Everything this router can tell about the network and about what it holds. JSON-able."""
-    turn = core.turn
     view = turn.view
     names = {rid: router.record.node_id for rid, router in view.routers.items()}
     return {
-        "router": core.node_id,
+        "router": node_id,
         "rid": turn.rid,
         "applied": view.applied,
         "routers": [
@@ -44,17 +44,17 @@ def describe(core: Records) -> dict[str, object]:
             }
             for p in view.publishers.values()
         ],
-        "windows": [_window(ingress) for ingress in core.ingresses.values()],
-        "endpoints": [_endpoint(egress) for egress in core.egresses.values()],
+        "windows": [_window(ingress) for ingress in endpoints.ingresses.values()],
+        "endpoints": [_endpoint(egress) for egress in endpoints.egresses.values()],
         "channels": [
             {
                 "router": names.get(channel.rid, "unknown"), "rid": channel.rid, "state": channel.state.value,
                 "generation": channel.generation, "sent": channel.sent, "received": channel.received,
                 "waiting": channel.waiting,
             }
-            for channel in core.peers.existing()
+            for channel in channels.existing()
         ],
-        "barrier_waiting": core.barrier.waiting,
+        "barrier_waiting": barrier.waiting,
         "counts": {decision.value: count for decision, count in turn.counts.items() if count},
     }  # fmt: skip
 
@@ -77,7 +77,7 @@ def _endpoint(egress: Egress) -> dict[str, object]:
         for entry in entries.values():
             states[entry.state] += 1
     return {
-        "subscription": egress.name, "epoch": egress.epoch, "confirmed": egress.confirmed,
+        "subscription": egress.name, "epoch": egress.epoch, "confirmed": egress.proof.confirmed,
         "entries": sum(states.values()), "states": {state.value: count for state, count in states.items() if count},
         "held": egress.held, "credit": max(0, egress.limit - egress.sent),
     }  # fmt: skip

@@ -197,6 +197,11 @@ class View:
         self._matching: dict[str, list[Subscription]] = {}
         self._map_shares: dict[str, int] = {}
 
+    def attachment(self, path: str) -> Subscription | Publisher | None:
+        """What is at `subs/<h>` or `pubs/<h>`."""
+        kind, _, key = path.partition("/")
+        return (self.subscriptions if kind == Kind.SUBSCRIPTION.value else self.publishers).get(key)
+
     def apply(self, change: Change) -> None:
         """Fold one change in. The caller sets `applied` when all changes of a revision are in (K-7)."""
         if change.kind is Kind.ROUTER:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from delivery_records.egress import Egress
 from delivery_records.entries import AGAIN, HELD
 from delivery_records.ingress import Ingress, Phase
 from delivery_records.tags import network_tag
+from delivery_records.turn import Turn
 from delivery_records.view import Subscription
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
 
 UNPROVEN = frozenset({Phase.PROVING, Phase.WAITING, Phase.STARTING})
 
@@ -100,10 +99,14 @@ def waiting(ingress: Ingress) -> Waiting | None:
     return Waiting(reason, slot.tag, slot.number, ingress.arrivals.at(slot.number), owing)
 
 
-def owing(ingress: Ingress, number: int, most: int, looks: int) -> tuple[list[Owing], int]:
+def owing(
+    turn: Turn, egresses: Mapping[str, Egress], ingress: Ingress, number: int, most: int, looks: int
+) -> tuple[list[Owing], int]:
     """The first subscriptions that owe a delivery.
 
     Args:
+        turn: of this router.
+        egresses: of this router.
         ingress: of its publisher.
         number: of the delivery in the window.
         most: how many are wanted.
@@ -112,8 +115,6 @@ def owing(ingress: Ingress, number: int, most: int, looks: int) -> tuple[list[Ow
     Returns:
         What was found, and how many cursors were looked at.
     """
-    core = ingress.core
-    turn = core.turn
     found: list[Owing] = []
     looked = 0
     slot = ingress.window.at(number)
@@ -129,16 +130,15 @@ def owing(ingress: Ingress, number: int, most: int, looks: int) -> tuple[list[Ow
             oldest = max(cursor.through, ingress.window.base)
             since = ingress.arrivals.at(oldest if cursor.owes(oldest) else number)
             tag = network_tag(turn.nonce, ingress.session, slot.tag)
-            found.append(Owing(subscription, holder(core, subscription, tag), since))
+            found.append(Owing(subscription, holder(turn, egresses, subscription, tag), since))
     return found, looked
 
 
-def holder(core: Records, subscription: Subscription, tag: bytes) -> Holder:
+def holder(turn: Turn, egresses: Mapping[str, Egress], subscription: Subscription, tag: bytes) -> Holder:
     """Where a delivery, by its network tag, is on its way to a subscription that owes it; as this router knows it."""
-    turn = core.turn
     if subscription.record.rid != turn.rid:
         return Holder.ELSEWHERE if subscription.record.rid in turn.view.routers else Holder.ORPHANED
-    egress = core.egresses.get(subscription.key)
+    egress = egresses.get(subscription.key)
     if egress is None:
         return Holder.DETACHED
     entry = egress.sessions.get(tag[1:11], {}).get(tag)

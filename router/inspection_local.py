@@ -93,7 +93,7 @@ class LocalTables:
         if table == "waits":
             return self._wait_heads()
         if table == "channels":
-            rids = [channel.rid for channel in self._core.peers.existing()]
+            rids = [channel.rid for channel in self._core.channels.existing()]
         elif table == "neighbours":
             rids = list(self._incarnation.neighbours.links)
         else:
@@ -137,7 +137,9 @@ class LocalTables:
                 continue
             names: list[Row] = []
             if found.reason is Reason.SUBSCRIPTIONS:
-                holders, looked = owing(ingress, found.number, NAMED, looks)
+                holders, looked = owing(
+                    self._core.turn, self._core.egresses, ingress, found.number, NAMED, looks
+                )
                 looks -= looked
                 names = [
                     {
@@ -166,7 +168,10 @@ class LocalTables:
     def holder(self, tag: bytes, key: str) -> str | None:
         """Where a delivery is on its way to a subscription; None when there is no such subscription."""
         subscription = self._core.view.subscriptions.get(key)
-        return None if subscription is None else self._seen(holder(self._core, subscription, tag), subscription, tag)
+        if subscription is None:
+            return None
+        found = holder(self._core.turn, self._core.egresses, subscription, tag)
+        return self._seen(found, subscription, tag)
 
     def _seen(self, found: Holder, subscription: Subscription, tag: bytes) -> str:
         """The same, told apart by what the paths and the entries here tell: who waits for a path blames no client."""
@@ -182,7 +187,7 @@ class LocalTables:
         return network_tag(self._core.nonce, ingress.session, found.tag)
 
     def _channel(self, head: Head) -> Row | None:
-        channel = self._core.peers.find(int(head.key, 16))
+        channel = self._core.channels.find(int(head.key, 16))
         if channel is None:
             return None
         return {
@@ -220,7 +225,8 @@ class LocalTables:
     def deliveries(self, tag: bytes, publisher: str, with_bodies: bool) -> list[Row]:
         """Records of the deliveries of this tag, and what is traced of those that have none any more."""
         now = time.monotonic()
-        rows = [self._record(found, with_bodies, now) for found in find(self._core, tag, publisher)]
+        here = find(self._core.turn, self._core.endpoints, tag, publisher)
+        rows = [self._record(found, with_bodies, now) for found in here]
         known = {row["network_tag"] for row in rows}
         steps = self._core.trace.steps_of(tag)
         return rows + [

@@ -78,7 +78,7 @@ class Accounts:
 def core_numbers(records: Records, now: float) -> CoreNumbers:
     """Gauges of one record core, `now` on its clock."""
     found = CoreNumbers(
-        late=late(records, now),
+        late=late(records.ingresses.values(), now),
         barriers_waiting=records.barrier.waiting,
         routers=len(records.view.routers),
         subscriptions=len(records.view.subscriptions),

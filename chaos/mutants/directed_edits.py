@@ -41,11 +41,9 @@ DIRECTED: tuple[Edit, ...] = (
         is_directed=True,
     ),
     Edit(
-        "lost-close-looks-done", "E-8", "reactions",
-        "            turn.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))\n"
-        "            core.suspend_subscriber",
-        "            turn.out.append(effects.Detach(endpoint.link, True))\n"
-        "            core.suspend_subscriber",
+        "lost-close-looks-done", "E-8", "closing",
+        "            self._turn.out.append(effects.Detach(link, True, STOLEN, _LOST_CLOSE))\n",
+        "            self._turn.out.append(effects.Detach(link, True))\n",
         "a close that lost its compare is answered as if it had won (F3)",
         is_directed=True,
     ),
@@ -64,7 +62,7 @@ DIRECTED: tuple[Edit, ...] = (
         is_directed=True,
     ),
     Edit(
-        "session-behind-its-subscriber", "K-4", "reactions",
+        "session-behind-its-subscriber", "K-4", "watch_handlers",
         "        turn.view.announce(snapshot.entries)\n",
         "",
         "a snapshot settles what a subscriber has processed of a publisher that moved later (F37)",

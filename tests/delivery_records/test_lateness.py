@@ -9,7 +9,7 @@ from tests.delivery_records.harness import Net
 
 
 def _late(net: Net, node: int = 0) -> Late:
-    return late(net.nodes[node].core, net.now)
+    return late(net.nodes[node].core.ingresses.values(), net.now)
 
 
 def test_deliveries_become_delayed_and_then_stuck_while_a_subscription_owes_them() -> None:
