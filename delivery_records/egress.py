@@ -11,6 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from delivery_records import effects
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.attachments.proof import ProofOfLife
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.terms import held_terms, terms_after_proof, timeout_of
+from delivery_records.attachments.view import Subscription, SubscriptionMode
+from delivery_records.channels.messages import Run, Sync
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import (
     AGAIN,
@@ -26,20 +33,13 @@ from delivery_records.entries import (
     SyncState,
     presented_map,
 )  # fmt: skip
-from delivery_records.failures import PastFailures
 from delivery_records.inputs import LinkFlow, LossCause, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.peer_messages import Run, Sync
-from delivery_records.proof import ProofOfLife
-from delivery_records.proposals import Proposals
 from delivery_records.reduction import Reduction
 from delivery_records.tags import VERBATIM_BYTES, network_tag
-from delivery_records.terms import held_terms, terms_after_proof, timeout_of
 from delivery_records.timers import Timer
-from delivery_records.trace import Rule
 from delivery_records.turn import Turn
-from delivery_records.view import Subscription, SubscriptionMode
 from delivery_records.waiting import Waiting
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.

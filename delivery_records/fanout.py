@@ -8,15 +8,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from delivery_records.channel import Channel, Channels
+from delivery_records.attachments.view import Subscription, SubscriptionMode
+from delivery_records.channels.channel import Channel, Channels
+from delivery_records.channels.messages import Msg, Run, Settle, Sync
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
-from delivery_records.peer_messages import Msg, Run, Settle, Sync
 from delivery_records.starts import Start, Starts
-from delivery_records.to_egresses import ToEgresses
-from delivery_records.trace import Rule
 from delivery_records.turn import Turn
-from delivery_records.view import Subscription, SubscriptionMode
 from delivery_records.window import Cursor, Slot, Window
 
 

@@ -8,14 +8,14 @@ own is broken: both end the incarnation (K-3).
 from __future__ import annotations
 
 from delivery_records import effects, inputs
-from delivery_records.channel import Channels
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.expiry import Expiry
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.messages import Ack, Credit, MsgPart, Nack, PeerMessage
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
-from delivery_records.endpoints import Endpoints
-from delivery_records.expiry import Expiry
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import LossCause, SendFailed
-from delivery_records.peer_messages import Ack, Credit, MsgPart, Nack, PeerMessage
 from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from delivery_records.turn import Turn
 

@@ -14,23 +14,23 @@ from typing import TypeAlias
 
 from delivery_records import credit, effects
 from delivery_records.arrivals import Arrivals
-from delivery_records.channel import Channels
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.terms import publisher_terms
+from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
-from delivery_records.failures import PastFailures
 from delivery_records.fanout import Fanout
 from delivery_records.inputs import LinkFlow, LossCause, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, Outcome, Told
-from delivery_records.proposals import Proposals
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
-from delivery_records.terms import publisher_terms
 from delivery_records.timers import Timer
-from delivery_records.to_egresses import ToEgresses
-from delivery_records.trace import Rule
 from delivery_records.turn import Turn
-from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
 from delivery_records.window import Slot, Window, add_run, frozen_runs
 
 Annotate: TypeAlias = Callable[[bytes, str, bytes, int], bytes]

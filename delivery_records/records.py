@@ -11,33 +11,33 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from delivery_records import effects, inputs
-from delivery_records.attaching import Attaching, Attempt
-from delivery_records.barrier import AttachBarrier
-from delivery_records.channel import Channels
-from delivery_records.closing import Closing
-from delivery_records.draining import Draining
+from delivery_records.attachments.attaching import Attaching, Attempt
+from delivery_records.attachments.barrier import AttachBarrier
+from delivery_records.attachments.closing import Closing
+from delivery_records.attachments.draining import Draining
+from delivery_records.attachments.ending import OrderedEnds
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.expiry import Expiry
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.steals import StealGuard
+from delivery_records.attachments.watch_handlers import WatchHandlers
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.messages import Ack, Hello, Nack
+from delivery_records.channels.routing import FrameRouting
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.channels.to_ingresses import ToIngresses
+from delivery_records.diagnostics.tables import describe
 from delivery_records.egress import Egress, EgressParts
-from delivery_records.ending import OrderedEnds
 from delivery_records.endpoint import Endpoint
-from delivery_records.endpoints import Endpoints
 from delivery_records.entries import SyncState
-from delivery_records.expiry import Expiry
-from delivery_records.failures import PastFailures
 from delivery_records.faults import Faults
 from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
 from delivery_records.inputs import Input, LossCause
 from delivery_records.limits import Limits
-from delivery_records.peer_messages import Ack, Hello, Nack
-from delivery_records.proposals import Proposals
 from delivery_records.room import Room
-from delivery_records.routing import FrameRouting
-from delivery_records.steals import StealGuard
-from delivery_records.tables import describe
 from delivery_records.timers import Timer
-from delivery_records.to_egresses import ToEgresses
-from delivery_records.to_ingresses import ToIngresses
 from delivery_records.turn import Turn
-from delivery_records.watch_handlers import WatchHandlers
 from delivery_records.window import frozen_runs
 
 

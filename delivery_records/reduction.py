@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from delivery_records import effects
+from delivery_records.attachments.failures import PastFailures
 from delivery_records.endpoint import Endpoint
-from delivery_records.failures import PastFailures
 from delivery_records.inputs import LossCause
 from delivery_records.limits import REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision

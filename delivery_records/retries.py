@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from delivery_records.attachments.view import Subscription
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
 from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_CAP_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
-from delivery_records.trace import Rule
 from delivery_records.turn import Turn
-from delivery_records.view import Subscription
 from delivery_records.window import Slot, Window
 
 

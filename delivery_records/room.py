@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records import effects
-from delivery_records.endpoints import Endpoints
+from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.limits import ROOM_CHECK_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer

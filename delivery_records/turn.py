@@ -7,14 +7,14 @@ construction, by name.
 from __future__ import annotations
 
 from delivery_records import effects
+from delivery_records.attachments.view import View
 from delivery_records.budget import Budget
-from delivery_records.durations import Durations
+from delivery_records.diagnostics.durations import Durations
+from delivery_records.diagnostics.trace import Trace
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Decision
 from delivery_records.tags import ERA_BITS, REVISION_BITS
 from delivery_records.timers import Timers
-from delivery_records.trace import Trace
-from delivery_records.view import View
 
 
 class Turn:

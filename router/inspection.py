@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionRecord
 from delivery_records.inputs import Input, ViewChanges, ViewSnapshot
-from delivery_records.view import Kind, PublisherRecord, SubscriptionRecord
 from router.incarnation import Incarnation
 from router.inspection_local import LocalTables, Pulse
 from router.inspection_view import ViewTables

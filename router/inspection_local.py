@@ -9,12 +9,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from delivery_records.attachments.view import Subscription
+from delivery_records.diagnostics.lateness import DELAYED_S, STUCK_S
+from delivery_records.diagnostics.lookup import FoundDelivery, find
+from delivery_records.diagnostics.waits import (
+    Holder,
+    Reason,
+    Waiting,
+    holder,
+    owing,
+    unsettled_since,
+    waiting,
+)
 from delivery_records.ingress import Ingress
-from delivery_records.lateness import DELAYED_S, STUCK_S
-from delivery_records.lookup import FoundDelivery, find
 from delivery_records.tags import network_tag, session_of
-from delivery_records.view import Subscription
-from delivery_records.waits import Holder, Reason, Waiting, holder, owing, unsettled_since, waiting
 from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError

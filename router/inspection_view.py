@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from delivery_records.attachments.terms import timeout_of
+from delivery_records.attachments.view import Publisher, Router, Subscription
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
-from delivery_records.terms import timeout_of
 from delivery_records.timers import Timer
 from delivery_records.topics import is_pattern, matches
-from delivery_records.view import Publisher, Router, Subscription
 from router.incarnation import Incarnation
 from topology.inspector.rows_core import Head, Row
 

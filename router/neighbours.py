@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
-from delivery_records import peer_codec
+from delivery_records.channels import codec as peer_codec
+from delivery_records.channels.codec import Header, PeerCodecError, Target
+from delivery_records.channels.messages import Hello
 from delivery_records.effects import PeerSend, PeerSendDatagram
 from delivery_records.inputs import Input, PathsChanged, PeerDatagram, PeerFrame
-from delivery_records.peer_codec import Header, PeerCodecError, Target
-from delivery_records.peer_messages import Hello
 from oncewire.wire import Connection, Fields, Open, Role, SaslClient, SaslServer
 from router import conventions, peer_connection
 from router.config import RouterConfig, anonymous_is_allowed

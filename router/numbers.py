@@ -6,9 +6,9 @@ import time
 from collections import Counter
 
 from delivery_records import Records
-from delivery_records.durations import Durations
+from delivery_records.diagnostics.durations import Durations
+from delivery_records.diagnostics.lateness import late
 from delivery_records.ingress import Ingress
-from delivery_records.lateness import late
 from router.incarnation import Incarnation
 from router.lag import LoopWatch
 from router.listener import ClientListener

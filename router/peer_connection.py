@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from delivery_records import peer_codec
+from delivery_records.channels import codec as peer_codec
 from oncewire.wire import (
     AmqpError,
     Connection,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from chaos.simulator.clients import Connection, Mark
-from delivery_records.view import Kind
+from delivery_records.attachments.view import Kind
 
 if TYPE_CHECKING:
     from chaos.simulator.world import World

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from chaos.simulator.clients import TIMEOUT_S, Publisher, Subscriber
 from delivery_records import effects, inputs
-from delivery_records.view import SubscriptionMode
+from delivery_records.attachments.view import SubscriptionMode
 
 
 class PresettledPublisher(Publisher):

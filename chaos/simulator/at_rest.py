@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.simulator.violation import Violation
-from delivery_records.view import Kind, RouterRecord
+from delivery_records.attachments.view import Kind, RouterRecord
 
 if TYPE_CHECKING:
     from chaos.simulator.routers import Router

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.outcomes import Outcome
-from delivery_records.view import SubscriptionMode
 
 if TYPE_CHECKING:
     from chaos.simulator.world import World

@@ -11,8 +11,8 @@ from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind, router_key
 from delivery_records.limits import DRAIN_CHECK_S
-from delivery_records.view import Kind, router_key
 
 if TYPE_CHECKING:
     from chaos.simulator.world import World

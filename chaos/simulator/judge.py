@@ -12,8 +12,8 @@ from chaos.simulator.histories import Histories
 from chaos.simulator.promises import PromiseJudge
 from chaos.simulator.session_judge import SessionJudge
 from chaos.simulator.violation import Violation
+from delivery_records.attachments.view import Kind
 from delivery_records.outcomes import Outcome
-from delivery_records.view import Kind
 
 if TYPE_CHECKING:
     from chaos.simulator.clients import Arrived

@@ -9,7 +9,7 @@ from chaos.simulator.etcd import LEASE_TTL_S, SimEtcd
 from chaos.simulator.routers import Router, record_of
 from chaos.simulator.steps import Choice
 from delivery_records import inputs
-from delivery_records.view import Kind, RouterRecord, router_key
+from delivery_records.attachments.view import Kind, RouterRecord, router_key
 
 if TYPE_CHECKING:
     from chaos.simulator.world import World

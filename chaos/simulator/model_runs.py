@@ -39,7 +39,7 @@ from chaos.simulator.schedule import heal
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from chaos.simulator.world import World
-from delivery_records.view import Kind
+from delivery_records.attachments.view import Kind
 
 SHORT = 6
 """Steps of others after which a short delay ends: long enough to be overtaken by a whole exchange with one client."""

@@ -33,7 +33,7 @@ from chaos.simulator.traits import Traits
 from chaos.simulator.violation import Violation
 from chaos.simulator.world import AnyPublisher, AnySubscriber
 from delivery_records import effects, inputs
-from delivery_records.peer_messages import Ack, Msg, Nack, Settle, Sync
+from delivery_records.channels.messages import Ack, Msg, Nack, Settle, Sync
 
 _TO_PUBLISHER = (
     effects.AskEcho,

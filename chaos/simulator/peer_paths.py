@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from chaos.simulator.steps import Choice
 from delivery_records import inputs
-from delivery_records.peer_messages import Msg, MsgPart
+from delivery_records.channels.messages import Msg, MsgPart
 
 if TYPE_CHECKING:
     from chaos.simulator.world import World

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chaos.simulator.clients import OUTCOMES, TIMEOUT_S, Arrived, Mark, Publisher, Subscriber
 from delivery_records import effects, inputs
-from delivery_records.view import SubscriptionMode
+from delivery_records.attachments.view import SubscriptionMode
 
 if TYPE_CHECKING:
     from chaos.simulator.world import World

@@ -8,7 +8,7 @@ from chaos.simulator import coverage
 from chaos.simulator.clients import TIMEOUT_S, Connection
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
-from delivery_records.view import SubscriptionMode
+from delivery_records.attachments.view import SubscriptionMode
 
 if TYPE_CHECKING:
     from chaos.simulator.world import World

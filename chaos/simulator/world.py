@@ -31,10 +31,10 @@ from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
 from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
 from delivery_records.tags import link_key
 from delivery_records.topics import matches
-from delivery_records.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
 
 NONCE = b"test"
 PAUSE_S = 2.0

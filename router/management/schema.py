@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 
+from delivery_records.diagnostics.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
 from delivery_records.tags import REVISION_BITS
-from delivery_records.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
 from router.config import RouterConfig
 from router.config_loading import SETTINGS
 from router.management.access import Role

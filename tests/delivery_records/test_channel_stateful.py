@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import inputs
-from delivery_records.channel import Channel, ChannelState
+from delivery_records.channels.channel import Channel, ChannelState
+from delivery_records.channels.messages import Credit, Msg, MsgPart, PeerMessage, Settle, Sync
 from delivery_records.limits import Limits
-from delivery_records.peer_messages import Credit, Msg, MsgPart, PeerMessage, Settle, Sync
 from tests.delivery_records.harness import Node
 from tests.delivery_records.stateful_models import (
     Core,
@@ -46,7 +46,8 @@ SMALL = (
     Edit(
         "tells-what-it-takes", "T-1", "channel",
         "        self.received = sequence\n",
-        "        self.received = sequence\n        self._on_up.__self__.taken(self.rid, generation, sequence, message)\n",
+        "        self.received = sequence\n"
+        "        self._on_up.__self__.taken(self.rid, generation, sequence, message)\n",
         "the model sees what is handed up, and not only what becomes of it",
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.channels.messages import Credit, Hello, Msg, MsgPart, Settle, Sync
 from delivery_records.limits import (
     CHANNEL_CREDIT_BYTES,
     HELLO_RETRY_CAP_S,
@@ -15,7 +16,6 @@ from delivery_records.limits import (
     Limits,
 )
 from delivery_records.outcomes import Decision
-from delivery_records.peer_messages import Credit, Hello, Msg, MsgPart, Settle, Sync
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 MIB = 1024 * 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.proof import ProofOfLife
+from delivery_records.channels.messages import Msg, Sync
 from delivery_records.egress import Egress
 from delivery_records.outcomes import Outcome
-from delivery_records.peer_messages import Msg, Sync
-from delivery_records.proof import ProofOfLife
 from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink
 

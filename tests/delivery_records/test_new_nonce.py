@@ -7,8 +7,7 @@ from typing import cast
 import pytest
 
 from delivery_records import Records, effects, inputs
-from delivery_records.tags import ERA_BITS, link_key
-from delivery_records.view import (
+from delivery_records.attachments.view import (
     SESSION_IS_THIS_PUT,
     Change,
     Kind,
@@ -17,6 +16,7 @@ from delivery_records.view import (
     SubscriptionMode,
     SubscriptionRecord,
 )
+from delivery_records.tags import ERA_BITS, link_key
 
 RID = 7001
 NONCE_REVISION = 50

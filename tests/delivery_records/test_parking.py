@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from delivery_records import effects, inputs
+from delivery_records.channels.messages import Ack, Msg
 from delivery_records.limits import PARKED_FRAMES, PARKED_S, Limits
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.peer_messages import Ack, Msg
 from tests.delivery_records.harness import Net
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.entries import is_live
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.view import SubscriptionMode
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink, SubscriberLink
 
 EMPTY = b""

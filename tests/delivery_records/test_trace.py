@@ -11,9 +11,17 @@ import pytest
 from chaos.simulator.cores import SHIPPED
 from chaos.simulator.schedule import Result, run_seed
 from delivery_records import Records
+from delivery_records.diagnostics.trace import (
+    TRACE_STEPS,
+    TRACE_TIME_CAP_S,
+    TRACE_TIME_S,
+    Choice,
+    Rule,
+    Step,
+    Trace,
+)
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Outcome
-from delivery_records.trace import TRACE_STEPS, TRACE_TIME_CAP_S, TRACE_TIME_S, Choice, Rule, Step, Trace
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink
 from tests.docs.test_protocol_rules import PROTOCOL, defined_rules
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from delivery_records.diagnostics.lookup import FoundDelivery, find
+from delivery_records.diagnostics.waits import Holder, Reason, Waiting, owing, unsettled_since, waiting
 from delivery_records.limits import Limits
-from delivery_records.lookup import FoundDelivery, find
 from delivery_records.outcomes import Outcome
-from delivery_records.waits import Holder, Reason, Waiting, owing, unsettled_since, waiting
 from tests.delivery_records.harness import Net, Node, PublisherLink
 
 

@@ -10,8 +10,18 @@ from dataclasses import replace
 from enum import Enum
 
 from delivery_records import effects
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.steals import StealGuard
+from delivery_records.attachments.terms import held_terms, publisher_terms, subscription_terms
+from delivery_records.attachments.view import (
+    SESSION_IS_THIS_PUT,
+    SESSION_NONE,
+    PublisherRecord,
+    SubscriptionRecord,
+    session_of_record,
+)
 from delivery_records.egress import Egress
-from delivery_records.failures import PastFailures
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import Failure, PublisherAttach, ReadDone, SubscriberAttach
 from delivery_records.limits import (
@@ -22,20 +32,10 @@ from delivery_records.limits import (
     UNKNOWN_PUT_S,
 )
 from delivery_records.outcomes import Decision
-from delivery_records.proposals import Proposals
-from delivery_records.steals import StealGuard
 from delivery_records.tags import MAX_TAG_BYTES, link_key
-from delivery_records.terms import held_terms, publisher_terms, subscription_terms
 from delivery_records.timers import Timer
 from delivery_records.topics import TopicError, check_pattern, check_topic
 from delivery_records.turn import Turn
-from delivery_records.view import (
-    SESSION_IS_THIS_PUT,
-    SESSION_NONE,
-    PublisherRecord,
-    SubscriptionRecord,
-    session_of_record,
-)
 
 
 class Step(Enum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delivery_records import effects
-from delivery_records.attaching import Attempt
-from delivery_records.endpoints import Endpoints, Link
+from delivery_records.attachments.attaching import Attempt
+from delivery_records.attachments.endpoints import Endpoints, Link
 from delivery_records.inputs import Drain, LossCause
 from delivery_records.limits import DRAIN_CHECK_S, DRAIN_PATIENCE_S
 from delivery_records.outcomes import Decision

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from delivery_records import effects
-from delivery_records.attaching import Attaching, Attempt
-from delivery_records.barrier import AttachBarrier
-from delivery_records.closing import STOLEN
+from delivery_records.attachments.attaching import Attaching, Attempt
+from delivery_records.attachments.barrier import AttachBarrier
+from delivery_records.attachments.closing import STOLEN
+from delivery_records.attachments.ending import OrderedEnds
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.expiry import Expiry
+from delivery_records.attachments.steals import StealGuard
+from delivery_records.attachments.view import Change, Kind, Publisher, Subscription, rid_of_key
+from delivery_records.channels.routing import FrameRouting
+from delivery_records.channels.to_ingresses import ToIngresses
 from delivery_records.egress import Egress, EgressParts
-from delivery_records.ending import OrderedEnds
-from delivery_records.endpoints import Endpoints
-from delivery_records.expiry import Expiry
 from delivery_records.ingress import Ingress, IngressParts, Phase
 from delivery_records.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
 from delivery_records.outcomes import Decision
-from delivery_records.routing import FrameRouting
-from delivery_records.steals import StealGuard
 from delivery_records.timers import Timer
-from delivery_records.to_ingresses import ToIngresses
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
-from delivery_records.view import Change, Kind, Publisher, Subscription, rid_of_key
 
 
 class WatchHandlers:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from delivery_records.barrier import AttachBarrier
-from delivery_records.channel import Channels
+from delivery_records.attachments.barrier import AttachBarrier
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.channels.channel import Channels
 from delivery_records.egress import Egress
-from delivery_records.endpoints import Endpoints
 from delivery_records.entries import State
 from delivery_records.ingress import Ingress
 from delivery_records.turn import Turn

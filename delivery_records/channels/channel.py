@@ -12,6 +12,18 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from delivery_records import effects
+from delivery_records.channels.messages import (
+    Ack,
+    Credit,
+    Hello,
+    Msg,
+    MsgPart,
+    Nack,
+    PeerMessage,
+    Settle,
+    Sync,
+)
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.inputs import PathsChanged
 from delivery_records.limits import (
     CHANNEL_CREDIT_BYTES,
@@ -22,9 +34,7 @@ from delivery_records.limits import (
     STREAM_FRAMES,
 )
 from delivery_records.outcomes import Decision
-from delivery_records.peer_messages import Ack, Credit, Hello, Msg, MsgPart, Nack, PeerMessage, Settle, Sync
 from delivery_records.timers import Timer
-from delivery_records.trace import Rule
 from delivery_records.turn import Turn
 
 

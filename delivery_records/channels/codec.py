@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from struct import Struct, error, unpack_from
 from typing import TypeAlias
 
-from delivery_records.outcomes import Outcome
-from delivery_records.peer_messages import (
+from delivery_records.channels.messages import (
     Ack,
     Applied,
     Barrier,
@@ -31,6 +30,7 @@ from delivery_records.peer_messages import (
     Settle,
     Sync,
 )
+from delivery_records.outcomes import Outcome
 from delivery_records.tags import MAX_TAG_BYTES
 
 PROTOCOL_VERSION = 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from delivery_records.channels.messages import Msg, Run, Settle, Sync
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
 from delivery_records.outcomes import Decision
-from delivery_records.peer_messages import Msg, Run, Settle, Sync
-from delivery_records.trace import Rule
 from delivery_records.turn import Turn
 
 

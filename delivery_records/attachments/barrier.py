@@ -6,12 +6,12 @@ Only then can no router accept a message without counting the new subscription, 
 from __future__ import annotations
 
 from delivery_records import effects
+from delivery_records.attachments.view import Router
+from delivery_records.channels.messages import Applied, Barrier, Hello
 from delivery_records.egress import Egress
 from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S
-from delivery_records.peer_messages import Applied, Barrier, Hello
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.view import Router
 
 
 class AttachBarrier:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from delivery_records import effects
+from delivery_records.attachments.view import PublisherRecord, SubscriptionRecord
 from delivery_records.bounded import keep_newest
 from delivery_records.endpoint import Endpoint
 from delivery_records.limits import UNKNOWN_PUT_S
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.view import PublisherRecord, SubscriptionRecord
 
 
 class Proposals:

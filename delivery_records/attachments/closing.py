@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from delivery_records import effects
-from delivery_records.attaching import Attaching
+from delivery_records.attachments.attaching import Attaching
+from delivery_records.attachments.ending import OrderedEnds
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.proposals import Proposals
 from delivery_records.egress import Egress
-from delivery_records.ending import OrderedEnds
 from delivery_records.endpoint import Endpoint
-from delivery_records.endpoints import Endpoints
 from delivery_records.ingress import Ingress, Phase
 from delivery_records.inputs import Failure, LossCause, StoreFailed
-from delivery_records.proposals import Proposals
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 

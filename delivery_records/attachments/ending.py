@@ -10,13 +10,13 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from delivery_records import effects
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.view import Subscription
 from delivery_records.effects import Ending
 from delivery_records.inputs import EndSubscription, Failure
 from delivery_records.outcomes import Decision
-from delivery_records.proposals import Proposals
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.view import Subscription
 
 ORDERS = 1_000
 """Orders whose fate is awaited; a person gives one, a script some."""

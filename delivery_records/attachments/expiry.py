@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.terms import timeout_of
+from delivery_records.attachments.view import Publisher, Subscription
 from delivery_records.inputs import EndpointEnded, LossCause, Place
 from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S
 from delivery_records.outcomes import Decision
-from delivery_records.proposals import Proposals
-from delivery_records.terms import timeout_of
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.view import Publisher, Subscription
 
 
 def awaited_endpoint(policy: str, cause: LossCause, place: Place) -> int:

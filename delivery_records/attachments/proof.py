@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from delivery_records import effects
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.terms import Terms, held_terms, timeout_of
+from delivery_records.attachments.view import Subscription
 from delivery_records.endpoint import Endpoint
 from delivery_records.inputs import Failure
 from delivery_records.limits import PROOF_RETRY_S, PROVISIONAL_TIMEOUT_S
 from delivery_records.outcomes import Decision
-from delivery_records.proposals import Proposals
-from delivery_records.terms import Terms, held_terms, timeout_of
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.view import Subscription
 
 
 class ProofOfLife:

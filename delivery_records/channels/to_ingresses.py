@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from delivery_records.attachments.view import Subscription
+from delivery_records.channels.messages import Ack, Nack
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
 from delivery_records.limits import PAST_EPOCHS
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.peer_messages import Ack, Nack
 from delivery_records.turn import Turn
-from delivery_records.view import Subscription
 
 
 class ToIngresses:

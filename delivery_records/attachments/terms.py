@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from delivery_records.attachments.view import Publisher, Subscription, SubscriptionRecord
 from delivery_records.inputs import PublisherAttach, SubscriberAttach
 from delivery_records.limits import PROVISIONAL_TIMEOUT_S, Limits
-from delivery_records.view import Publisher, Subscription, SubscriptionRecord
 
 NEVER = "never"
 CAPPED_NEVER = "link-detach"

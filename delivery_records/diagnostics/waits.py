@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
+from delivery_records.attachments.view import Subscription
 from delivery_records.egress import Egress
 from delivery_records.entries import AGAIN, HELD
 from delivery_records.ingress import Ingress, Phase
 from delivery_records.tags import network_tag
 from delivery_records.turn import Turn
-from delivery_records.view import Subscription
 
 UNPROVEN = frozenset({Phase.PROVING, Phase.WAITING, Phase.STARTING})
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from delivery_records.attaching import Attaching, Attempt
-from delivery_records.barrier import AttachBarrier
+from delivery_records.attachments.attaching import Attaching, Attempt
+from delivery_records.attachments.barrier import AttachBarrier
+from delivery_records.attachments.expiry import Expiry
+from delivery_records.attachments.terms import held_terms
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
-from delivery_records.expiry import Expiry
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import LossCause
 from delivery_records.outcomes import Decision
-from delivery_records.terms import held_terms
 from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS
-from delivery_records.trace import Rule
 from delivery_records.turn import Turn
 
 Link: TypeAlias = Attempt | Ingress | Egress

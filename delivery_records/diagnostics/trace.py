@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
+from delivery_records.attachments.view import View
 from delivery_records.tags import NONCE_BYTES, SESSION_BYTES, network_tag, session_of
-from delivery_records.view import View
 
 TRACE_STEPS = 20_000
 """Steps kept; the oldest is forgotten first. About 6 MB, and the last 2,000 deliveries between two routers."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from delivery_records.endpoints import Endpoints
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.view import Publisher
 from delivery_records.entries import MAPPED, Entry, State
 from delivery_records.ingress import Ingress
 from delivery_records.outcomes import Outcome
 from delivery_records.tags import MAX_TAG_BYTES, VERBATIM_BYTES, network_tag, session_of
 from delivery_records.turn import Turn
-from delivery_records.view import Publisher
 from delivery_records.window import Slot
 
 IN_DOUBT = "in-doubt"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from delivery_records.diagnostics.waits import Reason, waiting
 from delivery_records.ingress import Ingress
-from delivery_records.waits import Reason, waiting
 
 DELAYED_S = 1.0
 """Unsettled for longer than this is *delayed*: a hundred times what a delivery takes that nobody holds up."""

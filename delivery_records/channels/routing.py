@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from delivery_records.channel import Channels
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.messages import Ack, Msg, Nack, PeerMessage, Settle, Sync
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.channels.to_ingresses import ToIngresses
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.inputs import PeerFrame
 from delivery_records.limits import PARKED_FRAMES, PARKED_S
 from delivery_records.outcomes import Decision
-from delivery_records.peer_messages import Ack, Msg, Nack, PeerMessage, Settle, Sync
 from delivery_records.timers import Timer
-from delivery_records.to_egresses import ToEgresses
-from delivery_records.to_ingresses import ToIngresses
-from delivery_records.trace import Rule
 from delivery_records.turn import Turn
 
 
