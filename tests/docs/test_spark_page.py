@@ -18,7 +18,7 @@ from bridges.spark.option_table import OPTIONS
 from bridges.spark.schema import columns
 from chaos.spark_demo.cli import demo_spark
 from oncewire.client.cli import pub, sub
-from router.cli import local
+from router.commands.cli import local
 from tests.docs.guarantee_tables import functions_of, section, table
 from topology.cli import inspect
 

@@ -18,8 +18,8 @@ import pytest
 
 from delivery_records.effects import Note
 from delivery_records.outcomes import Decision
-from router import log_merge_core
-from router.log_merge_core import ATTACHED_LINES, ClockHints, Entry, entries, merged, parse
+from router.commands import log_merge_core
+from router.commands.log_merge_core import ATTACHED_LINES, ClockHints, Entry, entries, merged, parse
 from router.logs import EventLog, RouterEvent, _JsonFormatter, _TextFormatter
 from tests.delivery_records.harness import Net
 

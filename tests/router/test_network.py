@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from oncewire.wire import ACCEPTED, ConnectionClosed, decode_message
-from router.local_network import LocalNetwork, chain
+from router.commands.local_network import LocalNetwork, chain
 from tests.router.raw_client import RawClient
 
 DEADLINE_S = 40.0
