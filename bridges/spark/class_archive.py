@@ -16,21 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from bridges.node.errors import BadRequest, NodeError
+from bridges.spark import register
+from bridges.spark.java import QUICK_START, QUIET_SHARING, archive_path, session_builder
 
 END_S = 300.0
 """Java writes the archive when it ends; a machine that is busy with others needs minutes."""
-_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-"""An archive of another Java is no news to anybody."""
-
-
-def archive_path() -> Path:
-    """Where the archive of this Python environment is, if it has one."""
-    return Path(sys.prefix) / "share" / "oncewire" / "spark-classes.jsa"
-
-
-def sharing_options(archive: Path) -> str:
-    """Options of Java to use an archive; none if it is not there."""
-    return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto {_QUIET}' if archive.exists() else ""
 
 
 def make(archive: Path) -> None:
@@ -39,8 +29,6 @@ def make(archive: Path) -> None:
     Raises:
         BadRequest: there is no Java, or it cannot write the archive.
     """
-    from bridges.spark.java import QUICK_START, session_builder
-
     # Under another name first: Java would end with a bus error over a part of an archive.
     new = archive.with_suffix(".new")
     try:
@@ -52,7 +40,7 @@ def make(archive: Path) -> None:
         folder = Path(name)
         spark = (
             session_builder("classes", "local[2]")
-            .config("spark.driver.extraJavaOptions", f'{QUICK_START} "-XX:ArchiveClassesAtExit={new}" {_QUIET}')
+            .config("spark.driver.extraJavaOptions", f'{QUICK_START} "-XX:ArchiveClassesAtExit={new}" {QUIET_SHARING}')
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .getOrCreate()
@@ -67,8 +55,6 @@ def make(archive: Path) -> None:
 
 def _run_query(spark: Any, folder: Path) -> None:
     """What the queries of tests and demos have in common."""
-    from bridges.spark import register
-
     register(spark)
     (folder / "in").mkdir()
     (folder / "in" / "lines").write_text("one\ntwo\n")

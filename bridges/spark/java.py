@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bridges.node.errors import BadRequest
-from bridges.spark.class_archive import archive_path, sharing_options
 from bridges.spark.worker_python import worker_python
 
 MIN_JAVA = 17
@@ -33,6 +32,8 @@ exec "{java}" "$@"
 """
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Halves the time until a session is there, and costs a third of its speed later: for tests and short jobs."""
+QUIET_SHARING = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+"""An archive of another Java is no news to anybody."""
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -127,6 +128,16 @@ def prepare_java() -> Path:
     home = make_shim(packaged, Path(folder))
     os.environ["JAVA_HOME"] = str(home)
     return home / "bin" / "java"
+
+
+def archive_path() -> Path:
+    """Where the class archive of this Python environment is (`class_archive`), if it has one."""
+    return Path(sys.prefix) / "share" / "oncewire" / "spark-classes.jsa"
+
+
+def sharing_options(archive: Path) -> str:
+    """Options of Java to use an archive; none if it is not there."""
+    return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto {QUIET_SHARING}' if archive.exists() else ""
 
 
 def quick_start_options() -> str:

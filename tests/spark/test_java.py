@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridges.node.errors import BadRequest
-from bridges.spark.class_archive import sharing_options
-from bridges.spark.java import check_spark, find_java, java_version, make_shim, packaged_java
+from bridges.spark.java import check_spark, find_java, java_version, make_shim, packaged_java, sharing_options
 from bridges.spark.worker_python import make_wrapper, zips_in_front
 
 
