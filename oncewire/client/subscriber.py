@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from oncewire.client import wire_words
 from oncewire.client.core_effects import (
@@ -26,7 +25,7 @@ from oncewire.client.delivery import Delivery
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, UsageError
 from oncewire.client.events import DeliveryGivenUp, NewIncarnation, SubscriptionExpired
 from oncewire.client.journal_writer import JournalWriter
-from oncewire.client.link import NO_ANSWER, ClientLink
+from oncewire.client.link import NO_ANSWER, ClientLink, LinkOwner
 from oncewire.client.outcomes import ACCEPTED, Outcome
 from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber_core import SubscriberCore
@@ -48,9 +47,6 @@ from oncewire.wire import (
     ULong,
 )
 
-if TYPE_CHECKING:
-    from oncewire.client.connection import Client
-
 UNSUBSCRIBE_TRIES = 8
 """Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router died."""
 BREAK_OFF_S = 3.0
@@ -67,7 +63,7 @@ class Subscriber(ClientLink):
 
     def __init__(
         self,
-        client: Client,
+        client: LinkOwner,
         name: str,
         topic: str,
         journal: JournalWriter,

@@ -21,7 +21,6 @@ from oncewire.wire import (
     LINK_REDIRECT,
     RESOURCE_LIMIT_EXCEEDED,
     AmqpError,
-    AmqpSession,
     Connection,
     ConnectionClosed,
     ConnectionLost,
@@ -39,6 +38,7 @@ from oncewire.wire import (
     SaslOutcome,
     SenderLink,
     SessionEnded,
+    SessionEndpoint,
     StateError,
     Symbol,
 )
@@ -106,7 +106,7 @@ class ClientConnection(asyncio.Protocol):
         self._windows = SessionWindows(listener.window_limits())
         self._dynamic: list[ReceiverLink | SenderLink] = []
         self._links: dict[int, ClientLink] = {}
-        self._sessions: dict[AmqpSession, int] = {}
+        self._sessions: dict[SessionEndpoint, int] = {}
         """Those that links were attached in, by the number the record core knows them by (A-9)."""
         self._number = 0
         """The record core's number of this connection; 0 = no link was attached."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delivery_records.budget import Budget
-from oncewire.wire import DEFAULT_INCOMING_WINDOW, AmqpSession
+from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
 
 if TYPE_CHECKING:
     from router.clients.publisher_link import PublisherLink
@@ -76,11 +76,11 @@ class SessionWindows:
         self._partial = 0
         self.is_passed = False
         """A session holds more than its window and its publishers' largest messages explain: end the connection."""
-        self._waiting: set[AmqpSession] = set()
+        self._waiting: set[SessionEndpoint] = set()
         """Sessions that wait to complete what they have begun to send, over the budget."""
 
     def look(
-        self, sessions: Iterable[AmqpSession], publishers: list[PublisherLink], driver: RecordsDriver, now: float
+        self, sessions: Iterable[SessionEndpoint], publishers: list[PublisherLink], driver: RecordsDriver, now: float
     ) -> bool:
         """At the end of a turn: `update` for what the publishers of a connection hold, who learn of it."""
         found = {session: Stored() for session in sessions}
@@ -100,7 +100,7 @@ class SessionWindows:
             driver.on_session_window(publisher.number, self.is_narrow(publisher.link.session))
         return wakes
 
-    def update(self, sessions: Mapping[AmqpSession, Stored], budget: Budget, now: float) -> bool:
+    def update(self, sessions: Mapping[SessionEndpoint, Stored], budget: Budget, now: float) -> bool:
         """At the end of a turn: offer what there is room for.
 
         Args:
@@ -121,7 +121,7 @@ class SessionWindows:
                 session.set_incoming_window(frames)
         return budget.was_full and (is_less or budget.is_passed_on)
 
-    def is_narrow(self, session: AmqpSession) -> bool:
+    def is_narrow(self, session: SessionEndpoint) -> bool:
         """Whether its window is closed, or open for one frame at a time because there is no room."""
         return session.incoming_window < min(2, self._limits.frames)
 
@@ -137,7 +137,7 @@ class SessionWindows:
         budget.add_partial(partial - before)
         return partial < before
 
-    def _frames(self, session: AmqpSession, stored: Stored, budget: Budget, now: float) -> int:
+    def _frames(self, session: SessionEndpoint, stored: Stored, budget: Budget, now: float) -> int:
         """Transfer frames a session may have in flight."""
         limits = self._limits
         partial = session.partial_bytes
@@ -170,6 +170,6 @@ class SessionWindows:
             return 1  # only the rest of what has come in part can free anything
         return frames
 
-    def _leave(self, session: AmqpSession, budget: Budget) -> None:
+    def _leave(self, session: SessionEndpoint, budget: Budget) -> None:
         self._waiting.discard(session)
         budget.leave(session)
