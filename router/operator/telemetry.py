@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from delivery_records import effects, inputs
 from oncewire.cli.errors import CliError
+from oncewire.settings.parsers import without_login
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from router.operator.span_core import DeliverySpans, Kind, Span
-from router.settings import without_login
 
 if TYPE_CHECKING:
     from delivery_records import Records
