@@ -16,7 +16,6 @@ from router.clients.redirect import other_routers
 from router.config import RouterConfig
 from router.event_loop_lag import LoopWatch
 from router.incarnation import End, Incarnation
-from router.link_costs import LinkCosts
 from router.logs import EventLog, RouterEvent
 from router.operator.access import Access
 from router.operator.amqp_node import ADDRESS, ManagementNode
@@ -30,6 +29,7 @@ from router.operator.service import Management
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
 from router.operator.telemetry import telemetry_of
+from router.peers.link_costs import LinkCosts
 from router.peers.listener import PeerListener
 from router.store_setup import store_factory
 from router.turn import Turn
