@@ -8,12 +8,12 @@ import time
 from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
 from router.clients.connection import ClientConnection
 from router.clients.link_refusal import LinkRefusal
+from router.clients.local_node import LocalNode
 from router.clients.redirect import FAILOVER_LIST, choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, WindowLimits
 from router.config import RouterConfig, anonymous_is_allowed
 from router.listening import listen, port_of
 from router.logs import EventLog, RouterEvent
-from router.operator.amqp_node import ManagementNode
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
 from router.turn import Backlog, Turn
@@ -36,7 +36,7 @@ class ClientListener:
         self.bytes_out = 0
         self.accepted = 0
         self.refused_links = 0
-        self.management: ManagementNode
+        self.node: LocalNode | None = None
         """Serves `$management`; the router process sets it before it listens."""
         self.is_draining = False
         """No client is taken any more, and who has no links is sent elsewhere (K-8a)."""
