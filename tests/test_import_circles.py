@@ -14,6 +14,7 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[1]
 WITHOUT_CIRCLES = (
     "bridges",
+    "chaos",
     "oncewire",
     "topology",
 )

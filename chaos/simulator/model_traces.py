@@ -23,7 +23,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chaos.simulator.clients import Connection
+from chaos.simulator.connections import Connection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.model_configurations import NO_LIMIT, Configuration, Link
 from chaos.simulator.model_runs import attach, wait_for_deadline
