@@ -30,10 +30,6 @@ _SHIM = """\
 for a do shift; case "$a" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$a";; esac; done
 exec "{java}" "$@"
 """
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Halves the time until a session is there, and costs a third of its speed later: for tests and short jobs."""
-QUIET_SHARING = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-"""An archive of another Java is no news to anybody."""
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -130,28 +126,12 @@ def prepare_java() -> Path:
     return home / "bin" / "java"
 
 
-def archive_path() -> Path:
-    """Where the class archive of this Python environment is (`class_archive`), if it has one."""
-    return Path(sys.prefix) / "share" / "oncewire" / "spark-classes.jsa"
-
-
-def sharing_options(archive: Path) -> str:
-    """Options of Java to use an archive; none if it is not there."""
-    return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto {QUIET_SHARING}' if archive.exists() else ""
-
-
-def quick_start_options() -> str:
-    """Options of Java for tests and short jobs."""
-    return f"{QUICK_START} {sharing_options(archive_path())}".strip()
-
-
-def session_builder(name: str = "oncewire", master: str | None = None, *, quick_start: bool = False) -> Any:
+def session_builder(name: str = "oncewire", master: str | None = None) -> Any:
     """A builder for a session that can use the format `amqp`; call `getOrCreate()`, then `register()`.
 
     Args:
         name: of the application.
         master: such as ``local[2]``; None = as configured.
-        quick_start: start sooner and run slower: for tests and short jobs.
 
     Raises:
         BadRequest: there is no Java.
@@ -168,8 +148,6 @@ def session_builder(name: str = "oncewire", master: str | None = None, *, quick_
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOOPBACK
-    if quick_start:
-        settings["spark.driver.extraJavaOptions"] = quick_start_options()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

@@ -261,6 +261,10 @@ class ClientLink:
         self._release_all(error)
         self._over.set_result(None)
 
+    async def break_off(self, error: ClientError) -> None:
+        """Abandon the opening; whoever waits gets the error."""
+        self.fail(error)
+
     def commit_failed(self, error: JournalError) -> None:
         """The journal could not be written: what the core counts on is not there, so it must not go on."""
         self.fail(error)

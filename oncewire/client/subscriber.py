@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
 from oncewire.client import wire_words
@@ -49,6 +49,8 @@ from oncewire.wire import (
 
 UNSUBSCRIBE_TRIES = 8
 """Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router died."""
+BREAK_OFF_S = 3.0
+"""For ending the subscription of a cancelled opening: some round trips to etcd. After it the subscription expires."""
 _GONE = frozenset({NOT_FOUND, RESOURCE_DELETED})
 
 
@@ -267,6 +269,17 @@ class Subscriber(ClientLink):
         await self._delete()
         if not self._is_deleted and self._failure is not None:
             raise self._failure
+
+    async def break_off(self, error: ClientError) -> None:
+        """Abandon the opening. A subscription without a name is ended first: publishers would wait until it expires.
+
+        The attach may be on its way to etcd, so a detach is not enough: the router's answer shows that none is left.
+        """
+        if not self._is_named and self._session is not None and await self._begin_closing():
+            with suppress(ClientError, TimeoutError):
+                async with asyncio.timeout(BREAK_OFF_S):
+                    await self._end_subscription()
+        self.fail(error)
 
     async def _delete(self) -> None:
         """End the subscription, if its link has not ended otherwise."""

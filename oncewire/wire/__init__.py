@@ -76,7 +76,6 @@ from oncewire.wire.message import (
     topic_annotations,
 )
 from oncewire.wire.performative_codec import (
-    bare_state,
     decode_performative,
     encode_performative,
     unsettled_map_bound,
@@ -113,16 +112,6 @@ from oncewire.wire.performatives import (
     UnsettledMap,
 )
 from oncewire.wire.receiver_link import DeliveryReceived, ReceiverLink
-from oncewire.wire.resumption import (
-    ABSENT,
-    ResumeAction,
-    ResumeDecision,
-    bound_map,
-    decide,
-    payload_from,
-    source_plan,
-    target_plan,
-)
 from oncewire.wire.sasl import (
     ANONYMOUS,
     PLAIN,
@@ -165,7 +154,6 @@ from oncewire.wire.types import (
 )
 
 __all__ = [
-    "ABSENT",
     "ACCEPTED",
     "ANONYMOUS",
     "CONNECTION_FORCED",
@@ -265,8 +253,6 @@ __all__ = [
     "Rejected",
     "Released",
     "RemoteProtocolError",
-    "ResumeAction",
-    "ResumeDecision",
     "Role",
     "SaslClient",
     "SaslCode",
@@ -296,9 +282,6 @@ __all__ = [
     "UShort",
     "UnsettledMap",
     "WireError",
-    "bare_state",
-    "bound_map",
-    "decide",
     "decode",
     "decode_message",
     "decode_performative",
@@ -308,13 +291,10 @@ __all__ = [
     "encode_performative",
     "mark_in_doubt",
     "mark_redelivered",
-    "payload_from",
     "read_annotations",
     "set_delivery_count",
     "skip",
-    "source_plan",
     "splice_annotations",
-    "target_plan",
     "topic_annotations",
     "unsettled_map_bound",
 ]

@@ -223,7 +223,7 @@ class Link(LinkEndpoint):
 
         Raises:
             StateError: the peer's attach is not waiting for an answer.
-            LimitError: the attach is larger than the peer's max-frame-size; ``bound_map`` helps.
+            LimitError: the attach is larger than the peer's max-frame-size; ``unsettled_map_bound`` gives the limit.
         """
         remote = self.remote_attach
         if self.state is not LinkState.ATTACH_RECEIVED or remote is None:

@@ -152,7 +152,7 @@ class AmqpSession(SessionEndpoint):
             source, target: the termini asked for.
             snd_settle_mode, rcv_settle_mode: 2.8.2 and 2.8.3; the default is the exactly-once pair.
             unsettled: None = do not resume; {} = resume with nothing unsettled here.
-            incomplete_unsettled: the map did not fit; see ``bound_map``.
+            incomplete_unsettled: the map did not fit; see ``unsettled_map_bound``.
             initial_delivery_count: where the delivery-count starts.
             max_message_size: bytes, 0 or None = no limit; at a sender it only informs the peer.
             offered_capabilities, desired_capabilities, properties: as in attach.

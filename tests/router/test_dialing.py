@@ -9,9 +9,9 @@ import pytest
 import uvloop
 
 from oncewire.wire import Connection, Role, SaslClient
-from router.dialing import _open
-from router.neighbours import Neighbours
-from router.peer_connection import PeerConnection
+from router.peers.connection import PeerConnection
+from router.peers.dialing import _open
+from router.peers.neighbours import Neighbours
 from router.turn import Turn
 
 

@@ -16,7 +16,7 @@ from oncewire.wire import (
     Source,
     Target,
 )
-from router.session_window import FIRST_WINDOW, SessionWindows, Stored, WindowLimits
+from router.clients.session_window import FIRST_WINDOW, SessionWindows, Stored, WindowLimits
 
 KIB = 1024
 FRAME = 4 * KIB
