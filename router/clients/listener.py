@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from oncewire.cli.errors import CliError
 from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
+from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.clients.connection import ClientConnection
 from router.clients.link_refusal import LinkRefusal
-from router.clients.redirect import FAILOVER_LIST, choose, other_routers, redirect_info, server_list
+from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, WindowLimits
 from router.config import RouterConfig, anonymous_is_allowed
 from router.logs import EventLog, RouterEvent

@@ -37,6 +37,7 @@ from oncewire.wire import (
     UByte,
     UInt,
     ULong,
+    vocabulary,
 )
 from router.clients import conventions
 from router.logs import Part
@@ -45,11 +46,6 @@ from router.peers.output import PeerOutput, QueuedFrame
 if TYPE_CHECKING:
     from router.peers.neighbours import Neighbours
 
-RID = Symbol("x-opt-router-incarnation")
-PROTOCOL_MIN = Symbol("x-opt-router-protocol-min")
-PROTOCOL_MAX = Symbol("x-opt-router-protocol-max")
-NONCE = Symbol("x-opt-router-nonce")
-COST = Symbol("x-opt-router-cost")
 ADDRESS = "$router"
 LINK_NAME = "frames"
 MESSAGE_FORMAT = 0x4F574200 | peer_codec.PROTOCOL_VERSION
@@ -382,9 +378,9 @@ class PeerConnection(asyncio.Protocol):
 def open_properties(rid: int, nonce: bytes, cost: int) -> Fields:
     """What a router says of itself in its open frame: incarnation, protocol versions, cluster, cost."""
     return {
-        RID: ULong(rid),
-        PROTOCOL_MIN: UByte(peer_codec.PROTOCOL_VERSION),
-        PROTOCOL_MAX: UByte(peer_codec.PROTOCOL_VERSION),
-        NONCE: nonce,
-        COST: UInt(cost),
+        vocabulary.ROUTER_INCARNATION: ULong(rid),
+        vocabulary.ROUTER_PROTOCOL_MIN: UByte(peer_codec.PROTOCOL_VERSION),
+        vocabulary.ROUTER_PROTOCOL_MAX: UByte(peer_codec.PROTOCOL_VERSION),
+        vocabulary.ROUTER_NONCE: nonce,
+        vocabulary.ROUTER_COST: UInt(cost),
     }

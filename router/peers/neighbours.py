@@ -14,8 +14,7 @@ from delivery_records.effects import PeerSend, PeerSendDatagram
 from delivery_records.inputs import Input, PathsChanged, PeerDatagram, PeerFrame
 from delivery_records.peer_codec import Header, PeerCodecError, Target
 from delivery_records.peer_messages import Hello
-from oncewire.wire import Connection, Fields, Open, Role, SaslClient, SaslServer
-from router.clients import conventions
+from oncewire.wire import Connection, Fields, Open, Role, SaslClient, SaslServer, vocabulary
 from router.config import RouterConfig, anonymous_is_allowed
 from router.link_costs import LinkCosts
 from router.logs import EventLog, RouterEvent
@@ -94,8 +93,8 @@ class Neighbours:
             # Half of this is told (2.4.5): our silence. So the neighbour says something twice as often, whatever its
             # own settings are, and routing gives it up before the engine would.
             idle_time_out_ms=round(2000 * self.silence_s),
-            offered_capabilities=[conventions.INTER_ROUTER],
-            desired_capabilities=[conventions.INTER_ROUTER],
+            offered_capabilities=[vocabulary.INTER_ROUTER],
+            desired_capabilities=[vocabulary.INTER_ROUTER],
             properties=peer_connection.open_properties(self.rid, self._nonce, cost),
             sasl=sasl,
             now=time.monotonic(),
@@ -114,12 +113,12 @@ class Neighbours:
     def check(self, open_frame: Open) -> PeerIdentity | str:
         """Who the neighbour is, or why it cannot be one (HELLO)."""
         properties: Fields = open_frame.properties or {}
-        rid = properties.get(peer_connection.RID)
-        cost = properties.get(peer_connection.COST)
-        oldest = properties.get(peer_connection.PROTOCOL_MIN)
-        newest = properties.get(peer_connection.PROTOCOL_MAX)
+        rid = properties.get(vocabulary.ROUTER_INCARNATION)
+        cost = properties.get(vocabulary.ROUTER_COST)
+        oldest = properties.get(vocabulary.ROUTER_PROTOCOL_MIN)
+        newest = properties.get(vocabulary.ROUTER_PROTOCOL_MAX)
         if (
-            conventions.INTER_ROUTER not in open_frame.desired_capabilities
+            vocabulary.INTER_ROUTER not in open_frame.desired_capabilities
             or not isinstance(rid, int)
             or not isinstance(cost, int)
             or not isinstance(oldest, int)
@@ -128,7 +127,7 @@ class Neighbours:
             return "only routers of this network may connect here"
         if not oldest <= peer_codec.PROTOCOL_VERSION <= newest:
             return f"protocol versions {oldest} to {newest} do not contain {peer_codec.PROTOCOL_VERSION}"
-        if properties.get(peer_connection.NONCE) != self._nonce:
+        if properties.get(vocabulary.ROUTER_NONCE) != self._nonce:
             return "the other router belongs to another cluster: its etcd has another nonce"
         if rid == self.rid:
             return "this router has connected to itself"
