@@ -16,6 +16,7 @@ WITHOUT_CIRCLES = (
     "bridges",
     "chaos",
     "oncewire",
+    "router",
     "topology",
 )
 

@@ -79,6 +79,7 @@ FAILOVER_LIST = Symbol("failover-server-list")
 # --- names of AMQP and of others, that several packages use -----------------------------------------------------------
 
 COPY = Symbol("copy")
+"""Distribution mode: every subscription gets every message (3.5.7)."""
 NETWORK_HOST = Symbol("network-host")
 HOSTNAME = Symbol("hostname")
 PORT = Symbol("port")

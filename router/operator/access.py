@@ -20,7 +20,7 @@ from aiohttp import BasicAuth, web
 
 from router.config import RouterConfig, is_loopback
 from router.logs import EventLog, RouterEvent
-from router.operator.passwords import password_check
+from router.passwords import password_check
 
 MAX_FAILURES = 5
 """Wrong passwords from one address within `FAILURE_WINDOW_S`: a person mistypes less, a guesser gets 7,200 a day."""
