@@ -11,7 +11,6 @@ from functools import cache
 from importlib import metadata
 from typing import Protocol
 
-from oncewire.client import wire_words
 from oncewire.client.errors import AuthenticationFailed
 from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, told_address
@@ -45,6 +44,7 @@ from oncewire.wire import (
     SessionEnded,
     Symbol,
     unsettled_map_bound,
+    vocabulary,
 )
 
 logger = logging.getLogger("oncewire.client")
@@ -309,9 +309,7 @@ class Connector:
             if self._begun is not None and not self._begun.done():
                 self._begun.set_result(None)
             assert self._transport is not None
-            self._owner.tell(
-                Connected(str(self._address), self._transport.engine.remote_container_id or "")
-            )
+            self._owner.tell(Connected(str(self._address), self._transport.engine.remote_container_id or ""))
             self._owner.session_begun(event.session)
         elif isinstance(event, SessionEnded):
             self.cause = _error_text("the session was ended", event.error)
@@ -337,7 +335,7 @@ class Connector:
             self._failover.prefer(told)
 
     def _learn(self, told: Fields, address: Address) -> None:
-        listed = told.get(wire_words.FAILOVER_LIST)
+        listed = told.get(vocabulary.FAILOVER_LIST)
         if isinstance(listed, list):
             found = [told_address(entry, address) for entry in listed if isinstance(entry, dict)]
             self._failover.learn([*(other for other in found if other is not None), address])
