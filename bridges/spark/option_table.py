@@ -125,9 +125,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "failOnDataLoss", _SOURCE, "true", values.yes_or_no, "`true` or `false`",
-        "Fail when messages that the checkpoint expects are no longer in the journal, or it is another journal, or when "
-        "messages are missing because the network had deleted the subscription; `false` = log it and continue with "
-        "what is left.",
+        "Fail when messages that the checkpoint expects are no longer in the journal, or it is another journal, or "
+        "when messages are missing because the network had deleted the subscription; `false` = log it and continue "
+        "with what is left.",
     ),
     Option("maxOffsetsPerTrigger", _SOURCE, "", _NUMBER, "messages", "A batch has this many at most."),
     Option(
