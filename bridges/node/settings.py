@@ -1,4 +1,4 @@
-"""The settings of a bridge node: one table of what may stand in the TOML file, what is allowed, and why it is there."""
+"""The settings of a bridge node as one table: TOML key, allowed values, default, meaning."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ _PORT_ALLOWED = "0 to 65535; 0 = any free port"
 RECEIVING: Mapping[str, Setting] = {
     "credit": Setting(
         _whole_number(1, 100_000), CREDIT, "1 to 100000 messages",
-        "Messages that may come ahead of the journal.",
+        "Messages that may arrive ahead of the journal.",
     ),
     "group_ms": Setting(
         _seconds(0, 10_000), GROUP_S * 1000, "0 to 10000 milliseconds",
@@ -155,41 +155,41 @@ RECEIVING: Mapping[str, Setting] = {
     ),
     "group_count": Setting(
         _whole_number(1, 100_000), GROUP_COUNT, "1 to 100000 messages",
-        "A group of so many is written without waiting for more.",
+        "A group of this many is written without waiting for more.",
     ),
     "max_journal_bytes": Setting(
         _size(64 * KIB, KIB**5), MAX_JOURNAL_BYTES, "64 KiB to 1024 TiB",
-        "A journal with more takes no messages until it is trimmed: publishers are held back.",
+        "A journal with more accepts no messages until it is trimmed: publishers wait.",
     ),
     "retention_s": Setting(
         _seconds(0, 10 * 365 * 86_400), 0.0, "seconds, up to ten years",
-        "How long messages are kept after the pipeline is done with them, for replay and history.",
+        "How long messages are kept after the pipeline has processed them, for replay and history.",
     ),
     "timeout_s": Setting(
         _whole_number(1, 30 * 86_400), TIMEOUT_S, "1 to 2592000 seconds",
-        "How long the network keeps what it owes while this node is away. Publishers of the topics wait for it.",
+        "How long the network keeps the subscription while this node is disconnected. Publishers wait meanwhile.",
     ),
 }  # fmt: skip
-"""Of a subscription; in the table [defaults] of all that say nothing else."""
+"""Of a subscription; the table [defaults] holds defaults for all of them."""
 
 SUBSCRIPTION: Mapping[str, Setting] = {
     "name": Setting(
         _text(NAME_PATTERN.pattern), REQUIRED, "up to 100 of A-Z a-z 0-9 _ . -",
-        "What pipelines call it (option `subscription`).",
+        "Its name in pipelines (option `subscription`).",
     ),
-    "topics": Setting(_topics, REQUIRED, "a list of topics or patterns", "What is received into its journal."),
+    "topics": Setting(_topics, REQUIRED, "a list of topics or patterns", "Topics received into its journal."),
     "container_id": Setting(
         _text(r"\S{0,200}"), "", "up to 200 characters without spaces, or empty",
         "Its identity in the network; empty = the node's name, a dot, and the subscription's name. A shard is added.",
     ),
     "shard": Setting(
         _shard, None, f"NUMBER/COUNT, as 0/2 and 1/2; up to {MAX_SHARDS} shards; or empty",
-        "The node's share of a subscription that several nodes have, a node for each. Never change it.",
+        "This node's shard of a subscription that several nodes share. Never change it.",
     ),
     "shard_by": Setting(
         _one_of(*(by.value for by in ShardBy)), ShardBy.KEY.value, "key or topic (only with shard)",
         "key = all nodes receive the same topics, and each keeps the messages whose key falls to its shard; "
-        "topic = each node has topics of its own. Never change it.",
+        "topic = each node has different topics. Never change it.",
     ),
     **RECEIVING,
 }  # fmt: skip
@@ -200,14 +200,14 @@ NODE: Mapping[str, Setting] = {
         "Part of its subscriptions' identities: never change it. Default: this machine's name.",
     ),
     "folder": Setting(
-        _path, REQUIRED, "a folder on a local disk", "For journals and outboxes: what is durable is here.",
+        _path, REQUIRED, "a folder on a local disk", "For journals and outboxes: all durable state is here.",
     ),
     "routers": Setting(
         _routers, REQUIRED, 'a list of URLs such as "amqp://router-1:5672"', "Tried in turn.", secret=True,
     ),
     "secret_file": Setting(
         _optional_path, None, "a file with at least 16 bytes, or empty",
-        "The secret that clients must have. Empty = FOLDER/secret, which is made if it does not exist.",
+        "The secret that clients must have. Empty = FOLDER/secret, which is created if it does not exist.",
     ),
     "listen.host": Setting(
         _HOST, "127.0.0.1", "an address or host name, or empty = no TCP", "Where pipelines connect.",
@@ -218,15 +218,15 @@ NODE: Mapping[str, Setting] = {
     ),
     "http.host": Setting(
         _HOST, "127.0.0.1", "an address or host name, or empty = no HTTP",
-        "Where /healthz, /readyz and /metrics are.",
+        "Address of /healthz, /readyz and /metrics.",
     ),
-    "http.port": Setting(_PORT, 7073, _PORT_ALLOWED, "Where /healthz, /readyz and /metrics are."),
+    "http.port": Setting(_PORT, 7073, _PORT_ALLOWED, "Address of /healthz, /readyz and /metrics."),
     "tls.ca_file": Setting(
         _optional_path, None, "a PEM file, or empty = the authorities of this machine",
-        "For routers whose URL is amqps: who may have signed their certificates.",
+        "Certificate authorities for routers whose URL is amqps.",
     ),
     "tls.cert_file": Setting(
-        _optional_path, None, "a PEM file, or empty = none", "The certificate that this node shows to routers.",
+        _optional_path, None, "a PEM file, or empty = none", "This node's client certificate for routers.",
     ),
     "tls.key_file": Setting(
         _optional_path, None, "a PEM file without passphrase, or empty = it is in tls.cert_file", "Its key.",
@@ -237,10 +237,10 @@ NODE: Mapping[str, Setting] = {
     ),
     "outbox.max_bytes": Setting(
         _size(64 * KIB, KIB**5), MAX_OUTBOX_BYTES, "64 KiB to 1024 TiB",
-        "Of each sink: decided rows that wait to be published; and as much again may be staged.",
+        "Of each sink: decided rows that wait to be published; the same amount again may be staged.",
     ),
     "outbox.inflight": Setting(
-        _whole_number(1, 1024), INFLIGHT, "1 to 1024 messages", "Rows of a topic that may be without an outcome.",
+        _whole_number(1, 1024), INFLIGHT, "1 to 1024 messages", "Rows of a topic that may wait for their outcome.",
     ),
     "log.level": Setting(
         _one_of("debug", "info", "warning", "error"), "info", "debug, info, warning or error", "What is logged.",

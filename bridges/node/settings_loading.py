@@ -1,4 +1,4 @@
-"""Reads the node's TOML file and says clearly what is wrong with it."""
+"""Reads the node's TOML file and reports its errors."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _check_together(subscriptions: tuple[Subscription, ...], values: Mapping[str
     if not values["listen.host"] and values["listen.unix"] is None:
         raise CliError(
             f"the node of {file} would be of no use",
-            "nobody could connect to it: listen.host and listen.unix are both empty",
+            "no pipeline could connect to it: listen.host and listen.unix are both empty",
             "set one of them",
         )
 
@@ -219,7 +219,7 @@ def _read_toml(file: str) -> dict[str, Any]:
             "give the path of a TOML file; save it as UTF-8",
         ) from None
     except tomllib.TOMLDecodeError as error:
-        raise CliError(f"the configuration file {file} is not TOML", str(error), "mend that line") from None
+        raise CliError(f"the configuration file {file} is not TOML", str(error), "fix that line") from None
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, object]:

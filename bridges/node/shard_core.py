@@ -14,7 +14,7 @@ from enum import Enum
 from oncewire.wire import DecodeError, Symbol, decode_message
 
 MAX_SHARDS = 64
-"""Each receives everything: long before this many the routers are busy with copies that are thrown away."""
+"""Each receives everything: long before this many the routers are busy with copies that are discarded."""
 PARTITION_KEY = Symbol("x-opt-partition-key")
 _FORM = re.compile(r"(\d{1,3})/(\d{1,3})")
 

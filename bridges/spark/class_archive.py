@@ -20,7 +20,7 @@ from bridges.node.errors import BadRequest, NodeError
 END_S = 300.0
 """Java writes the archive when it ends; a machine that is busy with others needs minutes."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-"""An archive of another Java is no news to anybody."""
+"""An archive of another Java is ignored silently."""
 
 
 def archive_path() -> Path:
@@ -61,7 +61,7 @@ def make(archive: Path) -> None:
         _run_query(spark, folder)
         _end(spark)
     if not new.exists():
-        raise BadRequest("Spark's classes cannot be archived", "Java has not written them", "go on without")
+        raise BadRequest("Spark's classes cannot be archived", "Java has not written them", "continue without")
     new.replace(archive)
 
 

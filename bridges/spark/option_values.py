@@ -1,4 +1,4 @@
-"""What stands in an option is text: these turn it into values. No Spark here."""
+"""Turns the text of options into values. No Spark here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]")
 
 
 class NotAllowed(ValueError):
-    """The text of an option cannot be used; the message says why."""
+    """The text of an option is invalid; the message gives the reason."""
 
 
 class Guarantee(Enum):
