@@ -41,7 +41,7 @@ def run_network(work: Callable[[], Awaitable[T]], keep: Path | None) -> T:
         click.Abort: it was broken off.
     """
     from chaos.flights import DataSetError
-    from router.local_network import LocalNetworkError
+    from router.commands.local_network import LocalNetworkError
     from topology.etcd_server import EtcdFailed, EtcdNotFound
 
     async def interruptible() -> T:

@@ -126,7 +126,7 @@ def run_named(name: str, seed: int, folder: Path, console: Console) -> Experimen
     from chaos.experiments.runner import run_experiment
     from chaos.flights import DataSetError
     from chaos.toxiproxy import GET_IT, ToxiproxyFailed, ToxiproxyNotFound
-    from router.local_network import LocalNetworkError
+    from router.commands.local_network import LocalNetworkError
     from topology.etcd_server import EtcdFailed, EtcdNotFound
 
     def say(text: str) -> None:

@@ -25,7 +25,7 @@ from chaos.spark_demo.outputs_core import judge_outputs
 from chaos.spark_demo.processes import DriverProcess, NodeProcess
 from chaos.spark_demo.report import SparkResult
 from chaos.trial import Trial, TrialFailed
-from router.local_network import LocalNetwork, LocalNetworkError
+from router.commands.local_network import LocalNetwork, LocalNetworkError
 
 SECONDS_PER_KILL = 4.0
 """The publisher's rate spreads the rows over this time for each kill, so that something is under way at each."""

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bridges.node.settings import NODE, REQUIRED, SUBSCRIPTION
+from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.settings_loading import explain, load, open_secret
 from oncewire.cli.errors import CliError
+from oncewire.settings.schema import REQUIRED
 
 GOOD = 'folder = "/tmp/n"\nrouters = ["amqp://127.0.0.1"]\n'
 

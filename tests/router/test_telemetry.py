@@ -15,13 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from oncewire.cli.errors import CliError
 from oncewire.client import Client
 from oncewire.client import connect as connect_client
-from router import telemetry as telemetry_module
+from router.commands.local_network import LocalNetwork
 from router.config import RouterConfig
-from router.local_network import LocalNetwork
 from router.logs import EventLog
-from router.span_core import Kind, Span
-from router.telemetry import Telemetry, telemetry_of
-from router.trace_context import TraceContext
+from router.operator import telemetry as telemetry_module
+from router.operator.span_core import Kind, Span
+from router.operator.telemetry import Telemetry, telemetry_of
+from router.operator.trace_context import TraceContext
 from tests.router.processes import running_router
 from tests.router.relay import assert_no_internal_error
 from tests.support.otlp_collector import Collector, running_collector
@@ -156,7 +156,9 @@ async def test_the_queue_is_bounded_and_what_has_no_room_is_counted(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(telemetry_module, "QUEUE_SPANS", 10)
+    monkeypatch.setattr(telemetry_module, "BATCH_SPANS", 4)
     telemetry = Telemetry(RouterConfig(telemetry_endpoint=collector.url), "1", EventLog("r"))
+    telemetry.start()
     for number in range(13):
         telemetry.queue(_span(number))
     await telemetry.stop()  # sends what is queued
@@ -166,9 +168,9 @@ async def test_the_queue_is_bounded_and_what_has_no_room_is_counted(
 
 async def test_many_spans_leave_in_batches(collector: Collector) -> None:
     telemetry = Telemetry(RouterConfig(telemetry_endpoint=collector.url + "/"), "1", EventLog("r"))
+    telemetry.start()
     for number in range(telemetry_module.BATCH_SPANS + 1):
         telemetry.queue(_span(number))
-    telemetry.start()
     try:
         await until(lambda: telemetry.exported == telemetry_module.BATCH_SPANS + 1, "the collector has taken all")
     finally:

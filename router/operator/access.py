@@ -1,0 +1,311 @@
+"""Who may do what: roles of users, of this machine and of everybody, over HTTP and at `$management`.
+
+A role is that of the user who logs in; without a login it depends on where a request comes from. A web page must not be
+able to use the place of its reader: see `from_another_site`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from aiohttp import BasicAuth, web
+
+from router.config import RouterConfig, is_loopback
+from router.logs import EventLog, RouterEvent
+from router.passwords import password_check
+
+MAX_FAILURES = 5
+"""Wrong passwords from one address within `FAILURE_WINDOW_S`: a person mistypes less, a guesser gets 7,200 a day."""
+FAILURE_WINDOW_S = 60.0
+MAX_ADDRESSES = 1_000
+"""Addresses whose failures are counted; the oldest is forgotten first."""
+READING = frozenset({"GET", "HEAD"})
+PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+"""What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs)."""
+JSON = "application/json"
+REALM = 'Basic realm="oncewire", charset="UTF-8"'
+
+
+class Role(IntEnum):
+    """What somebody may do; each role may do what the smaller ones may."""
+
+    NONE = 0
+    """Nothing but ask whether the router lives and is ready."""
+    VIEWER = 1
+    """See everything but bodies of messages and secrets."""
+    OPERATOR = 2
+    """Steer: costs, log levels, traces, drain, end connections and subscriptions that are away."""
+    ADMIN = 3
+    """Also what takes deliveries from somebody, changes settings, or shows bodies."""
+
+    @property
+    def word(self) -> str:
+        """As settings and errors say it."""
+        return self.name.lower()
+
+
+def role_named(word: str) -> Role:
+    """The role of that name; the settings know no other names."""
+    return Role[word.upper()]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a request is from."""
+
+    role: Role
+    user: str = ""
+    """Empty without a login."""
+    peer: str = ""
+    misnamed: str = ""
+    """The name it called this router by, where that is none of its names."""
+
+    @property
+    def shown(self) -> str:
+        """For logs and errors."""
+        return f"user {self.user}" if self.user else f"a client at {self.peer or 'an unknown address'} without login"
+
+
+class AccessDenied(Exception):
+    """A request that is refused before anything is done.
+
+    Attributes:
+        status: HTTP's number for it.
+        fix: what the caller can do.
+    """
+
+    def __init__(self, status: int, error: str, fix: str) -> None:
+        super().__init__(error)
+        self.status = status
+        self.fix = fix
+
+
+class Access:
+    """The roles that hold now; `use` puts others in force."""
+
+    def __init__(self, config: RouterConfig, log: EventLog) -> None:
+        """Begin with the roles of `config`."""
+        self._log = log
+        self._failures: dict[str, list[float]] = {}
+        self.use(config)
+
+    def use(self, config: RouterConfig) -> None:
+        """Put the users and roles of `config` in force."""
+        self._verify = password_check(dict(config.users))
+        self._has_users = bool(config.users)
+        self._roles = {user: role_named(word) for user, word in config.roles}
+        self._anonymous = role_named(config.http_anonymous_role)
+        self._loopback = role_named(config.http_loopback_role)
+        self._names = _own_names(config)
+
+    def role_of_user(self, user: str) -> Role:
+        """The role of somebody who has logged in; who has none of his own is as anybody."""
+        return self._roles.get(user, self._anonymous)
+
+    def caller_at(self, host: str, user: str | None) -> Caller:
+        """Who an AMQP client is: its SASL user, or where it connects from.
+
+        Args:
+            host: the client's address.
+            user: who it has logged in as, None without a login.
+        """
+        if user:
+            return Caller(self.role_of_user(user), user, host)
+        return Caller(self._loopback if is_loopback(host) else self._anonymous, "", host)
+
+    # --- HTTP ---------------------------------------------------------------------------------------------------------
+
+    def caller_of(self, request: web.Request) -> Caller:
+        """Who an HTTP request is from.
+
+        Raises:
+            AccessDenied: it comes from a page of another site, or its login is wrong.
+        """
+        reason = from_another_site(request)
+        if reason is not None:
+            raise AccessDenied(403, reason, "open the router's own address, or use a program that is no web page")
+        peer = request.remote or ""
+        given = request.headers.get("Authorization")
+        if given is not None:
+            user = self._logged_in(given, peer)
+            return Caller(self.role_of_user(user), user, peer)
+        if not self._is_own_name(request.host):
+            # DNS rebinding: a page of another site whose name was made to point here. It cannot log in.
+            return Caller(Role.NONE, "", peer, request.host)
+        is_near = is_loopback(peer) and not _is_forwarded(request)
+        return Caller(self._loopback if is_near else self._anonymous, "", peer)
+
+    def require(self, caller: Caller, minimum: Role) -> None:
+        """Refuse who may not.
+
+        Raises:
+            AccessDenied: 401 if a login could help, else 403.
+        """
+        if caller.role >= minimum:
+            return
+        needs = f"this needs the role {minimum.word}"
+        if caller.user:
+            raise AccessDenied(
+                403, f"{needs}; {caller.user} is {caller.role.word}",
+                f"log in as another user, or set roles.{caller.user}",
+            )  # fmt: skip
+        if caller.misnamed:
+            raise AccessDenied(
+                403, f"{needs}, and {caller.misnamed!r} is no name of this router",
+                "use its address, log in, or add the name to the setting http.names",
+            )  # fmt: skip
+        if self._has_users:
+            raise AccessDenied(401, needs, "log in with a user of the setting users whose role in roles allows it")
+        raise AccessDenied(
+            403, f"{needs}; without login you are {caller.role.word}",
+            "call from the router's own machine, or set users and roles",
+        )  # fmt: skip
+
+    def _logged_in(self, given: str, peer: str) -> str:
+        now = time.monotonic()
+        recent = [at for at in self._failures.get(peer, ()) if now - at < FAILURE_WINDOW_S]
+        if len(recent) >= MAX_FAILURES:
+            left = FAILURE_WINDOW_S - (now - recent[0])
+            raise AccessDenied(429, "too many failed logins from your address", f"try again in {left:.0f} s")
+        user, password = _basic(given)
+        if self._verify(user, password):
+            self._failures.pop(peer, None)
+            return user
+        self._failures.pop(peer, None)
+        self._failures[peer] = [*recent, now]
+        while len(self._failures) > MAX_ADDRESSES:
+            self._failures.pop(next(iter(self._failures)))
+        self._log.event(RouterEvent.LOGIN_FAILED, user=user, peer=peer, failures=len(recent) + 1)
+        raise AccessDenied(401, "login failed", "check user and password; users are those of the setting users")
+
+    def _is_own_name(self, host: str) -> bool:
+        """An address, or a name that is ours: another site cannot make those stand for its own pages."""
+        name = _name_of(host)
+        if name in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def from_another_site(request: web.Request) -> str | None:
+    """Why a request is one that a page of another site made in somebody's browser; None if it is not."""
+    origin = request.headers.get("Origin")
+    if origin is not None and _host_of(origin) != request.host.lower():
+        return f"requests of pages of {origin} are not taken"
+    site = request.headers.get("Sec-Fetch-Site")
+    if site not in (None, "same-origin", "none") and request.method not in READING:
+        return "changes by pages of another site are not taken"
+    return None
+
+
+def _host_of(origin: str) -> str | None:
+    """Host and port of an Origin header; None where it has none that can be read."""
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None
+
+
+def _basic(given: str) -> tuple[str, str]:
+    """User and password of an Authorization header (RFC 7617)."""
+    try:
+        login = BasicAuth.decode(given, "utf-8")
+    except ValueError:
+        raise AccessDenied(
+            401, "the login cannot be read", "log in with HTTP Basic: user:password in Base64"
+        ) from None
+    return login.login, login.password
+
+
+def _own_names(config: RouterConfig) -> frozenset[str]:
+    """Names by which this router is called, besides its addresses."""
+    names = {"localhost", socket.gethostname(), config.node_id, config.http_host, *config.http_names}
+    return frozenset(name.lower() for name in names if name)
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port, and an IPv6 address without its brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+
+
+def _is_forwarded(request: web.Request) -> bool:
+    """A proxy on this machine speaks for somebody who may be anywhere. One that says nothing cannot be told apart."""
+    return not PROXY_HEADERS.isdisjoint(name.lower() for name in request.headers)
+
+
+# --- routes with a role -----------------------------------------------------------------------------------------------
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_CALLER: ContextVar[Caller] = ContextVar("oncewire_caller")
+"""Set before each handler. Requests have storage of their own, whose kind of key changes with aiohttp's releases."""
+
+
+def caller_of(request: web.Request) -> Caller:
+    """Who a request is from, inside a handler that `guard` has wrapped."""
+    return _CALLER.get()
+
+
+def role_of(request: web.Request) -> Role:
+    """The role of a request, inside a handler that `guard` has wrapped."""
+    return caller_of(request).role
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route of a router's HTTP side."""
+
+    method: str
+    path: str
+    handler: Handler
+    minimum: Role | None
+    """The role it needs; None = it is open, whoever asks and by whatever name."""
+    asks_again: bool = False
+    """Who has logged in with too small a role is asked for another login: a browser sends the old one until then."""
+
+
+def add_routes(app: web.Application, access: Access, routes: Iterable[Route]) -> None:
+    """Serve these routes to those who may."""
+    for route in routes:
+        handler = route.handler
+        if route.minimum is not None:
+            handler = guard(access, route.minimum, handler, asks_again=route.asks_again)
+        app.router.add_route(route.method, route.path, handler)
+
+
+def guard(access: Access, minimum: Role, handler: Handler, *, asks_again: bool = False) -> Handler:
+    """A handler that only callers with this role get to; all others get an error as JSON."""
+
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        caller = None
+        try:
+            caller = access.caller_of(request)
+            if request.method not in READING and request.content_type != JSON:
+                told = f"changes are sent as JSON, not {request.content_type}"
+                raise AccessDenied(415, told, f"send Content-Type: {JSON}")
+            access.require(caller, minimum)
+        except AccessDenied as denied:
+            has_too_small_a_role = asks_again and caller is not None and caller.user
+            return refusal(401 if has_too_small_a_role else denied.status, str(denied), denied.fix)
+        _CALLER.set(caller)
+        return await handler(request)
+
+    return guarded
+
+
+def refusal(status: int, error: str, fix: str) -> web.Response:
+    """An error as every route tells it: what, and what to do."""
+    headers = {"WWW-Authenticate": REALM} if status == 401 else {}
+    return web.json_response({"error": error, "fix": fix}, status=status, headers=headers)
