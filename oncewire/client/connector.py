@@ -62,7 +62,7 @@ class Owner(Protocol):
         """Links may be attached."""
 
     def session_lost(self) -> None:
-        """All links are gone."""
+        """All links have ended."""
 
     def tell(self, event: ClientEvent) -> None:
         """Tell the application."""
@@ -72,11 +72,11 @@ class Connector:
     """See the module.
 
     Args:
-        owner: told about sessions.
+        owner: notified about sessions.
         failover: where to connect.
         container_id: ours.
         ssl_context: for TLS; None = Python's default.
-        idle_time_out_s: silence after which a router counts as gone.
+        idle_time_out_s: silence after which a router counts as unreachable.
         max_frame_size: bytes.
 
     Attributes:
@@ -131,12 +131,12 @@ class Connector:
         return unsettled_map_bound(min(self._transport.engine.send_frame_size, self._max_frame_size))
 
     def flush(self) -> None:
-        """Write what the links have to say at the end of this turn."""
+        """Write the links' output at the end of this turn."""
         if self._transport is not None:
             self._transport.flush_soon()
 
     def leave_router(self, redirect: AmqpError | None) -> None:
-        """Drop this connection and go on with the next router, or the one a redirect names."""
+        """Drop this connection and continue with the next router, or the one a redirect names."""
         if self._address is None or self._transport is None:
             return
         if redirect is not None:
