@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,16 +15,16 @@ import click
 import pytest
 
 from bridges.spark import java
-from chaos.spark_demo.cli import demo_spark
-from chaos.spark_demo.kills import Kind, Phase, phase_of
-from chaos.spark_demo.outputs_core import OutputVerdict, expected_output, judge_outputs
-from chaos.spark_demo.run import SparkOptions
-from chaos.spark_demo.sessions import kill_session, members
+from chaos.experiments.spark_demo.cli import demo_spark
+from chaos.experiments.spark_demo.kills import Kind, Phase, phase_of
+from chaos.experiments.spark_demo.outputs_core import OutputVerdict, expected_output, judge_outputs
+from chaos.experiments.spark_demo.run import SparkOptions
+from chaos.experiments.spark_demo.sessions import kill_session, members
 from oncewire.cli.run import run
 from oncewire.client.sequence_header import Producer, ProducerId, SequenceHeader
 from oncewire.wire import Message, encode_message
 from tests.support.golden import assert_golden
-from tests.support.processes import MARK, assert_no_process_left
+from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked
 
 GOLDEN = Path(__file__).parent / "golden"
 END_S = 300.0
@@ -35,7 +33,7 @@ RUN_S = 900.0
 """Seconds that no run needs, on a machine that is busy with others, too: each part of it has its own, shorter end."""
 PROGRAM = """
 import sys, click
-from chaos.spark_demo.cli import demo_spark
+from chaos.experiments.spark_demo.cli import demo_spark
 from oncewire.cli.run import run
 sys.exit(run(["demo-spark", *sys.argv[1:]], click.Group(commands={"demo-spark": demo_spark})))
 """
@@ -225,31 +223,13 @@ def test_without_java_the_error_says_how_to_get_it(
     assert_golden(GOLDEN / "demo-spark-no-java.txt", capsys.readouterr().err)
 
 
-def start_demo(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
-    mark = uuid.uuid4().hex
-    folder.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", PROGRAM, *arguments],
-        env={**os.environ, MARK: mark, "TMPDIR": str(folder), "COLUMNS": "80"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    return process, mark
-
-
-def assert_nothing_left(mark: str, folder: Path) -> None:
-    assert_no_process_left(mark)
-    assert list(folder.iterdir()) == []
-
-
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.needs("spark")
 @pytest.mark.timeout(1000)
 def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
-    process, mark = start_demo(folder, "--json", "--messages", "1000", "--kills", "3")
+    process, mark = start_marked(PROGRAM, folder, "--json", "--messages", "1000", "--kills", "3")
     out, err = process.communicate(timeout=RUN_S)
     assert process.returncode == 0, err
     (line,) = out.splitlines()
@@ -271,7 +251,7 @@ def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tm
 )
 def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals, line: str) -> None:
     folder = tmp_path / "temporary"
-    process, mark = start_demo(folder)
+    process, mark = start_marked(PROGRAM, folder)
     assert process.stdout is not None
     assert any(re.match(line, said) for said in process.stdout)
     process.send_signal(number)
