@@ -1,12 +1,13 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
 # make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
-# make test [ARGS="-k name"]                     sets everything up and runs the tests
+# make test [ARGS="-k name"]                     sets everything up and runs the tests, in ten minutes
+# make test-all [ARGS=...]                       the same with the tests that take long
 # make help                                      the other targets
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test lint bench campaign dev tools inspector-map screenshots clean
+.PHONY: help demo demo-spark test test-all lint bench campaign dev tools inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -111,6 +112,9 @@ campaign: $(VENV)/.spark
 
 test: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest $(ARGS)
+
+test-all: $(VENV)/.installed
+	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m 'not campaign' $(ARGS)
 
 lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/ruff check .

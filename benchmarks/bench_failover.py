@@ -31,7 +31,7 @@ from harness import machine
 from silent_relay import SilentRelay
 from steady_flow import Flow, steady_flow
 
-from router.local_network import LocalNetwork, LocalNetworkError
+from router.commands.local_network import LocalNetwork, LocalNetworkError
 from topology.etcd_server import EtcdFailed, EtcdNotFound, free_port
 
 KILLED, STOPPED, CUT_OFF = "killed", "stopped", "cut off"

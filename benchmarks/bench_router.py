@@ -21,7 +21,7 @@ from typing import Any
 
 from harness import BenchmarkError, Router, machine, run_load, standalone_router
 
-from router.local_network import LocalNetwork, chain
+from router.commands.local_network import LocalNetwork, chain
 
 ONE, CHAIN = "one router", "chain of three"
 TWO_STEP, THREE_STEP = "two-step", "three-step"

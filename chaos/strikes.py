@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from chaos.faults import Fault
 from chaos.network_state import RouterState
 from chaos.trial import Trial, TrialFailed
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from topology.gateway_store import GatewayStore
 from topology.store import PREFIX
 

@@ -7,7 +7,7 @@ import sys
 import click
 
 from oncewire.cli.run import run
-from router.cli import router
+from router.commands.cli import router
 
 if __name__ == "__main__":
     sys.exit(run(["router", *sys.argv[1:]], click.Group(commands={"router": router})))

@@ -15,13 +15,13 @@ from typing import Any
 from delivery_records import Records
 from delivery_records.effects import RoomAgain
 from delivery_records.inputs import Drain, Input
+from router.clients.listener import ClientListener
+from router.clients.message_edits import annotate
 from router.config import RouterConfig
-from router.dialing import Dialing
-from router.link_costs import LinkCosts
-from router.listener import ClientListener
 from router.logs import EventLog, Part
-from router.message_edits import annotate
-from router.neighbours import Neighbours
+from router.peers.dialing import Dialing
+from router.peers.link_costs import LinkCosts
+from router.peers.neighbours import Neighbours
 from router.records_driver import RecordsDriver
 from router.store_operations import StoreOperations
 from router.turn import Turn

@@ -58,7 +58,7 @@ LAYERS: Mapping[str, Layer] = {
     "topology": Layer(frozenset({"topology", "delivery_records"}), frozenset({"aiohttp", "yarl", "etcd3"})),
     "router": Layer(frozenset({"router", "topology", "delivery_records", "oncewire"}), BASE_INSTALL),
     # Imported when it is configured (extra `otel`).
-    "router/telemetry.py": Layer(
+    "router/operator/telemetry.py": Layer(
         frozenset({"router", "delivery_records", "oncewire"}), frozenset({"opentelemetry"})
     ),
     "bridges": Layer(frozenset({"bridges", "oncewire"}), None),

@@ -56,7 +56,7 @@ def run_network(work: Callable[[], Awaitable[T]], keep: Path | None, who: str = 
     """
     from chaos.flights import DataSetError
     from chaos.toxiproxy import GET_IT, ToxiproxyFailed, ToxiproxyNotFound
-    from router.local_network import LocalNetworkError
+    from router.commands.local_network import LocalNetworkError
     from topology.etcd_server import EtcdFailed, EtcdNotFound
 
     async def interruptible() -> T:

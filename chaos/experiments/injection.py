@@ -30,7 +30,7 @@ from chaos.experiments.proxied_network import ProxiedNetwork, Wire
 from chaos.experiments.targets import Target
 from chaos.strikes import Strikes
 from chaos.trial import Trial, TrialFailed
-from router.local_network import LocalNetworkError
+from router.commands.local_network import LocalNetworkError
 from topology.etcd_server import EtcdServer
 
 FOREVER_MS = 24 * 3600 * 1000

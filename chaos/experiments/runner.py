@@ -20,7 +20,7 @@ from chaos.recovery import BEHIND_S, Round, costs_of_rounds, flows_of
 from chaos.strikes import Strikes
 from chaos.toxiproxy import UPSTREAM, ToxiproxyFailed
 from chaos.trial import Trial, TrialFailed
-from router.local_network import LocalNetworkError
+from router.commands.local_network import LocalNetworkError
 from topology.etcd_server import EtcdFailed
 from topology.store import StoreError
 

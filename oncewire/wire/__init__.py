@@ -50,22 +50,16 @@ from oncewire.wire.errors import (
     StateError,
     WireError,
 )
-from oncewire.wire.events import (
-    ConnectionClosed,
-    ConnectionLost,
-    ConnectionOpened,
-    DeliveryReceived,
+from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event, SaslOutcome
+from oncewire.wire.frames import MIN_MAX_FRAME_SIZE
+from oncewire.wire.link import (
+    DEFAULT_MAX_MESSAGE_SIZE,
     DispositionReceived,
-    Event,
+    Link,
     LinkAttached,
     LinkDetached,
     LinkFlow,
-    SaslOutcome,
-    SessionBegun,
-    SessionEnded,
 )
-from oncewire.wire.frames import MIN_MAX_FRAME_SIZE
-from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, Link
 from oncewire.wire.message import (
     BodyKind,
     Header,
@@ -117,7 +111,7 @@ from oncewire.wire.performatives import (
     Transfer,
     UnsettledMap,
 )
-from oncewire.wire.receiver_link import ReceiverLink
+from oncewire.wire.receiver_link import DeliveryReceived, ReceiverLink
 from oncewire.wire.sasl import (
     ANONYMOUS,
     PLAIN,
@@ -135,7 +129,8 @@ from oncewire.wire.sasl import (
     Success,
 )
 from oncewire.wire.sender_link import SenderLink
-from oncewire.wire.session import AmqpSession
+from oncewire.wire.session import AmqpSession, SessionBegun, SessionEnded
+from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import ConnectionState, LinkState, SessionState
 from oncewire.wire.types import (
     AmqpArray,
@@ -269,6 +264,7 @@ __all__ = [
     "ServerMechanism",
     "SessionBegun",
     "SessionEnded",
+    "SessionEndpoint",
     "SessionState",
     "Short",
     "Source",

@@ -22,11 +22,11 @@ PROGRAM = """
 import importlib, sys, click
 from oncewire.cli.run import run
 modules = {
-    "demo": "chaos", "inspect": "topology", "local": "router", "router": "router",
+    "demo": "chaos", "inspect": "topology", "local": "router.commands", "router": "router.commands",
     "pub": "oncewire.client", "sub": "oncewire.client",
 }
 name = sys.argv[1]
-module = "router.drain_cli" if name == "drain" else modules[name] + ".cli"
+module = "router.commands.drain" if name == "drain" else modules[name] + ".cli"
 command = getattr(importlib.import_module(module), name)
 sys.exit(run(sys.argv[1:], click.Group("oncewire", commands={name: command})))
 """

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from router.local_network import LocalNetwork
-from router.management.cli import _print_table
-from router.management.schema import TYPES
+from router.commands.local_network import LocalNetwork
+from router.commands.manage import _print_table
+from router.operator.schema import TYPES
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
 from tests.support.golden import assert_golden
@@ -23,7 +23,7 @@ END_S = 20.0
 PROGRAM = """
 import sys, click
 from oncewire.cli.run import run
-from router.management.cli import manage
+from router.commands.manage import manage
 sys.exit(run(["manage", *sys.argv[1:]], click.Group("oncewire", commands={"manage": manage})))
 """
 

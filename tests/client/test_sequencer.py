@@ -26,7 +26,7 @@ from oncewire.client.sequence_header import (
 from oncewire.client.sequencer import Isolation, Outcome, Sequencer
 from oncewire.client.sequencer_state import JournalHole, Reread, StateError, decode_state
 from oncewire.wire import Message, Symbol, decode_message, encode_message
-from router.message_edits import annotate
+from router.clients.message_edits import annotate
 from tests.client.sequence_world import Journal, Reader
 
 A = ProducerId("a", 1000)

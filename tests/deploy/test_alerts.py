@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import connect
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.support.prometheus import running_prometheus
 
 RULES = (Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml").read_text()

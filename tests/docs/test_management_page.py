@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from router.commands.manage import manage
 from router.config_loading import SETTINGS
 from router.logs import RouterEvent
-from router.management.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS, Role
-from router.management.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
-from router.management.amqp_requests import NODE_TYPE
-from router.management.cli import manage
-from router.management.http_routes import PREFIX
-from router.management.reference import PAGE, written
-from router.management.schema import TYPES
-from router.management.service import MAX_ROWS
+from router.operator.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS, Role
+from router.operator.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
+from router.operator.amqp_requests import NODE_TYPE
+from router.operator.management_routes import PREFIX
+from router.operator.reference import PAGE, written
+from router.operator.schema import TYPES
+from router.operator.service import MAX_ROWS
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 
 
 def test_the_tables_of_the_page_are_those_of_the_schema() -> None:
-    assert written(TEXT) == TEXT, "run `python -m router.management.reference` in the project's folder"
+    assert written(TEXT) == TEXT, "run `python -m router.operator.reference` in the project's folder"
 
 
 def test_a_row_that_is_changed_left_out_or_put_in_by_hand_is_noticed() -> None:

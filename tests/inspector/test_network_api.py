@@ -19,7 +19,7 @@ from rich.console import Console
 from oncewire.cli.errors import CliError
 from oncewire.client import connect
 from oncewire.wire import decode_message
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import RawClient
 from topology.inspector.ask_cli import Api
 from topology.inspector.follow_cli import Wanted, document_of, documents_of

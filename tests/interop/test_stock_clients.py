@@ -20,7 +20,7 @@ import pytest
 from chaos.client_plan import PublisherPlan, Share
 from chaos.client_process import ClientProcess
 from chaos.network_state import read_states
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.support.requirements import TOOLS
 
 MESSAGES = 5_000

@@ -16,7 +16,7 @@ from chaos.events import Resumed
 from chaos.network_state import RouterState
 from chaos.strikes import Strikes
 from chaos.trial import LOOK_S, Trial
-from router.local_network import Edge, LocalNetwork
+from router.commands.local_network import Edge, LocalNetwork
 
 UNSETTLED = 200
 """Deliveries that must be unsettled through a target at the instant it is struck."""

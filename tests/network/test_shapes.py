@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos.events import Received
-from router.local_network import Edge, ring
+from router.commands.local_network import Edge, ring
 from tests.network.harness import Load, assert_nothing_wrong, network_under_load
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,8 @@ from aiohttp import web
 
 from oncewire.wire import SaslClient, SaslOutcome
 from router.config import RouterConfig
-from router.http import _LOG, _say_as_json
 from router.logs import EventLog
-from router.management.access import (
+from router.operator.access import (
     MAX_ADDRESSES,
     MAX_FAILURES,
     Access,
@@ -21,6 +20,7 @@ from router.management.access import (
     Route,
     add_routes,
 )
+from router.operator.http import _LOG, _say_as_json
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, Logins
 from tests.router.management_calls import PREFIX, call, entity, login
 from tests.router.processes import RouterProcess, running_router

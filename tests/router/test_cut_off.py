@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from oncewire.wire import decode_message
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import DEADLINE_S, RawClient, RawPublisher, RawSubscriber
 from tests.router.relay import Relay, Way, assert_no_internal_error, relay_to
 from topology.etcd_server import EtcdServer, free_port

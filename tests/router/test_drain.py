@@ -25,7 +25,7 @@ from oncewire.wire import (
     Target,
     UnsettledMap,
 )
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.processes import RouterProcess, running_router, start_router
 from tests.router.raw_client import RawClient, RawSubscriber, until
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import trustme
 
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.processes import START_TIMEOUT_S, RouterProcess, router_command, run_to_end
 from tests.router.raw_client import RawClient, until
 from tests.support.stores import enable_login, eventually

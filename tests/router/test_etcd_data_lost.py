@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from oncewire.wire import ACCEPTED, Source, Target, decode_message
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import EXACTLY_ONCE, RawClient
 from tests.router.relay import assert_no_internal_error
 from topology.etcd_server import EtcdServer, free_port

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from oncewire.wire import ACCEPTED, Source, Symbol, Target, decode_message
-from router.cluster_cli import cluster
-from router.local_network import LocalNetwork
+from router.commands.cluster import cluster
+from router.commands.local_network import LocalNetwork
 from tests.router.processes import run_to_end
 from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawPublisher, RawSubscriber, until
 from tests.router.relay import assert_no_internal_error

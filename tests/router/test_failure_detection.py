@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 
 from oncewire.cli.errors import CliError
+from router.commands.local_network import LocalNetwork
 from router.config_loading import load
-from router.lag import LoopWatch
-from router.local_network import LocalNetwork
+from router.event_loop_lag import LoopWatch
 from router.logs import EventLog, RouterEvent
 from tests.router.processes import running_router
 from tests.router.raw_client import until

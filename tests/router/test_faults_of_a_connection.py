@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from router.client_connection import ClientConnection
+from router.clients.connection import ClientConnection
+from router.clients.listener import ClientListener
 from router.config import RouterConfig
-from router.listener import ClientListener
 from router.logs import EventLog, Part
 from router.turn import Turn
 from tests.router.raw_client import DEADLINE_S, RawClient, until

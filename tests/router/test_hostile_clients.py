@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from oncewire.wire import Source, Symbol, Target, ULong
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.honest_pair import others_lose_nothing
 from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawSubscriber
 from tests.router.test_network import assert_no_internal_error, port_of, state_of

@@ -18,7 +18,7 @@ import pytest
 
 from delivery_records.effects import Note
 from delivery_records.outcomes import Decision
-from router.log_merge_core import ATTACHED_LINES, entries, merged, parse
+from router.commands.log_merge_core import ATTACHED_LINES, entries, merged, parse
 from router.logs import EventLog, RouterEvent, _JsonFormatter, _TextFormatter
 from tests.delivery_records.harness import Net
 

@@ -23,10 +23,10 @@ from oncewire.wire import (
     Target,
     ULong,
 )
-from router.local_network import LocalNetwork
-from router.management.amqp_node import CREDIT, MAX_ANSWERS, MAX_LINKS
-from router.management.schema import TYPES
-from router.management.service import MAX_ROWS
+from router.commands.local_network import LocalNetwork
+from router.operator.amqp_node import CREDIT, MAX_ANSWERS, MAX_LINKS
+from router.operator.schema import TYPES
+from router.operator.service import MAX_ROWS
 from tests.router.management_calls import PREFIX, call, entity
 from tests.router.management_client import NODE, ManagementClient
 from tests.router.processes import RouterProcess, running_router

@@ -6,7 +6,7 @@ import pytest
 
 from delivery_records.effects import Deliver
 from oncewire.wire import Header, Message, decode_message, encode_message, read_annotations
-from router.message_edits import edit_for_attempt
+from router.clients.message_edits import edit_for_attempt
 
 
 def delivery(header: Header | None = None, *, redelivered: bool = True, attempt: int = 0) -> Deliver:

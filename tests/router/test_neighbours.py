@@ -23,7 +23,7 @@ from oncewire.wire import (
     UInt,
     ULong,
 )
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import RawClient, until
 from topology.etcd_server import free_port
 

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from oncewire.wire import ACCEPTED, ConnectionClosed, decode_message
-from router.local_network import LocalNetwork, chain
+from router.commands.local_network import LocalNetwork, chain
 from tests.router.raw_client import RawClient
 
 DEADLINE_S = 40.0
@@ -190,7 +190,7 @@ async def test_messages_cross_a_chain_and_go_on_when_the_middle_is_replaced(tmp_
 
 async def test_local_prints_one_line_when_all_are_ready_and_leaves_nothing_behind() -> None:
     code = (
-        "import sys, click; from oncewire.cli.run import run; from router.cli import local;"
+        "import sys, click; from oncewire.cli.run import run; from router.commands.cli import local;"
         "sys.exit(run(['local', '--routers', '2', '--json'], click.Group(commands={'local': local})))"
     )
     process = await asyncio.create_subprocess_exec(
@@ -219,7 +219,7 @@ async def test_local_prints_one_line_when_all_are_ready_and_leaves_nothing_behin
 
 async def test_routers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     code = (
-        "import asyncio, json; from pathlib import Path; from router.local_network import LocalNetwork\n"
+        "import asyncio, json; from pathlib import Path; from router.commands.local_network import LocalNetwork\n"
         "async def main():\n"
         f"    network = LocalNetwork(2, log_folder=Path({str(tmp_path)!r}))\n"
         "    await network.start()\n"

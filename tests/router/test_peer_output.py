@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.peer_output import (
+from router.peers.output import (
     BATCH_BYTES,
     FRAME,
     LINK_STATE,

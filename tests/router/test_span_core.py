@@ -10,9 +10,9 @@ import pytest
 from delivery_records import effects, inputs
 from delivery_records.outcomes import Outcome
 from oncewire.wire import Message, encode_message
-from router import span_core
-from router.span_core import LINK_LOST, DeliverySpans, Kind, Span
-from router.trace_context import TraceContext, read_context
+from router.operator import span_core
+from router.operator.span_core import LINK_LOST, DeliverySpans, Kind, Span
+from router.operator.trace_context import TraceContext, read_context
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 PARENT = TraceContext(0xABC, 0xDEF, True)

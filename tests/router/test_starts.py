@@ -10,7 +10,7 @@ import pytest
 
 from oncewire.client import Delivery, StillOwed, Subscriber, connect
 from oncewire.wire import Source, Symbol, Target, ULong
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import EXACTLY_ONCE, RawClient
 from tests.router.relay import assert_no_internal_error
 

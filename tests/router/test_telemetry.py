@@ -15,13 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from oncewire.cli.errors import CliError
 from oncewire.client import Client
 from oncewire.client import connect as connect_client
-from router import telemetry as telemetry_module
+from router.commands.local_network import LocalNetwork
 from router.config import RouterConfig
-from router.local_network import LocalNetwork
 from router.logs import EventLog
-from router.span_core import Kind, Span
-from router.telemetry import Telemetry, telemetry_of
-from router.trace_context import TraceContext
+from router.operator import telemetry as telemetry_module
+from router.operator.span_core import Kind, Span
+from router.operator.telemetry import Telemetry, telemetry_of
+from router.operator.trace_context import TraceContext
 from tests.router.processes import running_router
 from tests.router.relay import assert_no_internal_error
 from tests.support.otlp_collector import Collector, running_collector

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncewire.wire import Message, Symbol, decode_message, encode_message
-from router.trace_context import QUICK_LOOK_BYTES, TraceContext, parse, read_context, with_context
+from router.operator.trace_context import QUICK_LOOK_BYTES, TraceContext, parse, read_context, with_context
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 TEXT = f"00-{TRACE:032x}-{SPAN:016x}-01"

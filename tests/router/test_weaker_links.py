@@ -18,7 +18,7 @@ from oncewire.wire import (
     decode_message,
     read_annotations,
 )
-from router.local_network import LocalNetwork
+from router.commands.local_network import LocalNetwork
 from tests.router.raw_client import RawClient, RawPublisher, RawSubscriber
 from tests.router.relay import assert_no_internal_error
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from delivery_records import effects, inputs
 from router.config import REDIAL_S
-from router.dialing import BACK_OFF_MIN_S
+from router.peers.dialing import BACK_OFF_MIN_S
 from tests.delivery_records.harness import Net, Node
 from topology.linkstate import DropNeighbour, Effect, LinkState
 from topology.linkstate_codec import LinkStateMessage

@@ -24,7 +24,7 @@ from chaos.network_state import RouterState
 from chaos.strikes import Strikes
 from chaos.trial import Trial, TrialFailed
 from delivery_records.topics import matches
-from router.local_network import LocalNetwork, LocalNetworkError
+from router.commands.local_network import LocalNetwork, LocalNetworkError
 from topology.store import StoreError
 
 TOPICS = {"odd": "demo/odd", "even": "demo/even"}

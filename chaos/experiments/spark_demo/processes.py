@@ -32,7 +32,7 @@ LOG_TAIL_BYTES = 3_000
 # The node ends with us, however we end.
 _NODE = """
 import os, runpy, sys
-from router.parent_watch import die_with_parent
+from router.commands.parent_watch import die_with_parent
 die_with_parent(int(sys.argv.pop(1)))
 runpy.run_module("bridges.node", run_name="__main__", alter_sys=True)
 """

@@ -25,7 +25,7 @@ from chaos.experiments.spark_demo.report import SparkResult
 from chaos.flights import DataSetError, flights
 from chaos.processed_table import read_payloads
 from chaos.trial import Trial, TrialFailed
-from router.local_network import LocalNetwork, LocalNetworkError
+from router.commands.local_network import LocalNetwork, LocalNetworkError
 
 SECONDS_PER_KILL = 4.0
 """The publisher's rate spreads the rows over this time for each kill, so that something is under way at each."""

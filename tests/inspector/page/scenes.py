@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from oncewire.client import Client, Publisher, Subscriber, connect
-from router.local_network import Edge, LocalNetwork, chain
+from router.commands.local_network import Edge, LocalNetwork, chain
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 """A name as a hostile client would choose it; it must be shown as it is, and run nothing."""

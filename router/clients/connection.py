@@ -1,0 +1,599 @@
+"""One client's AMQP connection: bytes to events to the record core's inputs, and its effects back to bytes.
+
+A data_received call is one read: the clock is vetted first (K-3a), then what was read is carried out in turns, so that
+no client holds up the others. Nothing more is read before that is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, cast
+
+from delivery_records.effects import Detach
+from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, Place
+from oncewire.wire import (
+    CONNECTION_FORCED,
+    CONNECTION_REDIRECT,
+    INTERNAL_ERROR,
+    LINK_REDIRECT,
+    RESOURCE_LIMIT_EXCEEDED,
+    AmqpError,
+    Connection,
+    ConnectionClosed,
+    ConnectionLost,
+    ConnectionOpened,
+    ConnectionState,
+    DeliveryReceived,
+    DispositionReceived,
+    LimitError,
+    Link,
+    LinkAttached,
+    LinkDetached,
+    LinkFlow,
+    LinkState,
+    ReceiverLink,
+    SaslOutcome,
+    SenderLink,
+    SessionEnded,
+    StateError,
+    Symbol,
+)
+from router.clients import conventions
+from router.clients.link_refusal import LinkRefusal
+from router.clients.local_node import LocalNode, NodeLink, NodeLinks
+from router.clients.places import Places
+from router.clients.publisher_link import PublisherLink
+from router.clients.session_window import PASSED, SessionWindows, WindowLimits
+from router.clients.subscriber_link import SubscriberLink
+from router.config import RouterConfig
+from router.logs import EventLog, Part, RouterEvent
+from router.records_driver import RecordsDriver
+from router.turn import Backlog, Turn, work_for_a_turn
+
+OUTPUT_HIGH_BYTES = 1 << 20
+"""More than this unwritten: the client is behind, and new deliveries wait in the record core."""
+OUTPUT_LIMIT_BYTES = 64 << 20
+"""More than this unwritten: the client makes us answer and does not read; nothing more is read from it either."""
+STEP_WORK = 256
+"""Frames, and deliveries of a disposition, between two looks at the clock: 3 ms; at 64 a message costs a third more."""
+CLOSE_TIMEOUT_S = 2.0
+"""After our close frame, before the transport is closed without the client's answer."""
+OPEN_TIMEOUT_S = 10.0
+"""From accept to open: a client that does not even say who it is."""
+
+MAX_CONTAINER_ID_BYTES = 1024
+"""It is part of the identity of every link (2.6.1) and stands in etcd; an empty one would be everybody's."""
+TIMER_RESOLUTION_S = 0.05
+"""Heartbeats need not be more exact, and a deadline that cannot be met yet is not tried more often."""
+
+ClientLink = PublisherLink | SubscriberLink
+_CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
+
+
+class ConnectionOwner(Protocol):
+    """What a connection needs of those who have all connections; `ClientListener` is it."""
+
+    config: RouterConfig
+    log: EventLog
+    turn: Turn
+    unfinished: Backlog
+    """Connections whose last read is not carried out yet."""
+    node: LocalNode | None
+    bytes_in: int
+    bytes_out: int
+    is_draining: bool
+    """No client is taken any more, and who has no links is redirected (K-8a)."""
+
+    def window_limits(self) -> WindowLimits:
+        """What bounds the bytes of a client's session (C-6)."""
+        ...
+
+    def add(self, connection: ClientConnection) -> None:
+        """A client has connected."""
+
+    def remove(self, connection: ClientConnection) -> None:
+        """A client is disconnected."""
+
+    def refusal(self, connection: ClientConnection) -> str | None:
+        """Why this client is refused; None = it is admitted."""
+        ...
+
+    def redirect(self, container_id: str) -> dict[str, object] | None:
+        """The info of a redirect for this client (K-8a); None = there is no other router."""
+        ...
+
+    def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
+        """An attach was refused before the record core was asked."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """The asyncio protocol of one client connection."""
+
+    def __init__(self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None) -> None:
+        """Serve one client.
+
+        Args:
+            listener: settings and the registry of connections.
+            engine: a fresh engine in the server's role.
+            driver: the incarnation that serves it; None = there is none, and the client is sent elsewhere (A-1).
+        """
+        self._listener = listener
+        self.engine = engine
+        self._driver = driver
+        self.log: EventLog = listener.log
+        self.max_message_size = listener.config.max_message_size
+        self.container_id = ""
+        self.peer = ""
+        self.user: str | None = None
+        """Who has logged in; None without a login."""
+        self.peer_host = ""
+        self._node_links = NodeLinks(listener.node, self)
+        self._windows = SessionWindows(listener.window_limits())
+        self._links: dict[int, ClientLink] = {}
+        self._places = Places()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self.is_dirty = False
+        """Whether it waits for the end of the turn."""
+        self._is_behind = False
+        self._is_flooded = False
+        """It does not take our answers, so nothing of it is carried out."""
+        self._is_unfinished = False
+        """What was read last is not carried out yet."""
+        self._has_read = False  # since the last flush
+        self._has_failed = False  # by a fault of our own: the next one closes nothing any more
+        self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
+            DispositionReceived: self._on_disposition,
+            LinkFlow: self._on_flow,
+            LinkAttached: self._on_attached,
+            LinkDetached: self._on_detached,
+            SessionEnded: self._on_session_ended,
+            ConnectionOpened: self._on_opened,
+            ConnectionClosed: self._on_over,
+            ConnectionLost: self._on_over,
+            SaslOutcome: self._on_sasl,
+        }
+
+    @property
+    def driver(self) -> RecordsDriver:
+        """The incarnation that serves this client; only links ask, and they exist under one only."""
+        assert self._driver is not None
+        return self._driver
+
+    @property
+    def is_served(self) -> bool:
+        """Whether there is an incarnation behind this connection."""
+        return self._driver is not None
+
+    @property
+    def link_numbers(self) -> list[int]:
+        """The links it has now, by number."""
+        return list(self._links)
+
+    def place_of(self, link: Link) -> Place:
+        """See `LinkOwner`."""
+        return self._places.place_of(link.session, self.driver)
+
+    @property
+    def frame_size(self) -> int:
+        """The smaller of both max-frame-sizes (C-4)."""
+        return min(self.engine.send_frame_size, self._listener.config.max_frame_size)
+
+    # --- asyncio ------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The client has connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
+        name = transport.get_extra_info("peername")
+        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        self.peer_host = str(name[0]) if isinstance(name, tuple) else ""
+        self._listener.add(self)
+        self._timer = self._loop.call_later(OPEN_TIMEOUT_S, self._on_open_timeout)
+
+    def data_received(self, data: bytes) -> None:
+        """One read: vet it, decode it, hand it over."""
+        now = time.monotonic()
+        driver = self._driver
+        if driver is not None and not driver.vet(now):
+            return
+        self._listener.bytes_in += len(data)
+        with self._confined("what a client sent"):
+            self.engine.receive_data(data, now, 0)
+            # uvloop reads up to 32 times in one turn of its loop: windows are looked at, and others served, in between.
+            if not self._is_unfinished and (self._has_read or work_for_a_turn(self._step, time.monotonic)):
+                self._is_unfinished = True
+                self._read_or_not()
+                self._listener.unfinished.append(self)
+            self._has_read = True
+
+    def _step(self) -> bool:
+        """Carry out a little of what was read; whether more is left."""
+        is_left = self.engine.receive_data(b"", time.monotonic(), STEP_WORK)
+        self._process_events()
+        return is_left
+
+    def go_on(self) -> bool:
+        """Another turn for a read that was not finished; whether it still is not."""
+        if self._transport is None:
+            return False
+        driver = self._driver
+        if driver is not None and not driver.vet(time.monotonic()):
+            return True  # K-3a: nothing of it counts any more, and the connection is about to be closed
+        if self._is_flooded:
+            return False  # it goes on when the client reads again
+        self._is_unfinished = False
+        with self._confined("what a client sent"):
+            self._is_unfinished = work_for_a_turn(self._step, time.monotonic)
+        self._read_or_not()
+        return self._is_unfinished
+
+    def _read_or_not(self) -> None:
+        """Read from the client, unless it has given us enough to do."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wants = not self._is_unfinished and not self._is_flooded
+        if wants != transport.is_reading():
+            (transport.resume_reading if wants else transport.pause_reading)()
+
+    def eof_received(self) -> bool:
+        """The client will send no more: nothing can be settled over this connection any longer."""
+        with self._confined("the end of a client's stream"):
+            self.engine.receive_eof(time.monotonic())
+            self._process_events()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._transport = None
+        with self._confined("the end of a client's connection"):
+            self.engine.receive_eof(time.monotonic())
+            self._process_events()
+        self._end()
+        if self._driver is not None and self._windows.close(self._driver.records.budget):
+            self._driver.submit([])
+        self._listener.remove(self)
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly (C-2)."""
+        self._is_behind = True
+        self._submit([found for link in self._subscribers() if (found := link.hold_input()) is not None])
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_behind = False
+        if self._is_flooded:
+            self._is_flooded = False
+            self.engine.receive_data(b"", time.monotonic(), 0)  # its silence was our doing
+            if self._is_unfinished:
+                self._listener.unfinished.append(self)
+            self._read_or_not()
+        self._submit([found for link in self._subscribers() if (found := link.release_input()) is not None])
+
+    # --- events of the engine -----------------------------------------------------------------------------------------
+
+    def _process_events(self) -> None:
+        inputs: list[Input] = []
+        handlers = self._handlers
+        try:
+            for event in self.engine.events():
+                if type(event) is DeliveryReceived:  # once per message; all others are far rarer
+                    shell = event.link.context
+                    if type(shell) is PublisherLink:
+                        inputs.append(shell.transfer_input(event))
+                    elif isinstance(shell, NodeLink):
+                        shell.on_delivery(event)
+                else:
+                    handler = handlers.get(type(event))
+                    if handler is not None:
+                        handler(event, inputs)
+            for link in self._node_links.take_postponed():
+                self._open_node_link(link)
+        finally:  # K-3b: what came before a fault counts
+            if inputs and self._driver is not None:
+                self._driver.submit(inputs)
+        if not self.is_dirty:
+            self.mark_dirty()
+        if self._listener.is_draining:
+            self.leave_if_unused()
+
+    def _submit(self, inputs: list[Input]) -> None:
+        if inputs and self._driver is not None:
+            self._driver.submit(inputs)
+
+    def _on_disposition(self, event: DispositionReceived, inputs: list[Input]) -> None:
+        shell = event.link.context
+        if isinstance(shell, PublisherLink | SubscriberLink):
+            found = shell.disposition_input(event)
+            if found is not None:
+                inputs.append(found)
+
+    def _on_flow(self, event: LinkFlow, inputs: list[Input]) -> None:
+        shell = event.link.context
+        if isinstance(shell, PublisherLink | SubscriberLink):
+            found = shell.flow_input(event)
+            if found is not None:
+                inputs.append(found)
+        elif isinstance(shell, NodeLink):
+            shell.on_flow(event)
+
+    def _on_attached(self, event: LinkAttached, inputs: list[Input]) -> None:
+        link = event.link
+        if self._driver is None:
+            return
+        if len(self._links) >= self._listener.config.max_links:
+            limit = self._listener.config.max_links
+            self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
+            return
+        assert isinstance(link, ReceiverLink | SenderLink)
+        if self._node_links.serves(link):
+            if not self._node_links.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
+                self._open_node_link(link)  # else it was detached in the same read
+            return
+        shell: ClientLink = (
+            PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
+        )
+        try:
+            attach = shell.attach_input()
+        except LinkRefusal as refusal:
+            self.driver.links.pop(shell.number, None)
+            self._refuse(link, refusal)
+            return
+        link.context = shell
+        self._links[shell.number] = shell
+        inputs.append(attach)
+
+    def _open_node_link(self, link: ReceiverLink | SenderLink) -> None:
+        try:
+            self._node_links.open(link)
+        except LinkRefusal as refusal:
+            self._refuse(link, refusal)
+        except LimitError as error:  # its frames are too small even for the answer
+            self.close("amqp:frame-size-too-small", str(error))
+
+    def _refuse(self, link: Link, refusal: LinkRefusal) -> None:
+        self._listener.count_refusal(self, link.name, refusal)
+        self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
+
+    def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
+        link, shell = event.link, event.link.context
+        if shell is None and event.needs_answer:  # 2.6.3: its attach was not answered yet; now both are
+            self._detach_link(link, event.closed, None)
+        elif shell is None and event.error is not None and link.remote_attach is not None:
+            refusal = LinkRefusal(event.error.condition, event.error.description or "")
+            self._listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
+        if isinstance(shell, NodeLink):
+            self._node_links.forget(shell)
+            if event.needs_answer:
+                self._detach_link(event.link, event.closed, None)
+            return
+        if not isinstance(shell, PublisherLink | SubscriberLink) or shell.number not in self._links:
+            return
+        if not event.needs_answer:
+            self._forget(shell)
+        # A-9: a detach with an error suspends, whatever it says of closing.
+        inputs.append(LinkDetach(shell.number, event.needs_answer))
+
+    def _on_session_ended(self, event: SessionEnded, inputs: list[Input]) -> None:
+        for link in event.session.links:
+            if isinstance(link.context, NodeLink):
+                self._node_links.forget(link.context)
+            self._lose(link, LossCause.SESSION_END, inputs)
+        inputs += self._places.end_session(event.session)
+
+    def _lose(self, link: Link, cause: LossCause, inputs: list[Input]) -> None:
+        shell = link.context
+        if isinstance(shell, PublisherLink | SubscriberLink) and shell.number in self._links:
+            self._forget(shell)
+            inputs.append(LinkLost(shell.number, cause))
+
+    def _on_opened(self, event: ConnectionOpened, _inputs: list[Input]) -> None:
+        self.container_id = event.open.container_id
+        self._set_timer()
+        if not 0 < len(self.container_id.encode()) <= MAX_CONTAINER_ID_BYTES:
+            self.close("amqp:invalid-field", f"a container-id has 1 to {MAX_CONTAINER_ID_BYTES} bytes")
+            return
+        problem = self._listener.refusal(self)
+        if problem is not None:
+            self.close(CONNECTION_FORCED, problem)
+            return
+        self.log.event(
+            RouterEvent.CLIENT_CONNECTED,
+            container_id=self.container_id,
+            peer=self.peer,
+            user=self.user or "",
+        )
+
+    def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
+        self.user = event.user
+        if not event.ok:
+            self.log.event(
+                RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism
+            )
+
+    def _on_over(self, event: ConnectionClosed | ConnectionLost, inputs: list[Input]) -> None:
+        self._end_links(inputs)
+        error = event.error
+        why = "" if error is None else f"{error.condition}: {error.description}"
+        self.log.event(RouterEvent.CLIENT_DISCONNECTED, container_id=self.container_id, peer=self.peer, why=why)
+
+    def _end_links(self, inputs: list[Input]) -> None:
+        """A-9: everything the connection carried is suspended."""
+        for number in list(self._links):
+            self._forget(self._links[number])
+            inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
+        inputs += self._places.end_connection()
+
+    def _forget(self, shell: ClientLink) -> None:
+        del self._links[shell.number]
+        self.driver.links.pop(shell.number, None)
+
+    def _subscribers(self) -> list[SubscriberLink]:
+        return [link for link in self._links.values() if isinstance(link, SubscriberLink)]
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def detach(self, number: int, link: Link, effect: Detach) -> None:
+        """See `LinkOwner`."""
+        if number in self._links:
+            self._forget(self._links[number])
+        condition, info = effect.condition, effect.info
+        if condition == LINK_REDIRECT:  # K-8a
+            told = self._listener.redirect(self.container_id)
+            condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
+        error = conventions.amqp_error(condition, effect.description, info)
+        self._detach_link(link, effect.closed, error)
+
+    def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
+        with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone
+            try:
+                link.detach(closed, error)
+            except LimitError:  # its frames are too small for the explanation
+                link.detach(closed, None if error is None else AmqpError(error.condition))
+
+    def close(self, condition: str, description: str) -> None:
+        """Close the connection with an error; its links count as lost.
+
+        A redirect names the router to go to, if there is one (K-8a).
+        """
+        info: dict[str, object] | None = None
+        if condition == CONNECTION_REDIRECT:
+            info = self._listener.redirect(self.container_id)
+            condition = CONNECTION_FORCED if info is None else condition
+        inputs: list[Input] = []
+        self._end_links(inputs)
+        with contextlib.suppress(StateError):  # it is closing already
+            try:
+                self.engine.close(conventions.amqp_error(condition, description, info))
+            except LimitError:  # the client's frames are too small for the explanation
+                self.engine.close(conventions.amqp_error(condition, ""))
+        self._submit(inputs)
+        self.mark_dirty()
+        if self._transport is not None:
+            self._loop.call_later(CLOSE_TIMEOUT_S, self._end)
+
+    @contextlib.contextmanager
+    def _confined(self, doing: str) -> Iterator[None]:
+        """K-3b: a fault of our own while one client is served ends that client's connection, and nothing else."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (whatever it is)
+            self.log.fault(Part.CLIENT, error, f"{doing} ({self.container_id or self.peer})")
+            self.fail()
+
+    def fail(self) -> None:
+        """A fault of our own: end the connection with an error, at once if even that does not work (K-3b)."""
+        if self._has_failed:
+            self._drop()
+            return
+        self._has_failed = True
+        try:
+            self.close(INTERNAL_ERROR, "a fault of this router; its log has the traceback")
+        except Exception as error:  # noqa: BLE001  (the engine is where the fault is)
+            self.log.fault(Part.CLIENT, error, "close a connection after a fault")
+            self._drop()
+
+    def _drop(self) -> None:
+        """End the links and the transport at once; nothing more is written."""
+        self._has_failed = True
+        inputs: list[Input] = []
+        self._end_links(inputs)
+        self._submit(inputs)
+        self.abort()
+
+    def leave_if_unused(self) -> None:
+        """K-8a: while the router drains, a connection without links has nothing to wait for."""
+        if self._links or self.engine.state in _CLOSING:
+            return
+        self.close(CONNECTION_REDIRECT, "this router is going to stop; connect to another router")
+
+    def stop_serving(self) -> None:
+        """The incarnation is over: nothing this client sent from now on counts (K-3)."""
+        self._driver = None
+        self._links.clear()
+        self._places.forget()
+
+    def abort(self) -> None:
+        """Drop the transport at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- output and time ----------------------------------------------------------------------------------------------
+
+    def mark_dirty(self) -> None:
+        """Write at the end of this turn."""
+        if not self.is_dirty:
+            self.is_dirty = True
+            self._listener.turn.mark_dirty(self)
+
+    def flush(self) -> None:
+        """Write everything the turn produced in one piece."""
+        self.is_dirty = self._has_read = False
+        try:
+            self._flush()
+        except Exception as error:  # noqa: BLE001  (K-3b: a close would have to be written by what has just failed)
+            self.log.fault(Part.CLIENT, error, f"what a client is sent ({self.container_id or self.peer})")
+            self._drop()
+
+    def _flush(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if self._driver is not None:
+            self._update_windows(self._driver)
+        data = self.engine.data_to_send()
+        if data:
+            self._listener.bytes_out += len(data)
+            transport.write(data)
+            if self._is_behind and transport.get_write_buffer_size() > OUTPUT_LIMIT_BYTES:
+                self._is_flooded = True
+                self._read_or_not()
+        if self.engine.state is ConnectionState.ENDED:
+            self._end()
+
+    def _update_windows(self, driver: RecordsDriver) -> None:
+        """C-6: offer each session the frames there is room for."""
+        publishers = [
+            (each.number, each.link.session) for each in self._links.values() if isinstance(each, PublisherLink)
+        ]
+        if self._windows.look(self.engine.sessions, publishers, driver, time.monotonic()):
+            driver.submit([])
+        if self._windows.is_passed and self.engine.state is ConnectionState.OPENED:
+            self.close("amqp:resource-limit-exceeded", PASSED)
+
+    def _end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self.engine.next_deadline()
+        if deadline is not None:
+            delay = max(TIMER_RESOLUTION_S, deadline - time.monotonic())
+            self._timer = self._loop.call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """Heartbeats and the idle time-out; while we do not read, silence says nothing."""
+        self._timer = None
+        if self._transport is None:
+            return
+        if self._transport.is_reading():
+            with self._confined("a client's time-out"):
+                self.engine.handle_timer(time.monotonic())
+                self._process_events()
+        self._set_timer()
+
+    def _on_open_timeout(self) -> None:
+        self._timer = None
+        self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="no open frame came")
+        self.abort()

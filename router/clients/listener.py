@@ -1,0 +1,198 @@
+"""Where AMQP clients connect: one TCP listener, the engines it makes, and the connections that are open."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
+from router.clients.connection import ClientConnection
+from router.clients.link_refusal import LinkRefusal
+from router.clients.local_node import LocalNode
+from router.clients.redirect import FAILOVER_LIST, choose, other_routers, redirect_info, server_list
+from router.clients.session_window import FIRST_WINDOW, WindowLimits
+from router.config import RouterConfig, anonymous_is_allowed
+from router.listening import listen, port_of
+from router.logs import EventLog, RouterEvent
+from router.passwords import Logins
+from router.records_driver import RecordsDriver
+from router.turn import Backlog, Turn
+
+PRODUCT = "oncewire"
+
+
+class ClientListener:
+    """Listens for clients and keeps the registry of their connections."""
+
+    def __init__(self, config: RouterConfig, log: EventLog, turn: Turn, version: str) -> None:
+        self.config = config
+        self.log = log
+        self.turn = turn
+        self.unfinished = Backlog()
+        """Connections whose last read is not carried out yet."""
+        self.driver: RecordsDriver | None = None
+        """The incarnation that serves new connections; None = clients are sent elsewhere (A-1)."""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.accepted = 0
+        self.refused_links = 0
+        self.node: LocalNode | None = None
+        """Serves `$management`; the router process sets it before it listens."""
+        self.is_draining = False
+        """No client is taken any more, and who has no links is sent elsewhere (K-8a)."""
+        self._connections: set[ClientConnection] = set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._server: asyncio.Server | None = None
+        self._properties: Fields = {
+            Symbol("product"): PRODUCT,
+            Symbol("version"): version,
+            Symbol("router"): config.node_id,
+        }
+        self._logins = Logins(dict(config.users), self._on_guess)
+        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open now."""
+        return len(self._connections)
+
+    def connections(self) -> list[ClientConnection]:
+        """All of them, for people."""
+        return list(self._connections)
+
+    async def listen(self) -> int:
+        """Open the listener; returns the port.
+
+        Raises:
+            CliError: the address cannot be listened on.
+        """
+        self._server = await listen(
+            self._make, self.config.listen_host, self.config.listen_port, "--listen-port"
+        )
+        return port_of(self._server)
+
+    def use(self, config: RouterConfig) -> None:
+        """Serve with these settings; addresses and frame sizes are as they were."""
+        self.config = config
+        self._logins.use(dict(config.users))
+        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    def stop_listening(self) -> None:
+        """Take no more connections; open ones go on (K-8)."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _make(self) -> ClientConnection:
+        mechanisms = (["ANONYMOUS"] if self._anonymous else []) + (["PLAIN"] if self.config.users else [])
+        connection: ClientConnection
+
+        def verify(user: str, password: str) -> bool:
+            host, now = connection.peer_host, time.monotonic()
+            if self._logins.is_guessed(user, host, now):
+                connection.abort()
+                return False
+            return self._logins.check(user, password, host, now)
+
+        sasl = SaslServer(mechanisms, verify if self.config.users else None, allow_no_sasl=self._anonymous)
+        properties = self._properties
+        if self.driver is not None:
+            others = other_routers(self.driver.records.view, self.driver.records.rid)
+            if others:
+                properties = {**properties, FAILOVER_LIST: server_list(others, self.accepted)}
+        engine = Connection(
+            Role.SERVER,
+            container_id=self.config.node_id,
+            max_frame_size=self.config.max_frame_size,
+            idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
+            incoming_window=FIRST_WINDOW,
+            properties=properties,
+            sasl=sasl,
+            now=time.monotonic(),
+        )
+        connection = ClientConnection(self, engine, self.driver)
+        return connection
+
+    def _on_guess(self, user: str, host: str, failures: int) -> None:
+        self.log.event(RouterEvent.LOGIN_FAILED, user=user, peer=host, failures=failures)
+
+    def window_limits(self) -> WindowLimits:
+        """What bounds the bytes of a client's session (C-6)."""
+        config = self.config
+        return WindowLimits(config.window_bytes, config.max_frame_size, config.max_message_size)
+
+    def on_room(self) -> None:
+        """The router's budget has room again: windows that were closed for it are looked at (C-6)."""
+        for connection in self._connections:
+            connection.mark_dirty()
+
+    # --- for the connections ------------------------------------------------------------------------------------------
+
+    def add(self, connection: ClientConnection) -> None:
+        """A client has connected."""
+        self.accepted += 1
+        self._connections.add(connection)
+        self._is_empty.clear()
+
+    def remove(self, connection: ClientConnection) -> None:
+        """A client's transport is gone."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._is_empty.set()
+
+    def refusal(self, connection: ClientConnection) -> str | None:
+        """Why this client must go elsewhere; None = it may stay."""
+        if self.driver is None or not connection.is_served:
+            return "this router has no valid lease in etcd just now; connect to another router"
+        if len(self._connections) > self.config.max_connections:
+            return f"this router has {self.config.max_connections} connections; connect to another router"
+        return None
+
+    def redirect(self, container_id: str) -> dict[str, object] | None:
+        """The info of a redirect for this client (K-8a); None = there is no other router to send it to."""
+        if self.driver is None:
+            return None
+        others = other_routers(self.driver.records.view, self.driver.records.rid)
+        target = choose(others, container_id)
+        if target is None:
+            return None
+        return {**redirect_info(target), str(FAILOVER_LIST): server_list(others, self.accepted)}
+
+    def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
+        """An attach was refused before the record core heard of it."""
+        self.refused_links += 1
+        self.log.event(
+            RouterEvent.CLIENT_REFUSED,
+            container_id=connection.container_id,
+            peer=connection.peer,
+            link_name=link_name,
+            condition=refusal.condition,
+            why=str(refusal),
+        )
+
+    # --- ends of an incarnation ---------------------------------------------------------------------------------------
+
+    def start_draining(self) -> list[list[int]]:
+        """Take no more clients and send away those without links; returns the links of each of the others (K-8a)."""
+        self.stop_listening()
+        self.is_draining = True
+        for connection in list(self._connections):
+            connection.leave_if_unused()
+        return [found for connection in self._connections if (found := connection.link_numbers)]
+
+    def end_incarnation(self, why: str) -> None:
+        """Send all clients away and let nothing they still send count (K-3, K-8)."""
+        self.driver = None
+        for connection in list(self._connections):
+            connection.stop_serving()
+            connection.close("amqp:connection:forced", why)
+
+    async def wait_empty(self) -> None:
+        """Wait until the last connection is gone."""
+        await self._is_empty.wait()
+
+    def abort_all(self) -> None:
+        """Drop every transport that is still open."""
+        for connection in list(self._connections):
+            connection.abort()

@@ -1,0 +1,260 @@
+"""A publisher's link: AMQP's attach, flow, transfer and disposition in the record core's words, and back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from delivery_records import effects
+from delivery_records.inputs import Input, LinkFlow, PublisherAttach, PublisherSettle, Transfer
+from delivery_records.outcomes import Outcome
+from oncewire.wire import (
+    Attach,
+    DeliveryReceived,
+    DeliveryState,
+    Described,
+    DispositionReceived,
+    Fields,
+    LimitError,
+    ReceiverLink,
+    ReceiverSettleMode,
+    Rejected,
+    StateError,
+    Symbol,
+    Target,
+    UInt,
+    ULong,
+)
+from oncewire.wire import LinkFlow as FlowEvent
+from router.clients import conventions
+from router.clients.link_owner import LinkOwner
+from router.clients.link_refusal import LinkRefusal, refuse_unless_policy, refuse_unless_topic
+
+SERIAL_MASK = 0xFFFFFFFF
+
+
+class PublisherLink:
+    """The receiving end of one publisher's link."""
+
+    __slots__ = ("_initial_count", "connection", "link", "number")
+
+    def __init__(self, connection: LinkOwner, link: ReceiverLink) -> None:
+        self.connection = connection
+        self.link = link
+        self.number = connection.driver.add_link(self)
+        remote = link.remote_attach
+        assert remote is not None
+        self._initial_count = remote.initial_delivery_count or 0
+
+    def attach_input(self) -> PublisherAttach:
+        """What the client's attach asks for (A-2).
+
+        Raises:
+            LinkRefusal: it asks for something this router does not offer.
+        """
+        remote = self.link.remote_attach
+        assert remote is not None
+        topic = _topic_of(remote)
+        target = remote.target
+        assert isinstance(target, Target)
+        connection = self.connection
+        refuse_unless_topic(topic, target.capabilities)
+        refuse_unless_policy(target.expiry_policy)
+        presents_map = remote.unsettled is not None
+        settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
+        exactly_once = conventions.EXACTLY_ONCE in remote.desired_capabilities
+        return PublisherAttach(
+            link=self.number,
+            container_id=connection.container_id,
+            link_name=self.link.name,
+            topic=topic,
+            unsettled=conventions.outcomes_of_map(remote.unsettled),
+            exactly_once=exactly_once and presents_map and not settles_first,
+            settles_first=settles_first,
+            timeout_s=float(target.timeout) if target.timeout else None,
+            map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
+            incomplete=remote.incomplete_unsettled,
+            peer=connection.peer,
+            starts=_starts_of(remote) if presents_map else (),
+            expiry_policy=str(target.expiry_policy),
+            place=connection.place_of(self.link),
+        )
+
+    # --- from the client ----------------------------------------------------------------------------------------------
+
+    def transfer_input(self, event: DeliveryReceived) -> Transfer:
+        """A whole delivery of the publisher (I-1)."""
+        return Transfer(
+            self.number,
+            event.delivery_id,
+            event.tag,
+            event.payload,
+            event.settled,
+            event.resume,
+            event.aborted,
+            event.message_format,
+            event.receiver_settles,
+        )
+
+    def disposition_input(self, event: DispositionReceived) -> Input | None:
+        """The publisher settled deliveries (I-4); what it says without settling changes nothing here."""
+        if not event.settled:
+            return None
+        return PublisherSettle(self.number, [tag for _, tag in event.deliveries])
+
+    def flow_input(self, event: FlowEvent) -> Input | None:
+        """The answer to our echo (A-4), or the question who still owes a delivery."""
+        properties = event.properties
+        if not properties:
+            return None
+        echoed, asked = properties.get(conventions.ECHO), properties.get(conventions.ASK)
+        if event.echo:
+            with contextlib.suppress(StateError):  # detached in the same read
+                self.link.flow()
+        return LinkFlow(
+            self.number,
+            echoed_epoch=int(echoed) if isinstance(echoed, int) else None,
+            asked_tag=asked if isinstance(asked, bytes) else None,
+        )
+
+    # --- from the record core -----------------------------------------------------------------------------------------
+
+    def fail(self) -> None:
+        """See records_driver.ClientLink."""
+        self.connection.fail()
+
+    def carry_out(self, effect: Any) -> None:
+        """Carry out an effect (see records_driver.ClientLink)."""
+        try:
+            self._handlers[type(effect)](self, effect)
+        except StateError:
+            return  # detached in the same read
+        except LimitError as error:
+            self.connection.close("amqp:frame-size-too-small", str(error))
+        if not self.connection.is_dirty:
+            self.connection.mark_dirty()
+
+    def _dispose(self, effect: effects.Dispose) -> None:
+        """Tell the outcome of deliveries (I-3)."""
+        self.link.dispose(effect.delivery_ids, _told_state(effect), effect.settled)
+
+    def _grant(self, effect: effects.GrantCredit) -> None:
+        """Let the publisher send up to a total (C-1); the first grant tells the session (F24)."""
+        moved = (self.link.delivery_count - self._initial_count) & SERIAL_MASK
+        credit = (effect.limit - moved) & SERIAL_MASK
+        properties: Fields | None = None
+        if effect.session is not None:
+            properties = {conventions.SESSION: ULong(effect.session)}
+        # More than half the serial range: the publisher is ahead of what is granted.
+        self.link.grant(credit if credit <= SERIAL_MASK >> 1 else 0, properties=properties)
+
+    def _ask_echo(self, effect: effects.AskEcho) -> None:
+        """A-4: no credit, and a number that only this attach can answer with."""
+        self.link.grant(0, echo=True, properties={conventions.ECHO: ULong(effect.epoch)})
+
+    def _tell_owing(self, effect: effects.TellOwing) -> None:
+        """Name those that owe a delivery; names that do not fit the client's frame are left out, the count is not."""
+        told: Fields = {
+            conventions.ASKED: effect.tag,
+            conventions.OWING: list(effect.names),
+            conventions.OWING_COUNT: UInt(effect.count),
+        }
+        try:
+            self.link.flow(told)
+        except LimitError:
+            self.link.flow({**told, conventions.OWING: []})
+
+    def _tell_start(self, effect: effects.TellStart) -> None:
+        """I-6a: what the publisher tells its next router."""
+        self.link.flow({conventions.START: ULong(effect.created), conventions.START_TAG: effect.tag})
+
+    def _detach(self, effect: effects.Detach) -> None:
+        self.connection.detach(self.number, self.link, effect)
+
+    def _close(self, effect: effects.CloseConnection) -> None:
+        self.connection.close(effect.condition, effect.description)
+
+    def _reply(self, effect: effects.PublisherReply) -> None:
+        """A-3a: an empty map for a presented one, null for null, and what was really granted."""
+        remote = self.link.remote_attach
+        assert remote is not None
+        asked = remote.target
+        assert isinstance(asked, Target)
+        self.link.reply(
+            source=remote.source,
+            target=Target(
+                address=asked.address,
+                durable=asked.durable,
+                expiry_policy=Symbol(effect.expiry_policy),
+                timeout=int(effect.timeout_s),
+                capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            ),
+            unsettled={} if effect.presented_map else None,
+            rcv_settle_mode=ReceiverSettleMode.FIRST if effect.settles_first else ReceiverSettleMode.SECOND,
+            max_message_size=self.connection.max_message_size,
+            offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            properties={conventions.RESUME: "resumed" if effect.resumed else "new"},
+        )
+
+    _handlers: ClassVar[dict[type, Callable[[PublisherLink, Any], None]]] = {
+        effects.Dispose: _dispose,
+        effects.GrantCredit: _grant,
+        effects.PublisherReply: _reply,
+        effects.AskEcho: _ask_echo,
+        effects.TellOwing: _tell_owing,
+        effects.TellStart: _tell_start,
+        effects.Detach: _detach,
+        effects.CloseConnection: _close,
+    }
+
+
+def _told_state(effect: effects.Dispose) -> DeliveryState:
+    if effect.outcome is Outcome.REJECTED and effect.condition:
+        return Rejected(conventions.amqp_error(effect.condition, effect.description, effect.info))
+    return conventions.state_of(effect.outcome)
+
+
+def _starts_of(attach: Attach) -> list[tuple[bytes, int]]:
+    """The pairs (tag, revision) of a publisher's attach (I-6a), at most one for each entry of its map.
+
+    Raises:
+        LinkRefusal: they are something else.
+    """
+    pairs = (attach.properties or {}).get(conventions.STARTS)
+    if pairs is None:
+        return []
+    found: list[tuple[bytes, int]] = []
+    for pair in pairs if isinstance(pairs, list) and len(pairs) <= len(attach.unsettled or ()) else [None]:
+        tag, revision = pair if isinstance(pair, list) and len(pair) == 2 else (None, None)
+        if not isinstance(tag, bytes) or not isinstance(revision, int) or revision < 0:
+            text = f"{conventions.STARTS} is a list of [tag of the unsettled map, revision], one for each entry at most"
+            raise LinkRefusal("amqp:invalid-field", text)
+        found.append((tag, revision))
+    return found
+
+
+def _topic_of(attach: Attach) -> str:
+    """The topic a publisher attaches to.
+
+    Raises:
+        LinkRefusal: no such target here.
+    """
+    target = attach.target
+    if isinstance(target, Described):
+        raise LinkRefusal("amqp:not-implemented", "transactions are not offered")
+    if attach.source is None:  # 2.6.3: such an endpoint "MUST immediately" be detached
+        raise LinkRefusal("amqp:invalid-field", "a publisher's attach needs a source; its fields may be empty")
+    if target is None:
+        raise LinkRefusal(
+            "amqp:invalid-field", "a publisher's attach needs a target: the topic is its address"
+        )
+    if target.dynamic:
+        raise LinkRefusal(
+            "amqp:not-implemented", "dynamic nodes are not offered; publish to a topic by its name"
+        )
+    if target.address is None:
+        raise LinkRefusal(
+            "amqp:not-implemented", "the anonymous terminus is not offered; attach one link to each topic"
+        )
+    return target.address

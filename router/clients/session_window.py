@@ -1,0 +1,182 @@
+"""The AMQP incoming-window of a client's sessions: what bounds the bytes a router is sent (C-6, AMQP 2.5.6).
+
+A window counts frames, not bytes. A frame is taken to be somewhat larger than the largest of late, and as large as
+it may be before any came; a client that sends larger ones than that is stopped at a bound. Flows and dispositions need
+no window, so they pass where bodies wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from delivery_records.budget import Budget
+from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
+from router.records_driver import RecordsDriver
+
+ROUTER_PART = 4
+"""One session is offered at most one part in so many of what the router has left: several open theirs at one time."""
+GROWTH = 4
+"""Frames may become so many times larger than the largest of late before a window was too wide. Were each frame taken
+to have the largest size there is, 64 small messages would fill a window: a third of the throughput."""
+SMALLEST_FRAME = 1024
+"""Bytes a frame is taken to have at least."""
+FIRST_WINDOW = 1
+"""Frames a session begins with: what the router has room for is known at the end of the turn."""
+
+PASSED = "messages became much larger within one session window; connect again, and resume"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLimits:
+    """The settings that bound a session's window."""
+
+    window_bytes: int
+    max_frame_size: int
+    max_message_size: int
+
+    @property
+    def frames(self) -> int:
+        """The whole window, for frames of the largest size."""
+        return max(1, min(DEFAULT_INCOMING_WINDOW, self.window_bytes // self.max_frame_size))
+
+    def counted(self, recent: int) -> int:
+        """Bytes a frame is taken to have where the largest of late had `recent`."""
+        return min(self.max_frame_size, max(SMALLEST_FRAME, GROWTH * recent))
+
+    @property
+    def publisher_bytes(self) -> int:
+        """What a publisher that is alone in its session may hold: the message that passes the limit is taken."""
+        return self.window_bytes + self.max_message_size
+
+
+@dataclass(slots=True)
+class Stored:
+    """What the publishers of one session hold."""
+
+    size: int = 0
+    """Bytes of bodies that are complete."""
+    publishers: int = 0
+    is_awaited: bool = False
+    """One of them has deliveries of its map to send again, which no limit may withhold (F1)."""
+
+
+class SessionWindows:
+    """Keeps the windows of one connection's sessions, and its part of the router's budget."""
+
+    __slots__ = ("_limits", "_partial", "_waiting", "is_passed")
+
+    def __init__(self, limits: WindowLimits) -> None:
+        """Nothing has come yet."""
+        self._limits = limits
+        self._partial = 0
+        self.is_passed = False
+        """A session holds more than its window and its publishers' largest messages explain: end the connection."""
+        self._waiting: set[SessionEndpoint] = set()
+        """Sessions that wait to complete what they have begun to send, over the budget."""
+
+    def look(
+        self,
+        sessions: Iterable[SessionEndpoint],
+        publishers: Sequence[tuple[int, SessionEndpoint]],
+        driver: RecordsDriver,
+        now: float,
+    ) -> bool:
+        """At the end of a turn: `update` for what the publishers of a connection hold, who learn of it.
+
+        Args:
+            sessions: all of the connection.
+            publishers: number and session of each publisher's link.
+            driver: of the incarnation that serves the connection.
+            now: seconds, monotonic.
+        """
+        found = {session: Stored() for session in sessions}
+        awaited: list[tuple[int, SessionEndpoint]] = []
+        for number, session in publishers:
+            stored = found.get(session)
+            if stored is None:
+                continue
+            size, is_awaited = driver.publisher_bytes(number)
+            stored.size += size
+            stored.publishers += 1
+            if is_awaited:
+                stored.is_awaited = True
+                awaited.append((number, session))
+        wakes = self.update(found, driver.records.budget, now)
+        for number, session in awaited:
+            driver.on_session_window(number, self.is_narrow(session))
+        return wakes
+
+    def update(self, sessions: Mapping[SessionEndpoint, Stored], budget: Budget, now: float) -> bool:
+        """At the end of a turn: offer what there is room for.
+
+        Args:
+            sessions: all of the connection.
+            budget: of the router.
+            now: seconds, monotonic.
+
+        Returns:
+            Whether others who wait for room must be looked at: have the record core finish a turn.
+        """
+        partial = sum(session.partial_bytes for session in sessions)
+        is_less = self._hold(partial, budget)
+        for session in [found for found in self._waiting if found not in sessions]:
+            self._leave(session, budget)
+        for session, stored in sessions.items():
+            frames = self._frames(session, stored, budget, now)
+            if frames != session.incoming_window:
+                session.set_incoming_window(frames)
+        return budget.was_full and (is_less or budget.is_passed_on)
+
+    def is_narrow(self, session: SessionEndpoint) -> bool:
+        """Whether its window is closed, or open for one frame at a time because there is no room."""
+        return session.incoming_window < min(2, self._limits.frames)
+
+    def close(self, budget: Budget) -> bool:
+        """The connection is gone, and with it what was not complete. Returns the same as `update`."""
+        is_less = self._hold(0, budget)
+        for session in list(self._waiting):
+            self._leave(session, budget)
+        return budget.was_full and (is_less or budget.is_passed_on)
+
+    def _hold(self, partial: int, budget: Budget) -> bool:
+        before, self._partial = self._partial, partial
+        budget.add_partial(partial - before)
+        return partial < before
+
+    def _frames(self, session: SessionEndpoint, stored: Stored, budget: Budget, now: float) -> int:
+        """Transfer frames a session may have in flight."""
+        limits = self._limits
+        partial = session.partial_bytes
+        held = stored.size + partial
+        if held > (stored.publishers + 1) * limits.publisher_bytes:
+            self.is_passed = True
+        counted = limits.counted(session.recent_frame)
+        own = self._own_frames(stored.size, partial, counted)
+        frames = min(own, budget.body_room // ROUTER_PART // counted)
+        asks = False
+        if own and not frames:
+            budget.turn_down(ROUTER_PART * counted)
+            if budget.body_room and not stored.size:
+                frames = 1  # C-1: one message is always taken where nothing is held
+            elif partial:
+                asks = True
+                self._waiting.add(session)
+                frames = int(budget.may_finish(session, partial, now))
+        if not asks and session in self._waiting:
+            self._leave(session, budget)
+        if not frames and stored.is_awaited and held < stored.publishers * limits.publisher_bytes:
+            return 1  # C-6, F1
+        return frames
+
+    def _own_frames(self, stored: int, partial: int, counted: int) -> int:
+        """What the session's own limit allows, of frames of `counted` bytes."""
+        limits = self._limits
+        frames = min(DEFAULT_INCOMING_WINDOW, max(0, limits.window_bytes - stored - partial) // counted)
+        if not frames and not stored and partial < limits.publisher_bytes:
+            return 1  # only the rest of what has come in part can free anything
+        return frames
+
+    def _leave(self, session: SessionEndpoint, budget: Budget) -> None:
+        self._waiting.discard(session)
+        budget.leave(session)

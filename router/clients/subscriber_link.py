@@ -1,0 +1,350 @@
+"""A subscriber's link: AMQP's attach, flow, transfer and disposition in the record core's words, and back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+from delivery_records import effects
+from delivery_records.inputs import Input, LinkFlow, SubscriberAttach, SubscriberDisposition
+from delivery_records.outcomes import Outcome
+from delivery_records.view import SubscriptionMode
+from oncewire.wire import (
+    CreditError,
+    DeliveryState,
+    DispositionReceived,
+    LimitError,
+    LocalProtocolError,
+    Modified,
+    ReceiverSettleMode,
+    SenderLink,
+    SenderSettleMode,
+    Source,
+    StateError,
+    Symbol,
+    TerminusDurability,
+    UInt,
+    ULong,
+)
+from oncewire.wire import LinkFlow as FlowEvent
+from router.clients import conventions
+from router.clients.link_owner import LinkOwner
+from router.clients.link_refusal import (
+    LinkRefusal,
+    refuse_dynamic,
+    refuse_filters,
+    refuse_unless_policy,
+    refuse_unless_topic,
+)
+from router.clients.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
+from router.logs import RouterEvent
+
+COPY = Symbol("copy")
+"""Every subscription gets every message (3.5.7)."""
+
+
+class SubscriberLink:
+    """The sending end of one subscriber's link."""
+
+    __slots__ = (
+        "_default_state",
+        "_flow",
+        "_ids",
+        "_is_held",
+        "_is_replied",
+        "_may_get_again",
+        "_needs_payload",
+        "_sent",
+        "_waiting",
+        "connection",
+        "link",
+        "number",
+    )
+
+    def __init__(self, connection: LinkOwner, link: SenderLink) -> None:
+        self.connection = connection
+        self.link = link
+        self.number = connection.driver.add_link(self)
+        self._ids: dict[bytes, int] = {}
+        """Delivery-ids of what the client has not settled, by network tag."""
+        self._sent = 0
+        self._waiting: deque[effects.Deliver] = deque()
+        """Decided in a turn in which the client took back credit: only then can the engine be out of credit."""
+        self._flow: LinkFlow | None = None
+        """The client's last word on credit."""
+        self._is_replied = False
+        self._is_held = False
+        self._needs_payload = True
+        self._may_get_again = False
+        self._default_state: DeliveryState | None = None
+        """What the client's source says of deliveries that are settled without an outcome (3.5.3)."""
+
+    def attach_input(self) -> SubscriberAttach:
+        """What the client's attach asks for (A-2).
+
+        Raises:
+            LinkRefusal: it asks for something this router does not offer.
+        """
+        remote = self.link.remote_attach
+        assert remote is not None
+        source = remote.source
+        if remote.target is None:  # 2.6.3: such an endpoint "MUST immediately" be detached
+            raise LinkRefusal("amqp:invalid-field", "a subscriber's attach needs a target; its fields may be empty")
+        if source is not None and source.dynamic:
+            refuse_dynamic()
+        refuse_filters(source)
+        if source is not None and source.address is None:
+            raise LinkRefusal("amqp:invalid-field", "the source needs an address: a topic or a pattern")
+        if source is not None:
+            refuse_unless_topic(source.address, source.capabilities)
+            refuse_unless_policy(source.expiry_policy)
+            if conventions.outcome_of(source.default_outcome) is not None:
+                self._default_state = source.default_outcome
+        connection = self.connection
+        presents_map = remote.unsettled is not None
+        second = remote.rcv_settle_mode == ReceiverSettleMode.SECOND
+        mode = SubscriptionMode.AT_LEAST_ONCE
+        if remote.snd_settle_mode == SenderSettleMode.SETTLED:
+            mode = SubscriptionMode.AT_MOST_ONCE
+        elif presents_map and second:
+            mode = SubscriptionMode.EXACTLY_ONCE
+        promises = conventions.EXACTLY_ONCE in remote.desired_capabilities
+        exactly_once = promises and mode is SubscriptionMode.EXACTLY_ONCE
+        self._needs_payload = not promises
+        self._may_get_again = mode is SubscriptionMode.AT_LEAST_ONCE
+        asked = source if source is not None else Source()
+        # The capability's own convention: 0 asks for the default, else AMQP's 0 means at once.
+        default_timeout = exactly_once and not asked.timeout
+        return SubscriberAttach(
+            link=self.number,
+            container_id=connection.container_id,
+            link_name=self.link.name,
+            topic=None if source is None else source.address,
+            unsettled=conventions.outcomes_of_map(remote.unsettled),
+            exactly_once=exactly_once,
+            mode=mode,
+            expiry_policy=str(asked.expiry_policy),
+            timeout_s=None if default_timeout else float(asked.timeout),
+            map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
+            incomplete=remote.incomplete_unsettled,
+            peer=connection.peer,
+            place=connection.place_of(self.link),
+        )
+
+    # --- from the client ----------------------------------------------------------------------------------------------
+
+    def disposition_input(self, event: DispositionReceived) -> Input | None:
+        """The subscriber stated outcomes (E-4); settled without one counts as its default-outcome (E-4a)."""
+        tags = [tag for _, tag in event.deliveries]
+        state = event.state
+        outcome = conventions.outcome_of(state)
+        if event.settled:
+            for tag in tags:
+                self._ids.pop(tag, None)
+            if outcome is None:
+                state = self._default_state
+                outcome = conventions.outcome_of(state)
+        elif outcome is None:
+            return None
+        annotations = state.message_annotations if isinstance(state, Modified) else None
+        return SubscriberDisposition(
+            self.number, tags, outcome, event.settled, cast("Mapping[object, object] | None", annotations)
+        )
+
+    def flow_input(self, event: FlowEvent) -> Input | None:
+        """The subscriber's credit; kept until the attach is answered, and while its socket is behind."""
+        assert event.credit_limit is not None
+        if self._waiting:
+            self._send_waiting()
+        if event.echo and event.properties is not None:
+            with contextlib.suppress(StateError):  # detached in the same read
+                self.link.flow()
+        self._flow = LinkFlow(
+            self.number, limit=event.credit_limit, drain=event.drain, delivery_count=event.delivery_count or 0
+        )
+        if not self._is_replied:
+            return None
+        echoed = None if event.properties is None else event.properties.get(conventions.ECHO)
+        flow = LinkFlow(self.number, limit=self._sent) if self._is_held else self._flow
+        if isinstance(echoed, int):
+            return replace(flow, echoed_epoch=int(echoed))  # A-10: proof of life does not wait for the socket
+        return None if self._is_held else flow
+
+    def hold_input(self) -> Input | None:
+        """The client does not read fast enough: new deliveries wait in the record core, not in the socket (C-2)."""
+        self._is_held = True
+        return LinkFlow(self.number, limit=self._sent) if self._is_replied else None
+
+    def release_input(self) -> Input | None:
+        """The client reads again: its own word on credit holds."""
+        self._is_held = False
+        return self._flow if self._is_replied else None
+
+    # --- from the record core -----------------------------------------------------------------------------------------
+
+    def deliver(self, effect: effects.Deliver) -> None:
+        """Send a transfer (E-3), or the settled resume of A-7."""
+        if self._waiting:
+            self._waiting.append(effect)
+            return
+        if effect.redelivered or effect.attempt or effect.annotations or effect.settled or effect.message_format:
+            self._send_special(effect)
+            return
+        tag = effect.tag
+        try:
+            self._ids[tag] = self.link.send(tag, effect.message, resume=effect.resume)
+        except LocalProtocolError as error:
+            self._not_sent(effect, error)
+            return
+        self._sent += 1
+        if not self.connection.is_dirty:
+            self.connection.mark_dirty()
+
+    def _send_special(self, effect: effects.Deliver) -> None:
+        """Repeated, pre-settled, or the settled resume of A-7, whose message may be empty."""
+        message = effect.message
+        if effect.message_format:
+            pass  # I-1b: opaque, so nothing is spliced in
+        elif effect.redelivered or effect.attempt or effect.annotations:
+            message = edit_for_attempt(effect, counts_repeats=self._may_get_again)
+        elif not message and self._needs_payload:
+            message = EMPTY_DATA_SECTION
+        state = None if effect.outcome is None else conventions.state_of(effect.outcome)
+        try:
+            delivery_id = self.link.send(
+                effect.tag, message, settled=effect.settled, state=state, resume=effect.resume,
+                message_format=effect.message_format,
+            )  # fmt: skip
+        except LocalProtocolError as error:
+            self._not_sent(effect, error)
+            return
+        self._sent += 1
+        if not effect.settled:
+            self._ids[effect.tag] = delivery_id
+        self.connection.mark_dirty()
+
+    def _not_sent(self, effect: effects.Deliver, error: LocalProtocolError) -> None:
+        if isinstance(error, CreditError):
+            self._waiting.append(effect)
+        elif isinstance(error, LimitError):
+            self._reject_unsendable(effect)
+        # Otherwise the link was detached in the same read; the record core hears of it in this turn.
+
+    def _send_waiting(self) -> None:
+        """New credit: what was decided before the client took credit back goes first."""
+        waiting, self._waiting = self._waiting, deque()
+        while waiting and not self._waiting:
+            self.deliver(waiting.popleft())
+        self._waiting += waiting
+
+    def _settle(self, effect: effects.SettleAtSubscriber) -> None:
+        """Settle deliveries at the subscriber (E-5)."""
+        if self._waiting:
+            settled = set(effect.tags)
+            # A settled one only has the same tag (2.6.12).
+            self._waiting = deque(each for each in self._waiting if each.settled or each.tag not in settled)
+        ids = [found for tag in effect.tags if (found := self._ids.pop(tag, None)) is not None]
+        if ids:
+            ids.sort()
+            self.link.settle(ids)
+
+    def fail(self) -> None:
+        """See records_driver.ClientLink."""
+        self.connection.fail()
+
+    def carry_out(self, effect: Any) -> None:
+        """Carry out an effect other than `Deliver` (see records_driver.ClientLink)."""
+        try:
+            self._handlers[type(effect)](self, effect)
+        except StateError:
+            return  # detached in the same read
+        except LimitError as error:
+            # An attach of the client that is larger than the frames it takes itself.
+            self.connection.close("amqp:frame-size-too-small", str(error))
+        if not self.connection.is_dirty:
+            self.connection.mark_dirty()
+
+    def _ask_echo(self, effect: effects.AskEcho) -> None:
+        """A-10: a number that only this attach can answer with."""
+        self.link.flow({conventions.ECHO: ULong(effect.epoch)}, echo=True)
+
+    def _confirm(self, effect: effects.Confirm) -> None:
+        """The attach barrier is complete (A-6b); what the subscription has from now on."""
+        self.link.flow(
+            {
+                conventions.CONFIRMED: ULong(effect.incarnation),
+                conventions.TIMEOUT: UInt(int(effect.timeout_s)),
+                conventions.EXPIRY_POLICY: Symbol(effect.expiry_policy),
+            }
+        )
+
+    def _drained(self, _effect: effects.Drained) -> None:
+        """Nothing more is here (C-5)."""
+        self.link.drained()
+        if self._flow is not None:
+            self._sent = max(self._sent, self._flow.limit)
+
+    def _detach(self, effect: effects.Detach) -> None:
+        self.connection.detach(self.number, self.link, effect)
+
+    def _close(self, effect: effects.CloseConnection) -> None:
+        self.connection.close(effect.condition, effect.description)
+
+    def _reply(self, effect: effects.SubscriberReply) -> None:
+        """A-6: the granted source, and the entries that are kept."""
+        remote = self.link.remote_attach
+        assert remote is not None
+        asked = (
+            remote.source if remote.source is not None else Source(durable=TerminusDurability.UNSETTLED_STATE)
+        )
+        is_settled = effect.mode is SubscriptionMode.AT_MOST_ONCE
+        self.link.reply(
+            source=Source(
+                address=effect.topic,
+                durable=asked.durable,
+                expiry_policy=Symbol(effect.expiry_policy),
+                timeout=int(effect.timeout_s),
+                distribution_mode=COPY,
+                default_outcome=self._default_state,
+                outcomes=conventions.OUTCOME_SYMBOLS,
+                capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            ),
+            target=remote.target,
+            # A publisher's pre-settled transfers come settled (I-1c), whatever the client would like (2.8.2).
+            snd_settle_mode=remote.snd_settle_mode if is_settled else SenderSettleMode.MIXED,
+            unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
+            incomplete_unsettled=effect.incomplete,
+            offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            properties={
+                conventions.RESUME: "resumed" if effect.resumed else "new",
+                conventions.INCARNATION: ULong(effect.incarnation),
+            },
+        )
+        self._is_replied = True
+        if self._flow is not None and not self._is_held:
+            self.connection.driver.submit([self._flow])
+
+    def _reject_unsendable(self, effect: effects.Deliver) -> None:
+        """The client takes only smaller messages: nobody will ever process this one here, as if it said rejected."""
+        self.connection.log.event(
+            RouterEvent.DELIVERY_TOO_LARGE,
+            link_name=self.link.name,
+            container_id=self.connection.container_id,
+            bytes=len(effect.message),
+        )
+        self.connection.driver.submit(
+            [SubscriberDisposition(self.number, [effect.tag], Outcome.REJECTED, settled=True)]
+        )
+
+    _handlers: ClassVar[dict[type, Callable[[SubscriberLink, Any], None]]] = {
+        effects.SettleAtSubscriber: _settle,
+        effects.SubscriberReply: _reply,
+        effects.AskEcho: _ask_echo,
+        effects.Confirm: _confirm,
+        effects.Drained: _drained,
+        effects.Detach: _detach,
+        effects.CloseConnection: _close,
+    }

@@ -1,0 +1,1 @@
+"""The sub-commands of `oncewire` that run or reach routers."""

@@ -1,0 +1,92 @@
+"""`oncewire router` and `oncewire local`."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib import metadata
+from typing import Any
+
+import click
+
+from oncewire.settings.options_cli import setting_options
+from router.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_config, load
+
+
+@click.command("router", short_help="Run one router.")
+@click.option("--config", "-c", "file", envvar="ONCEWIRE_CONFIG", metavar="FILE", help="Settings as TOML.")
+@click.option("--print-config", is_flag=True, help="Print the settings in force as TOML, and stop.")
+@click.option("--announce", is_flag=True, help="Print one line of JSON on stdout when the router is ready.")
+@click.option("--parent-pid", type=int, hidden=True, help="End with that process.")
+@setting_options(SETTINGS, SHORT_FLAGS)
+def router(
+    file: str | None, print_config: bool, announce: bool, parent_pid: int | None, **flags: Any
+) -> None:
+    """Run one router until SIGTERM or Ctrl-C.
+
+    The signal drains it: clients are sent to other routers when what they have sent or were sent is settled, at most
+    for limits.drain_limit_s. A second signal ends it at once.
+
+    Each setting can be given in the TOML file, as an environment variable (--listen-port is ONCEWIRE_LISTEN_PORT)
+    and as a flag; the flag wins over the variable, the variable over the file.
+    """
+    loaded: LoadedConfig = load(file, flags, os.environ)
+    if print_config:
+        click.echo(format_config(loaded))
+        return
+    from router.commands.running import run_router
+
+    again = None if file is None else lambda: load(file, flags, os.environ).config
+    run_router(loaded.config, installed_version(), announce=announce, parent_pid=parent_pid, load=again)
+
+
+@click.command("local", short_help="Run an etcd and some routers on this machine.")
+@click.option(
+    "--routers", type=click.IntRange(1, 32), default=3, show_default=True, help="How many routers to run."
+)
+@click.option(
+    "--topology",
+    type=click.Choice(["mesh", "ring", "chain"]),
+    default="mesh",
+    show_default=True,
+    help="How the routers are linked.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Accepted for scripts; the output is one line of JSON always."
+)
+@click.option(
+    "--etcd",
+    "etcd_urls",
+    metavar="URL,...",
+    help="Use this etcd. Default: one of its own is started and removed.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+)
+def local(routers: int, topology: str, as_json: bool, etcd_urls: str | None, log_level: str) -> None:
+    """Run a real network on this machine: an etcd and some routers, each a process of its own.
+
+    One line of JSON on stdout says where they are, once all are ready. Runs until SIGTERM or Ctrl-C, and leaves
+    nothing behind.
+    """
+    del as_json
+    from router.commands.local_network import run_local
+
+    run_local(
+        routers,
+        topology,
+        None if etcd_urls is None else etcd_urls.split(","),
+        log_level,
+        lambda described: click.echo(json.dumps(described)),
+    )
+
+
+def installed_version() -> str:
+    """The version of Oncewire that runs."""
+    try:
+        return metadata.version("oncewire")
+    except metadata.PackageNotFoundError:
+        return "unknown"

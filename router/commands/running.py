@@ -1,0 +1,91 @@
+"""Runs one router in this process: the event loop, signals, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import uvloop
+
+from router.commands.parent_watch import die_with_parent
+from router.config import RouterConfig
+from router.logs import EventLog, RouterEvent, set_up_logging
+from router.node import RouterNode
+from router.operator.arguments import ManagementError
+
+
+def run_router(
+    config: RouterConfig, version: str, *, announce: bool, parent_pid: int | None,
+    load: Callable[[], RouterConfig] | None = None,
+) -> None:  # fmt: skip
+    """Run a router until SIGTERM or SIGINT; the first one drains it, a second one stops it at once (K-8a).
+
+    SIGHUP loads the settings again, if there is a file of them.
+
+    Args:
+        config: its settings.
+        version: of Oncewire.
+        announce: print one line of JSON on stdout when the router is ready.
+        parent_pid: end with that process; None = live on.
+        load: reads the settings again; None = there is no file to read.
+
+    Raises:
+        CliError: it cannot start.
+    """
+    if parent_pid is not None:
+        die_with_parent(parent_pid)
+    set_up_logging(config.log_level, config.log_format)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(config, version, announce, load))
+
+
+async def _run(
+    config: RouterConfig, version: str, announce: bool, load: Callable[[], RouterConfig] | None
+) -> None:
+    loop = asyncio.get_running_loop()
+    log = EventLog(config.node_id)
+    loop.set_exception_handler(lambda _loop, context: _on_loop_error(log, context))
+    node = RouterNode(config, version, log, load)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.drain)
+    if load is not None:  # else it means what it means to every program whose terminal is closed
+        loop.add_signal_handler(signal.SIGHUP, _reload, node, log)
+    announcing = asyncio.ensure_future(_announce(node, config)) if announce else None
+    try:
+        await node.run()
+    finally:
+        if announcing is not None:
+            announcing.cancel()
+            await asyncio.gather(announcing, return_exceptions=True)
+
+
+def _reload(node: RouterNode, log: EventLog) -> None:
+    """SIGHUP: as `oncewire manage reload`; the log says what came of it."""
+    try:
+        node.controls.reload()
+    except ManagementError as error:
+        log.event(RouterEvent.CONFIG_REFUSED, why=str(error), fix=error.fix)
+
+
+async def _announce(node: RouterNode, config: RouterConfig) -> None:
+    await node.wait_ready()
+    line = {
+        "id": config.node_id,
+        "url": node.amqp_url,
+        "http": node.http_url,
+        "pid": os.getpid(),
+    }
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def _on_loop_error(log: EventLog, context: dict[str, Any]) -> None:
+    """Something raised where nobody could catch it."""
+    error = context.get("exception")
+    if isinstance(error, BaseException):
+        log.internal_error(error, str(context.get("message", "")))

@@ -1,1 +1,0 @@
-"""Management of a running router: one schema, and what carries it out over HTTP, AMQP and the command line."""

@@ -1,0 +1,1 @@
+"""What operators see and change: HTTP API, $management, metrics, spans."""

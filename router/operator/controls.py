@@ -1,0 +1,198 @@
+"""The levers of one router process, as management pulls them. What they do is done by those they belong to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from delivery_records.effects import Ending, OrderAnswered
+from delivery_records.inputs import EndSubscription
+from delivery_records.limits import UNKNOWN_PUT_S
+from delivery_records.trace import Choice
+from oncewire.cli.errors import CliError
+from oncewire.wire import CONNECTION_FORCED
+from router import logs
+from router.clients.listener import ClientListener
+from router.config import RouterConfig
+from router.config_loading import SETTINGS, check
+from router.incarnation import Incarnation
+from router.logs import EventLog, RouterEvent
+from router.operator.access import Access
+from router.operator.arguments import ManagementError
+from router.operator.reload import Reloaded, compare, values_of
+
+ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0
+"""The record core answers before this, unless the whole router stands still."""
+_TRACE_END_S = 1.0
+"""After a trace's time: the next step would have ended it by then, and there may be none."""
+_CLOSED = "an operator has closed this connection"
+
+
+class Steered(Protocol):
+    """The router process."""
+
+    def drain(self) -> None:
+        """K-8a; called again, it stops at once."""
+        ...
+
+    def draining(self) -> dict[str, object] | None:
+        """None while it serves."""
+        ...
+
+    def use_config(self, config: RouterConfig) -> None:
+        """Go on with these settings; only those that can change have changed."""
+        ...
+
+
+class RouterControls:
+    """Implements `Controls` of the service."""
+
+    def __init__(
+        self,
+        router: Steered,
+        config: RouterConfig,
+        listener: ClientListener,
+        access: Access,
+        log: EventLog,
+        load: Callable[[], RouterConfig] | None,
+    ) -> None:
+        """Steer a router that has no incarnation yet.
+
+        Args:
+            router: the process.
+            config: the settings it has begun with.
+            listener: the connections of its clients.
+            access: who may do what.
+            log: where reloads are told.
+            load: reads the settings again, as at the start; None = it was started without a file.
+        """
+        self._router = router
+        self._config = config
+        self._listener = listener
+        self._access = access
+        self._log = log
+        self._load = load
+        self._incarnation: Incarnation | None = None
+        self._trace_end: asyncio.TimerHandle | None = None
+        self._orders: dict[int, asyncio.Future[tuple[Ending, int]]] = {}
+        self._next_order = 1
+
+    def begin(self, incarnation: Incarnation | None) -> None:
+        """Steer this incarnation from now on; what the last one was asked is not known any more."""
+        self._incarnation = incarnation
+        for waiting in self._orders.values():
+            if not waiting.done():
+                waiting.set_result((Ending.UNKNOWN, 0))
+        if incarnation is not None:
+            incarnation.driver.register(OrderAnswered, self._on_answer)
+
+    # --- see `Controls` -----------------------------------------------------------------------------------------------
+
+    def config(self) -> dict[str, object]:
+        """See `Controls`."""
+        return values_of(self._config)
+
+    async def end_subscription(self, key: str, epoch: int, *, only_if_away: bool) -> tuple[Ending, int]:
+        """See `Controls`."""
+        incarnation = self._incarnation
+        if incarnation is None or not incarnation.is_serving:
+            return Ending.FAILED, 0
+        number = self._next_order
+        self._next_order += 1
+        answer: asyncio.Future[tuple[Ending, int]] = asyncio.get_running_loop().create_future()
+        self._orders[number] = answer
+        try:
+            incarnation.driver.submit([EndSubscription(number, key, epoch, only_if_away)])
+            async with asyncio.timeout(ORDER_TIMEOUT_S):
+                return await answer
+        except TimeoutError:
+            return Ending.UNKNOWN, 0
+        finally:
+            del self._orders[number]
+
+    def _on_answer(self, effect: OrderAnswered) -> None:
+        waiting = self._orders.get(effect.order)
+        if waiting is not None and not waiting.done():
+            waiting.set_result((effect.ending, effect.epoch))
+
+    def close_connection(self, peer: str) -> bool:
+        """See `Controls`."""
+        found = [connection for connection in self._listener.connections() if connection.peer == peer]
+        for connection in found:
+            connection.close(CONNECTION_FORCED, _CLOSED)
+        return bool(found)
+
+    def set_cost(self, rid: str, cost: int | None) -> bool:
+        """See `Controls`."""
+        incarnation = self._incarnation
+        return incarnation is not None and incarnation.neighbours.set_cost(int(rid, 16), cost)
+
+    def set_log_level(self, level: str) -> None:
+        """See `Controls`."""
+        self._take(compare(self._config, self._with(log_level=level)))
+
+    def _with(self, **changed: object) -> RouterConfig:
+        return replace(self._config, **changed)  # type: ignore[arg-type]  # the schema has checked the type
+
+    def drain(self) -> dict[str, object]:
+        """See `Controls`; asked again it changes nothing."""
+        if self._router.draining() is None:
+            self._router.drain()
+        return self._router.draining() or {"limit_s": 0.0, "left_s": 0.0}
+
+    def reload(self) -> dict[str, object]:
+        """See `Controls`."""
+        if self._load is None:
+            raise ManagementError(
+                409, "this router was started without a file of settings", "start it with --config FILE"
+            )
+        try:
+            reloaded = compare(self._config, self._load())
+        except CliError as error:
+            raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
+        try:
+            check(reloaded.config, dict.fromkeys(SETTINGS, "what holds until a restart"))
+        except CliError as error:
+            told = f"{error.what}: {error.why}. Nothing has changed"
+            raise ManagementError(409, told, "restart the router: the file is right for one that starts") from None
+        self._take(reloaded)
+        self._log.event(
+            RouterEvent.CONFIG_RELOADED, changed="; ".join(reloaded.changed),
+            needs_restart="; ".join(reloaded.needs_restart),
+        )  # fmt: skip
+        return reloaded.as_data()
+
+    def _take(self, reloaded: Reloaded) -> None:
+        """What can change, changes everywhere in this one turn of the loop."""
+        self._config = reloaded.config
+        self._access.use(reloaded.config)
+        self._listener.use(reloaded.config)
+        self._router.use_config(reloaded.config)
+        logs.set_level(reloaded.config.log_level)
+
+    def trace(self, choice: Choice | None) -> dict[str, object]:
+        """See `Controls`."""
+        if self._incarnation is None:
+            raise ManagementError(503, "this router has no lease in etcd just now", "try again")
+        trace = self._incarnation.records.trace
+        now = time.monotonic()
+        if self._trace_end is not None:
+            self._trace_end.cancel()
+        if choice is None:
+            trace.stop()
+            return {"on": False, "steps": len(trace)}
+        trace.start(choice, now)
+        loop = asyncio.get_running_loop()
+        self._trace_end = loop.call_later(choice.time_s + _TRACE_END_S, self._end_trace)
+        return {
+            "on": True, "left_s": round(trace.left_s(now), 1), "sample": choice.sample,
+            "topics": sorted(choice.topics), "publishers": sorted(choice.publishers),
+        }  # fmt: skip
+
+    def _end_trace(self) -> None:
+        """Its time is over, also where no delivery meets it any more."""
+        if self._incarnation is not None:
+            self._incarnation.records.trace.stop()

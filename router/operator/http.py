@@ -1,0 +1,105 @@
+"""HTTP for operators: health, metrics, state, inspector and management; each route says which role it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from router.listening import cannot_listen
+from router.logs import EventLog
+from router.operator.access import Access, Handler, Role, Route, add_routes, refusal
+from router.operator.metrics import Metrics
+from router.operator.status import Status
+
+_LOG = web.AppKey("log", EventLog)
+SHUTDOWN_TIMEOUT_S = 0.5
+"""An orderly stop does not wait for slow scrapers."""
+
+
+@web.middleware
+async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What aiohttp refuses by itself, and our own faults, are told as every other error."""
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        answer = refusal(405, f"{request.path} knows no {request.method}", f"it knows {allowed}")
+        answer.headers["Allow"] = allowed
+        return answer
+    except web.HTTPNotFound:
+        return refusal(404, f"there is nothing at {request.path}", "management.md and inspector.md name what there is")
+    except ConnectionError:  # nobody reads this; it is no fault of ours
+        return refusal(400, "the request ended before it was whole", "send it again")
+    except web.HTTPClientError as error:
+        return refusal(error.status, error.reason, "management.md and inspector.md say what each path takes")
+    except web.HTTPException:
+        raise
+    except Exception as error:  # noqa: BLE001  (a fault of ours ends one request)
+        request.app[_LOG].internal_error(error, f"{request.method} {request.path}")
+        return refusal(500, "internal error", "see the router's log")
+
+
+class HttpServer:
+    """The HTTP side of one router process."""
+
+    def __init__(self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = ()) -> None:
+        """Serve.
+
+        Args:
+            status: what this router tells of itself.
+            access: who may do what.
+            log: where faults are told.
+            routes: further routes (inspector, management).
+        """
+        self._status = status
+        self._metrics = Metrics(status)
+        app = web.Application(middlewares=[_say_as_json])
+        app[_LOG] = log
+        own = (
+            Route("GET", "/healthz", self._healthz, None),
+            Route("GET", "/readyz", self._readyz, None),
+            Route("GET", "/metrics", self._text, Role.VIEWER),
+            Route("GET", "/api/v1/state", self._state, Role.VIEWER),
+        )
+        add_routes(app, access, (*own, *routes))
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            CliError: the address cannot be listened on.
+        """
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise cannot_listen(error, host, port, "--http-port") from None
+        found = self._runner.addresses[0][1]
+        assert isinstance(found, int)
+        return found
+
+    async def stop(self) -> None:
+        """Stop listening and drop connections."""
+        await self._runner.cleanup()
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        """The process runs and its event loop turns."""
+        return web.json_response({"status": "ok"})
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        """Clients are welcome: 200, or 503 and what is missing."""
+        missing = self._status.waiting_for()
+        return web.json_response(
+            {"ready": not missing, "waiting_for": missing}, status=503 if missing else 200
+        )
+
+    async def _text(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _state(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._status.tables())

@@ -1,0 +1,307 @@
+"""Rows of what this router alone knows: who waits for whom, channels, neighbours, connections, deliveries' records."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from delivery_records.ingress import Ingress
+from delivery_records.lateness import DELAYED_S, STUCK_S
+from delivery_records.lookup import FoundDelivery, find
+from delivery_records.tags import network_tag, session_of
+from delivery_records.view import Subscription
+from delivery_records.waits import Holder, Reason, Waiting, holder, owing, unsettled_since, waiting
+from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
+from oncewire.wire.decoding import skip
+from oncewire.wire.errors import DecodeError
+from router.clients.listener import ClientListener
+from router.clients.publisher_link import PublisherLink
+from router.incarnation import Incarnation
+from router.operator.inspection_view import ViewTables, credit_of, seconds
+from topology.inspector.rows_core import Head, Row
+
+UNREACHABLE = "unreachable"
+"""State of a subscription that owes a delivery: no path leads to its router."""
+UNDERWAY = "underway"
+"""The same: the delivery has not arrived at the subscription's router."""
+NAMED = 8
+"""Subscriptions named for the delivery a publisher waits for; the count is always given."""
+LOOKS = 50_000
+"""Cursors looked at for one answer: all those of 500 publishers with 10,000 subscriptions would stop the loop for a
+second. Rows behind that have their count and no names."""
+PULSE_S = 0.2
+"""Counts of what waits are made at most this often, however many ask."""
+FIRST_BYTES = 256
+"""To recognise a message, not to read it."""
+MAX_NAMED_HOLDERS = 500
+"""Subscriptions of one router named in a delivery's record."""
+
+
+@dataclass(slots=True)
+class Pulse:
+    """What waits at this router, at one moment."""
+
+    at: float
+    waiting: int = 0
+    """Publishers with unsettled deliveries."""
+    delayed: int = 0
+    stuck: int = 0
+    held: int = 0
+    """Subscriptions here for which nothing has moved for STUCK_S, though deliveries are held."""
+    delayed_topics: Counter[str] = field(default_factory=Counter)
+
+
+class LocalTables:
+    """What one incarnation holds."""
+
+    def __init__(self, incarnation: Incarnation, view: ViewTables, listener: ClientListener) -> None:
+        """Gather nothing yet."""
+        self._incarnation = incarnation
+        self._core = incarnation.records
+        self._view = view
+        self._listener = listener
+        self._pulse = Pulse(0.0)
+
+    def pulse(self) -> Pulse:
+        """What waits now, or waited a moment ago."""
+        now = time.monotonic()
+        if now - self._pulse.at < PULSE_S:
+            return self._pulse
+        pulse = self._pulse = Pulse(now)
+        for ingress in self._core.ingresses.values():
+            since = unsettled_since(ingress)
+            if since is None:
+                continue
+            pulse.waiting += 1
+            if now - since > DELAYED_S:
+                pulse.delayed += 1
+                pulse.delayed_topics[ingress.topic] += 1
+                pulse.stuck += now - since > STUCK_S
+        pulse.held = sum(
+            now - egress.held_since > STUCK_S and egress.held > 0 for egress in self._core.egresses.values()
+        )
+        return pulse
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def heads(self, table: str) -> Sequence[Head]:
+        """All rows of a table, sorted."""
+        if table == "waits":
+            return self._wait_heads()
+        if table == "channels":
+            rids = [channel.rid for channel in self._core.peers.existing()]
+        elif table == "neighbours":
+            rids = list(self._incarnation.neighbours.links)
+        else:
+            assert table == "connections"
+            return sorted(
+                Head(each.container_id, each.peer, f"{each.container_id} {each.peer}")
+                for each in self._listener.connections()
+            )
+        names = {rid: self._view.name_of(rid) for rid in rids}
+        return sorted(Head(name, f"{rid:x}", name, "", (name, f"{rid:x}")) for rid, name in names.items())
+
+    def rows(self, table: str, heads: Sequence[Head]) -> list[Row]:
+        """The rows of these heads."""
+        if table == "waits":
+            return self._waits(heads)
+        if table == "channels":
+            return [row for head in heads if (row := self._channel(head)) is not None]
+        if table == "neighbours":
+            return [row for head in heads if (row := self._neighbour(head)) is not None]
+        return self._connections(heads)
+
+    def _wait_heads(self) -> Sequence[Head]:
+        me = (self._core.node_id, f"{self._core.rid:x}")
+        found = []
+        for key, ingress in self._core.ingresses.items():
+            since = unsettled_since(ingress)
+            if since is not None:
+                # Digits in front, so that the longest wait comes first and keeps its place.
+                order = f"{since:020.6f}"
+                found.append(Head(order, f"{me[1]}.{key}", ingress.name, ingress.topic, me))
+        return sorted(found)
+
+    def _waits(self, heads: Sequence[Head]) -> list[Row]:
+        now = time.monotonic()
+        looks = LOOKS
+        rows: list[Row] = []
+        for head in heads:
+            ingress = self._core.ingresses.get(head.key.rpartition(".")[2])
+            found = None if ingress is None else waiting(ingress)
+            if ingress is None or found is None:
+                continue
+            names: list[Row] = []
+            if found.reason is Reason.SUBSCRIPTIONS:
+                holders, looked = owing(ingress, found.number, NAMED, looks)
+                looks -= looked
+                names = [
+                    {
+                        "subscription": each.subscription.name, "key": each.subscription.key,
+                        "router": self._view.name_of(each.subscription.record.rid),
+                        "rid": f"{each.subscription.record.rid:x}",
+                        "since_s": seconds(now - each.since),
+                        "state": self._seen(each.state, each.subscription, self._tag_of(ingress, found)),
+                    }
+                    for each in holders
+                ]  # fmt: skip
+            rows.append(
+                {
+                    "key": head.key, "publisher": ingress.name, "topic": ingress.topic, "router": self._core.node_id,
+                    "rid": f"{self._core.rid:x}", "phase": ingress.phase.value, "unsettled": len(ingress.window),
+                    "bytes": ingress.window.body_bytes, "credit": credit_of(ingress),
+                    "oldest_s": seconds(now - found.since),
+                    # Since this attach: the router before knew how old it is.
+                    "oldest_is_older": found.number < ingress.arrivals.presented,
+                    "oldest_tag": self._tag_of(ingress, found).hex(),
+                    "reason": found.reason.value, "waiting_for": names, "waiting_for_count": found.owing,
+                }
+            )  # fmt: skip
+        return rows
+
+    def holder(self, tag: bytes, key: str) -> str | None:
+        """Where a delivery is on its way to a subscription; None when there is no such subscription."""
+        subscription = self._core.view.subscriptions.get(key)
+        return None if subscription is None else self._seen(holder(self._core, subscription, tag), subscription, tag)
+
+    def _seen(self, found: Holder, subscription: Subscription, tag: bytes) -> str:
+        """The same, told apart by what the paths and the entries here tell: who waits for a path blames no client."""
+        if found is Holder.ELSEWHERE and subscription.record.rid not in self._incarnation.neighbours.routing.next_hops:
+            return UNREACHABLE
+        if found is Holder.HELD:
+            egress = self._core.egresses.get(subscription.key)
+            if egress is not None and tag not in egress.sessions.get(tag[1:11], {}):
+                return UNDERWAY
+        return found.value
+
+    def _tag_of(self, ingress: Ingress, found: Waiting) -> bytes:
+        return network_tag(self._core.nonce, ingress.session, found.tag)
+
+    def _channel(self, head: Head) -> Row | None:
+        channel = self._core.peers.find(int(head.key, 16))
+        if channel is None:
+            return None
+        return {
+            "key": head.key, "router": head.order, "rid": head.key, "state": channel.state.value,
+            "generation": channel.generation, "sent": channel.sent, "received": channel.received,
+            "waiting": channel.waiting,
+        }  # fmt: skip
+
+    def _neighbour(self, head: Head) -> Row | None:
+        link = self._incarnation.neighbours.links.get(int(head.key, 16))
+        if link is None:
+            return None
+        return {
+            "key": head.key, "router": head.order, "rid": head.key, "cost": link.cost, "bytes_in": link.bytes_in,
+            "bytes_out": link.bytes_out, "waiting_bytes": link.output.queued_bytes,
+            "dropped_frames": link.output.dropped,
+        }  # fmt: skip
+
+    def _connections(self, heads: Sequence[Head]) -> list[Row]:
+        wanted = {head.key for head in heads}
+        shells = self._incarnation.driver.links
+        rows: dict[str, Row] = {}
+        for connection in self._listener.connections():
+            if connection.peer in wanted:
+                numbers = connection.link_numbers
+                publishers = sum(isinstance(shells.get(number), PublisherLink) for number in numbers)
+                rows[connection.peer] = {
+                    "key": connection.peer, "container_id": connection.container_id, "peer": connection.peer,
+                    "links": len(numbers), "publishers": publishers, "subscriptions": len(numbers) - publishers,
+                }  # fmt: skip
+        return [rows[head.key] for head in heads if head.key in rows]
+
+    # --- deliveries ---------------------------------------------------------------------------------------------------
+
+    def deliveries(self, tag: bytes, publisher: str, with_bodies: bool) -> list[Row]:
+        """Records of the deliveries of this tag, and what is traced of those that have none any more."""
+        now = time.monotonic()
+        rows = [self._record(found, with_bodies, now) for found in find(self._core, tag, publisher)]
+        known = {row["network_tag"] for row in rows}
+        steps = self._core.trace.steps_of(tag)
+        return rows + [
+            self._past(past, now)
+            for past in dict.fromkeys(step.tag for step in steps)
+            if past.hex() not in known and (not publisher or self._owner_of(past) == publisher)
+        ]
+
+    def _owner_of(self, tag: bytes) -> str:
+        view = self._core.view
+        owner = view.publishers.get(view.sessions.get(session_of(tag, self._core.nonce), ""))
+        return "" if owner is None else owner.name
+
+    def _record(self, found: FoundDelivery, with_bodies: bool, now: float) -> Row:
+        bare = _bare(found.message, found.message_format)
+        since = None if found.arrived is None else seconds(now - found.arrived)
+        return {
+            "role": "ingress" if found.is_ingress else "egress", **self._who(),
+            "size": len(bare) if bare else None, "digest": hashlib.sha256(bare).hexdigest() if bare else None,
+            "first_bytes": base64.b64encode(bare[:FIRST_BYTES]).decode() if bare and with_bodies else None,
+            "publisher": found.publisher,
+            "publisher_tag": None if found.publisher_tag is None else found.publisher_tag.hex(),
+            "network_tag": found.network_tag.hex(), "topic": found.topic, "session": found.session,
+            "number": None if found.number < 0 else found.number, "state": found.state,
+            "local_subscriptions": [
+                {
+                    "name": each.name, "state": each.state, "detail": each.detail or None,
+                    "since_s": since if each.owed else None,
+                }
+                for each in found.local[:MAX_NAMED_HOLDERS]
+            ],
+            "local_count": len(found.local),
+            "other_routers": [
+                {
+                    "router": self._view.name_of(each.rid), "rid": f"{each.rid:x}",
+                    "state": Holder.IN_DOUBT.value if each.owing else "rejected" if each.rejected else "accepted",
+                    "subscriptions": each.subscriptions, "owing": each.owing,
+                    "since_s": since if each.owing else None,
+                }
+                for each in found.others
+            ],
+            "arrived_s": since, **self._rules(found.network_tag, now),
+        }  # fmt: skip
+
+    def _past(self, tag: bytes, now: float) -> Row:
+        """What is traced of a delivery that is settled and forgotten here."""
+        return {
+            "role": "past", **self._who(), "size": None, "digest": None, "first_bytes": None,
+            "publisher": self._owner_of(tag), "publisher_tag": tag[11:].hex() if tag[:1] == b"\x00" else None,
+            "network_tag": tag.hex(), "topic": "", "session": session_of(tag, self._core.nonce), "number": None,
+            "state": "settled", "local_subscriptions": [], "local_count": 0, "other_routers": [], "arrived_s": None,
+            **self._rules(tag, now),
+        }  # fmt: skip
+
+    def _who(self) -> Row:
+        return {"router": self._core.node_id, "rid": f"{self._core.rid:x}"}
+
+    def _rules(self, tag: bytes, now: float) -> Row:
+        steps = self._core.trace.steps_of(tag)
+        off = None
+        if self._core.tracing is None and not steps:
+            off = (
+                "rules are not traced, for that costs time with each message; for a while it can be switched on: "
+                f"oncewire manage call router {self._core.node_id} trace on=true"
+            )
+        return {
+            "rules": [{"rule": step.rule, "text": step.text, "at_s": seconds(now - step.at)} for step in steps],
+            "rules_off": off,
+        }  # fmt: skip
+
+
+def _bare(message: bytes, message_format: int) -> bytes:
+    """The bare message (AMQP 1.0 section 3.2), which no router touches; other formats are taken whole."""
+    if message_format or not message:
+        return message
+    at = 0
+    try:
+        while True:
+            code, value = read_section_code(message, at)
+            if code >= PROPERTIES_CODE:
+                return message[at:]
+            at = skip(message, value, len(message))
+    except DecodeError:
+        return message

@@ -1,0 +1,28 @@
+"""The inspector's routes with their roles: the page, its files, and the API behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from router.operator.access import Role, Route, role_of
+from topology.inspector.api import Inspector
+from topology.inspector.page import serving
+from topology.inspector.source import Rights
+
+
+def rights_of(request: web.Request) -> Rights:
+    """What whoever asks may do beside looking; inside a route that asks for a role."""
+    role = role_of(request)
+    return Rights(manage=role >= Role.OPERATOR, bodies=role >= Role.ADMIN)
+
+
+def inspection_routes(inspector: Inspector) -> Iterable[Route]:
+    """Everything of the inspector is for viewers; single parts of answers need more."""
+    for route in inspector.routes():
+        yield Route("GET", route.path, route.handler, Role.VIEWER)
+    yield Route("GET", "/", serving.page, Role.VIEWER)
+    yield Route("GET", "/inspector", serving.page, Role.VIEWER)
+    yield Route("GET", serving.LOGIN, serving.login, Role.OPERATOR, asks_again=True)
+    yield Route("GET", f"{serving.PREFIX}{{name:.+}}", serving.file, Role.VIEWER)

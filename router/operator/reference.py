@@ -1,0 +1,88 @@
+"""Writes the tables of docs/management.md from the schema: `python -m router.operator.reference` in its checkout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from oncewire.settings.parsers import MIB
+from oncewire.settings.reference import table
+from oncewire.settings.reference import written as with_parts
+from oncewire.settings.schema import Setting
+from router.config_loading import SETTINGS
+from router.operator.arguments import allowed
+from router.operator.schema import CONFIG, TYPES, Attribute, EntityType, Operation
+
+PAGE = Path("docs/management.md")
+"""From the project's folder: this module may be an installed one, far from the page."""
+
+
+def written(text: str) -> str:
+    """The page with its marked parts written anew; everything between them is written by hand."""
+    return with_parts(text, {"entities": "".join(_entities()), "settings": _settings()})
+
+
+def _entities() -> Iterator[str]:
+    for entity in TYPES.values():
+        yield _entity(entity)
+    yield "\n"
+
+
+def _entity(entity: EntityType) -> str:
+    lines = [f"\n### {entity.name}\n", f"\n{entity.meaning} Named by {entity.naming}.\n"]
+    if entity is CONFIG:
+        hidden = "of secret ones only whether they are set, of URLs no user and password"
+        return "".join([*lines, f"\nIts attributes are the [settings](#settings); {hidden}.\n"])
+    lines += ["\n", table(("attribute", "type", "changed by", "meaning"), map(_attribute, entity.attributes))]
+    operations = [*entity.operations, *([entity.delete] if entity.delete is not None else [])]
+    if operations:
+        lines += ["\n", table(("operation", "role", "does", "deliveries"), map(_operation, operations))]
+    for each in operations:
+        lines += _arguments(each)
+    return "".join(lines)
+
+
+def _attribute(attribute: Attribute) -> Sequence[str]:
+    who = "" if attribute.settable is None else attribute.settable.word
+    choices = ", ".join(f"`{each}`" for each in attribute.choices)
+    return f"`{attribute.name}`", f"one of {choices}" if choices else attribute.type.value, who, attribute.meaning
+
+
+def _operation(operation: Operation) -> Sequence[str]:
+    return f"`{operation.name}`", operation.role.word, operation.meaning, operation.deliveries
+
+
+def _arguments(operation: Operation) -> Iterator[str]:
+    if operation.arguments:
+        yield f"\nArguments of `{operation.name}`:\n\n"
+    for each in operation.arguments:
+        need = "needed; " if each.is_required else ""
+        yield f"- `{each.name}` ({need}{allowed(each)}): {each.meaning}\n"
+
+
+def _settings() -> str:
+    titles = ("setting", "allowed", "default", "takes effect", "what for", "flag, variable")
+    return table(titles, map(_setting, SETTINGS.values()))
+
+
+def _setting(each: Setting) -> Sequence[str]:
+    return (
+        f"`{each.key}`", each.allowed, _default(each, each.default), each.applies.value, each.reason,
+        f"`{each.flag}`, `{each.variable}`",
+    )  # fmt: skip
+
+
+def _default(setting: Setting, value: object) -> str:
+    if isinstance(value, int) and value >= MIB and "iB" in setting.allowed:
+        return f"{value // MIB} MiB"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value in ("", ()):
+        return "none"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(f"`{each}`" for each in value)
+    return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,325 @@
+"""Carries out requests on entities, however they came: over HTTP, or to `$management`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from delivery_records.effects import Ending
+from delivery_records.trace import Choice
+from router.logs import EventLog, RouterEvent
+from router.operator import schema
+from router.operator.access import Access, AccessDenied, Caller, Role
+from router.operator.arguments import ManagementError, check
+from router.operator.schema import TYPES, EntityType, Operation
+from topology.inspector.rows_core import Head, Row
+
+MAX_ROWS = 500
+"""Entities of one answer; more are asked for with an offset."""
+SELF = "router"
+"""The one entity of the types log and config."""
+_LOOK_AGAIN = "look at it again: `oncewire manage show subscription NAME`, or GET it"
+
+
+class Tables(Protocol):
+    """The inspector's source, as far as management reads it."""
+
+    def heads(self, table: str) -> Sequence[Head]:
+        """All rows of a table, sorted."""
+        ...
+
+    def rows(self, table: str, heads: Sequence[Head]) -> list[Row]:
+        """The rows of these heads; those that have gone are left out."""
+        ...
+
+
+class Controls(Protocol):
+    """What can be changed at a router."""
+
+    def config(self) -> dict[str, object]:
+        """The settings in force, by their keys."""
+        ...
+
+    async def end_subscription(self, key: str, epoch: int, *, only_if_away: bool) -> tuple[Ending, int]:
+        """K-5a: what became of it, and the epoch it has now where that is known."""
+        ...
+
+    def close_connection(self, peer: str) -> bool:
+        """Close a client's connection; False if there is none from that address."""
+        ...
+
+    def set_cost(self, rid: str, cost: int | None) -> bool:
+        """Cost of the direction to a neighbour, None = as settings say; False if there is no link to it."""
+        ...
+
+    def set_log_level(self, level: str) -> None:
+        """Log from this level on."""
+        ...
+
+    def drain(self) -> dict[str, object]:
+        """K-8a: `limit_s` and `left_s`."""
+        ...
+
+    def reload(self) -> dict[str, object]:
+        """Load the settings again: `changed` and `needs_restart`.
+
+        Raises:
+            ManagementError: the file cannot be used, and nothing has changed.
+        """
+        ...
+
+    def trace(self, choice: Choice | None) -> dict[str, object]:
+        """Trace deliveries, None = no more; what is traced now.
+
+        Raises:
+            ManagementError: there is no incarnation to trace in.
+        """
+        ...
+
+
+class Management:
+    """What can be asked of one router."""
+
+    def __init__(
+        self, node_id: str, tables: Tables, controls: Controls, access: Access, log: EventLog
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            node_id: the router's name.
+            tables: what there is.
+            controls: what can be changed.
+            access: the rights of whoever asks.
+            log: every change is written there, with who made it.
+        """
+        self._node_id = node_id
+        self._tables = tables
+        self._controls = controls
+        self._access = access
+        self._log = log
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def query(self, name: str, offset: int = 0, count: int = MAX_ROWS) -> tuple[list[Row], int]:
+        """Entities of a type, and how many there are in all.
+
+        Raises:
+            ManagementError: no such type, or a number that cannot be used.
+        """
+        entity = type_named(name)
+        if offset < 0 or not 1 <= count <= MAX_ROWS:
+            raise ManagementError(
+                400, f"offset {offset} and limit {count} cannot be used",
+                f"offset is 0 or more, limit 1 to {MAX_ROWS}",
+            )  # fmt: skip
+        if entity.table is None:
+            return [self._own(entity)][offset : offset + count], 1
+        heads = self._tables.heads(entity.table)
+        return self._tables.rows(entity.table, heads[offset : offset + count]), len(heads)
+
+    def read(self, type_name: str, name: str) -> Row:
+        """One entity.
+
+        Raises:
+            ManagementError: there is none of that name, or several.
+        """
+        entity = type_named(type_name)
+        if entity.table is None:
+            if name != SELF:
+                raise ManagementError(404, f"there is no {entity.name} {name}", f"it is called {SELF}")
+            return self._own(entity)
+        rows = self._tables.rows(entity.table, self._named(entity, entity.table, name))
+        if len(rows) > 1:
+            keys = ", ".join(str(row["key"]) for row in rows[:3])
+            raise ManagementError(400, f"{name} is the name of {len(rows)}", f"use a key: {keys}")
+        if not rows:
+            raise ManagementError(
+                404, f"there is no {entity.name} {name} here",
+                f"it is called by {entity.naming}; `oncewire manage list {entity.name}` names all",
+            )  # fmt: skip
+        return rows[0]
+
+    def _named(self, entity: EntityType, table: str, name: str) -> list[Head]:
+        """Those that are called so; a key is one's own, a name may be that of several."""
+        heads = self._tables.heads(table)
+        found = [head for head in heads if head.key == name]
+        if found:
+            return found
+        if entity is schema.LINK:  # the direction from this router to a neighbour
+            own = [row["id"] for row in self._tables.rows("routers", self._tables.heads("routers")) if row["is_self"]]
+            return [head for head in heads if own and head.text == f"{own[0]} {name}"]
+        if entity is schema.CONNECTION:  # heads are found by container-id and address together
+            return [head for head in heads if head.order == name]
+        return [head for head in heads if head.text == name]
+
+    def _own(self, entity: EntityType) -> Row:
+        config = self._controls.config()
+        if entity is schema.LOG:
+            return {"key": SELF, "level": config["log.level"], "format": config["log.format"]}
+        assert entity is schema.CONFIG
+        return {"key": SELF, **config}
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    async def update(self, type_name: str, name: str, given: Mapping[object, object], caller: Caller) -> Row:
+        """Change attributes of an entity; the entity as it is then.
+
+        Raises:
+            ManagementError: it is not there, or cannot be changed so.
+            AccessDenied: the caller may not.
+        """
+        entity = type_named(type_name)
+        if not entity.settable:
+            raise ManagementError(405, f"nothing of a {entity.name} can be set", "see GET /api/v1/management/schema")
+        changes = check(entity.settable, given, "attribute that can be set")
+        if not changes:
+            raise ManagementError(400, "nothing is given to set", f"give {entity.settable[0].name}")
+        self._require(caller, max(each.settable or Role.NONE for each in entity.settable), f"set {entity.name}")
+        row = self.read(type_name, name)
+        if entity is schema.LINK:
+            self._set_cost(row, changes["cost"])
+        else:
+            assert entity is schema.LOG
+            self._controls.set_log_level(str(changes["level"]))
+        self._done(caller, f"set {entity.name}", name, changes)
+        return self.read(type_name, str(row["key"]))
+
+    def _set_cost(self, row: Row, cost: object) -> None:
+        assert cost is None or isinstance(cost, int)
+        own = self._self()
+        if row["from_rid"] != own["key"]:
+            raise ManagementError(
+                409, f"that is the cost of a link from {row['from']}, and this is router {own['id']}",
+                f"ask {row['from']}: each router says what its own direction costs",
+            )  # fmt: skip
+        if not self._controls.set_cost(str(row["to_rid"]), cost):
+            raise ManagementError(409, f"there is no link to {row['to']} just now", "try again when it is up")
+
+    async def delete(self, type_name: str, name: str, given: Mapping[object, object], caller: Caller) -> Row:
+        """Delete an entity.
+
+        Raises:
+            ManagementError: it is not there, or cannot be deleted.
+            AccessDenied: the caller may not.
+        """
+        entity = type_named(type_name)
+        if entity.delete is None:
+            raise ManagementError(405, f"a {entity.name} cannot be deleted", "see GET /api/v1/management/schema")
+        return await self._carry_out(entity, entity.delete, name, given, caller)
+
+    async def operate(
+        self, type_name: str, name: str, operation: str, given: Mapping[object, object], caller: Caller
+    ) -> Row:
+        """Carry out an operation on an entity; its answer.
+
+        Raises:
+            ManagementError: there is no such entity or operation, or it cannot be done.
+            AccessDenied: the caller may not.
+        """
+        entity = type_named(type_name)
+        found = entity.operation(operation)
+        if found is None:
+            known = ", ".join(each.name for each in entity.operations) or "none"
+            raise ManagementError(404, f"a {entity.name} has no operation {operation}", f"known: {known}")
+        return await self._carry_out(entity, found, name, given, caller)
+
+    async def _carry_out(
+        self, entity: EntityType, operation: Operation, name: str, given: Mapping[object, object], caller: Caller
+    ) -> Row:
+        arguments = check(operation.arguments, given, "argument")
+        self._require(caller, operation.role, f"{operation.name} {entity.name}")
+        row = self._without_lease(entity, name) or self.read(entity.name, name)
+        if entity is schema.SUBSCRIPTION:
+            answer = await self._end_subscription(row, arguments, only_if_away=operation is not entity.delete)
+        elif entity is schema.CONNECTION:
+            if not self._controls.close_connection(str(row["key"])):
+                raise ManagementError(404, f"the connection {name} is gone", "there is nothing left to do")
+            answer = {"closed": row["key"]}
+        else:
+            assert entity is schema.ROUTER
+            answer = self._at_router(row, operation.name, arguments)
+        self._done(caller, f"{operation.name} {entity.name}", name, arguments)
+        return answer
+
+    async def _end_subscription(self, row: Row, arguments: Mapping[str, object], *, only_if_away: bool) -> Row:
+        epoch = arguments["epoch"]
+        assert isinstance(epoch, int)
+        ending, now = await self._controls.end_subscription(str(row["key"]), epoch, only_if_away=only_if_away)
+        name = row["name"]
+        if ending is Ending.DELETED:
+            return {"deleted": name}
+        if ending is Ending.NOT_FOUND:
+            raise ManagementError(404, f"there is no subscription {name}", "it is gone already")
+        if ending is Ending.CHANGED:
+            said = f"; its epoch is {now}" if now else ""
+            raise ManagementError(409, f"{name} has changed since epoch {epoch}{said}. It was not ended", _LOOK_AGAIN)
+        if ending is Ending.ATTACHED:
+            raise ManagementError(
+                409, f"{name} is attached at router {row['router']}, or may be. It was not ended",
+                f"ask router {row['router']}, or delete it",
+            )  # fmt: skip
+        if ending is Ending.FAILED:
+            raise ManagementError(503, f"etcd could not be asked. {name} was not ended", "try again")
+        raise ManagementError(504, f"etcd did not say whether {name} was ended", _LOOK_AGAIN)
+
+    def _without_lease(self, entity: EntityType, name: str) -> Row | None:
+        """This router itself, while it knows of no router: without etcd it can be drained and loaded again, too."""
+        if entity is not schema.ROUTER or name != self._node_id or self._tables.heads("routers"):
+            return None
+        return {"key": name, "id": name, "is_self": True, "http": ""}
+
+    def _at_router(self, row: Row, operation: str, arguments: Mapping[str, object]) -> Row:
+        if not row["is_self"]:
+            where = row["http"] or "its own machine: it serves no HTTP"
+            raise ManagementError(409, f"this is router {self._self()['id']}, not {row['id']}", f"ask at {where}")
+        if operation == "drain":
+            return {"draining": self._controls.drain()}
+        if operation == "reload":
+            return self._controls.reload()
+        assert operation == "trace"
+        return self._controls.trace(_choice(arguments) if arguments["on"] else None)
+
+    def _self(self) -> Row:
+        rows = self._tables.rows("routers", self._tables.heads("routers"))
+        found = next((row for row in rows if row["is_self"]), None)
+        if found is None:
+            raise ManagementError(503, "this router has no lease in etcd just now", "try again")
+        return found
+
+    # --- who may, and who did -----------------------------------------------------------------------------------------
+
+    def _require(self, caller: Caller, role: Role, doing: str) -> None:
+        try:
+            self._access.require(caller, role)
+        except AccessDenied as denied:
+            self._log.event(RouterEvent.MANAGEMENT_REFUSED, doing=doing, by=caller.shown, why=str(denied))
+            raise
+
+    def _done(self, caller: Caller, doing: str, name: str, given: Mapping[str, object]) -> None:
+        said = ", ".join(f"{key}={value}" for key, value in given.items())
+        self._log.event(RouterEvent.MANAGEMENT_DONE, doing=doing, name=name, given=said, by=caller.shown)
+
+
+def type_named(name: str) -> EntityType:
+    """The entity type of that name.
+
+    Raises:
+        ManagementError: there is none.
+    """
+    found = TYPES.get(name.removeprefix(schema.AMQP_PREFIX))
+    if found is None:
+        raise ManagementError(404, f"there is no type {name}", f"known: {', '.join(TYPES)}")
+    return found
+
+
+def _choice(arguments: Mapping[str, object]) -> Choice:
+    given = {name: value for name, value in arguments.items() if name != "on" and value is not None}
+    for name in ("topics", "publishers"):
+        if name in given:
+            names = given[name]
+            assert isinstance(names, list | tuple)
+            given[name] = frozenset(names)
+    try:
+        return Choice(**given)  # type: ignore[arg-type]  # the schema has checked the types
+    except ValueError as error:
+        raise ManagementError(400, str(error), "see GET /api/v1/management/schema") from None

@@ -1,0 +1,112 @@
+"""Gathers what is exported as a metric, when somebody scrapes; keeps the counts of lives that are over (K-3)."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from delivery_records import Records
+from delivery_records.durations import Durations
+from delivery_records.ingress import Ingress
+from delivery_records.lateness import late
+from router.clients.listener import ClientListener
+from router.event_loop_lag import LoopWatch
+from router.incarnation import Incarnation
+from router.logs import EventLog
+from router.operator.status import CoreNumbers, Numbers
+from router.operator.telemetry import Telemetry
+
+
+class Accounts:
+    """Counts over all lives of one router process."""
+
+    def __init__(
+        self, router: str, version: str, listener: ClientListener, watch: LoopWatch, log: EventLog
+    ) -> None:
+        """Nothing has happened yet."""
+        self.incarnations = 0
+        self.telemetry: Telemetry | None = None
+        self._router = router
+        self._version = version
+        self._decisions: Counter[str] = Counter()
+        self._durations = Durations()
+        self._listener = listener
+        self._watch = watch
+        self._log = log
+
+    def end(self, incarnation: Incarnation) -> None:
+        """A life is over; what it counted stays."""
+        self._decisions.update(_named(incarnation.records))
+        self._durations.add(incarnation.records.durations)
+
+    def numbers(self, incarnation: Incarnation | None) -> Numbers:
+        """Everything that is exported, of this moment."""
+        decisions = self._decisions.copy()
+        durations = Durations()
+        durations.add(self._durations)
+        core = CoreNumbers()
+        if incarnation is not None:
+            decisions.update(_named(incarnation.records))
+            durations.add(incarnation.records.durations)
+            core = core_numbers(incarnation.records, time.monotonic())
+        listener, watch = self._listener, self._watch
+        return Numbers(
+            router=self._router,
+            version=self._version,
+            decisions=decisions,
+            durations=durations,
+            core=core,
+            events=dict(self._log.counts),
+            faults={part.value: count for part, count in self._log.faults.items()},
+            spans={} if self.telemetry is None else self.telemetry.counts(),
+            incarnations=self.incarnations,
+            connections=listener.connection_count,
+            accepted_connections=listener.accepted,
+            refused_links=listener.refused_links,
+            client_bytes_in=listener.bytes_in,
+            client_bytes_out=listener.bytes_out,
+            lease_left_s=0.0 if incarnation is None else incarnation.membership.lease_left(),
+            lease_age_s=0.0 if incarnation is None else incarnation.membership.lease_age(),
+            loop_lag_s=watch.lag_s,
+            worst_loop_lag_s=watch.take_worst(),
+            loop_stalls=watch.stalls,
+            routers_unreachable=0 if incarnation is None else _unreachable(incarnation),
+            neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
+        )
+
+
+def core_numbers(records: Records, now: float) -> CoreNumbers:
+    """Gauges of one record core, `now` on its clock."""
+    found = CoreNumbers(
+        late=late(records, now),
+        barriers_waiting=records.barrier.waiting,
+        routers=len(records.view.routers),
+        subscriptions=len(records.view.subscriptions),
+        publishers=len(records.view.publishers),
+        applied_revision=records.view.applied,
+        trace_steps=len(records.trace),
+    )
+    found.publisher_links = sum(isinstance(endpoint, Ingress) for endpoint in records.links.values())
+    for ingress in records.ingresses.values():
+        found.window_deliveries += len(ingress.window)
+        found.window_bytes += ingress.window.body_bytes
+        if ingress.link is not None:
+            credit = max(0, ingress.credit.limit - ingress.credit.received)
+            found.publisher_credit += credit
+            found.publishers_without_credit += not credit
+    for egress in records.egresses.values():
+        found.subscriber_links += 1
+        credit = max(0, egress.limit - egress.sent)
+        found.subscriber_credit += credit
+        found.subscribers_without_credit += not credit
+        found.held_deliveries += egress.held
+    return found
+
+
+def _unreachable(incarnation: Incarnation) -> int:
+    records, paths = incarnation.records, incarnation.neighbours.routing.next_hops
+    return sum(rid != records.rid and rid not in paths for rid in records.view.routers)
+
+
+def _named(records: Records) -> dict[str, int]:
+    return {decision.value: count for decision, count in records.counts.items() if count}

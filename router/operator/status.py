@@ -1,0 +1,93 @@
+"""What the router tells about itself over HTTP: readiness, numbers, tables. Gathered only when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from delivery_records.durations import Durations
+from delivery_records.lateness import Late
+from router.peers.neighbours import NeighbourNumbers
+
+
+@dataclass(slots=True)
+class CoreNumbers:
+    """Gauges of the record core; all 0 while there is no incarnation."""
+
+    late: Late = field(default_factory=Late)
+    window_deliveries: int = 0
+    window_bytes: int = 0
+    held_deliveries: int = 0
+    publisher_links: int = 0
+    publisher_credit: int = 0
+    """Deliveries that attached publishers may send now, in all."""
+    publishers_without_credit: int = 0
+    subscriber_links: int = 0
+    subscriber_credit: int = 0
+    subscribers_without_credit: int = 0
+    barriers_waiting: int = 0
+    routers: int = 0
+    subscriptions: int = 0
+    publishers: int = 0
+    applied_revision: int = 0
+    trace_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Everything that is exported as a metric."""
+
+    router: str
+    version: str
+    decisions: Mapping[str, int]
+    """Decisions of the record core since the process started, by name."""
+    durations: Durations
+    core: CoreNumbers
+    events: Mapping[str, int]
+    """Log events by level."""
+    faults: Mapping[str, int]
+    """Faults of the router's own code, by what they ended (K-3b)."""
+    spans: Mapping[str, int]
+    """What became of spans; empty without telemetry."""
+    incarnations: int
+    connections: int
+    accepted_connections: int
+    refused_links: int
+    client_bytes_in: int
+    client_bytes_out: int
+    lease_left_s: float
+    """Until this router fences itself; 0 without an incarnation."""
+    lease_age_s: float
+    """Since the last keep-alive that etcd answered was sent; 0 without an incarnation."""
+    loop_lag_s: float
+    worst_loop_lag_s: float
+    routers_unreachable: int = 0
+    """Routers in the view, other than this one, without a path."""
+    loop_stalls: int = 0
+    """Times the loop was so late that neighbours may soon give this router up."""
+    neighbours: list[NeighbourNumbers] = field(default_factory=list)
+
+
+class Status(Protocol):
+    """The router as its HTTP side sees it."""
+
+    def waiting_for(self) -> list[str]:
+        """What is missing until clients are welcome; empty when the router is ready."""
+        ...
+
+    def draining(self) -> dict[str, object] | None:
+        """`limit_s`, and `left_s` until it; None while the router serves (K-8a)."""
+        ...
+
+    def drain(self) -> None:
+        """Let the clients move to other routers, then stop (K-8a)."""
+        ...
+
+    def numbers(self) -> Numbers:
+        """Counters and gauges for metrics."""
+        ...
+
+    def tables(self) -> dict[str, object]:
+        """Tables for people, JSON-able."""
+        ...

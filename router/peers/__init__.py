@@ -1,0 +1,1 @@
+"""Links between routers: who dials, who listens, what waits to be sent."""

@@ -1,0 +1,398 @@
+"""A link to one neighbour: an AMQP connection with the same engine, one sending link each way, batches of items on it.
+
+It never stops reading (T-5): what is read is handled or passed on at once, and passing on never waits for anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, cast
+
+from delivery_records import peer_codec
+from oncewire.wire import (
+    AmqpError,
+    Connection,
+    ConnectionClosed,
+    ConnectionLost,
+    ConnectionOpened,
+    ConnectionState,
+    DeliveryReceived,
+    LinkAttached,
+    LinkDetached,
+    LinkFlow,
+    LocalProtocolError,
+    Open,
+    ReceiverLink,
+    ReceiverSettleMode,
+    SaslOutcome,
+    SenderLink,
+    SenderSettleMode,
+    Source,
+    Symbol,
+    Target,
+)
+from router.clients import conventions
+from router.logs import EventLog, Part
+from router.peers.handshake import PeerIdentity
+from router.peers.output import PeerOutput, QueuedFrame
+from router.turn import Turn
+
+ADDRESS = "$router"
+LINK_NAME = "frames"
+MESSAGE_FORMAT = 0x4F574200 | peer_codec.PROTOCOL_VERSION
+"""Batches are no AMQP messages, so they have a message-format of their own (2.8.11)."""
+
+CREDIT = 1 << 20
+"""Batches a neighbour may send before it hears of us again: never the limit, the byte credit of T-5 is."""
+OUTPUT_HIGH_BYTES = 256 * 1024
+"""What may wait in the socket's buffer; the rest waits where it can still be dropped (T-2)."""
+HANDSHAKE_TIMEOUT_S = 10.0
+"""For all of the handshake. A neighbour that says nothing at all is given up after a silence as at any other time, so
+that a link whose first bytes were lost is tried again soon."""
+BEHIND_CHECK_S = 0.25
+"""How often a slow neighbour's queue is looked through for late bodies."""
+
+
+class PeerOwner(Protocol):
+    """The neighbours of one incarnation, as one connection needs them; `Neighbours` is it."""
+
+    silence_s: float
+    """A neighbour that sends nothing for so long is disconnected."""
+    turn: Turn
+    log: EventLog
+
+    def add_connection(self, connection: PeerConnection) -> None:
+        """The transport is connected."""
+
+    def remove_connection(self, connection: PeerConnection) -> None:
+        """The transport is disconnected."""
+
+    def check(self, open_frame: Open) -> PeerIdentity | str:
+        """Who the neighbour is, or why it cannot be one."""
+        ...
+
+    def on_up(self, connection: PeerConnection) -> None:
+        """Frames can be sent."""
+
+    def on_down(self, connection: PeerConnection) -> None:
+        """No frame can be sent any more."""
+
+    def heard(self, connection: PeerConnection) -> None:
+        """Something was read, be it a part of a frame."""
+
+    def receive_batch(self, connection: PeerConnection, batch: bytes) -> str | None:
+        """Take what was received; returns what is wrong with it, None if nothing."""
+        ...
+
+    def submit_received(self) -> None:
+        """The read is over: its frames go to the record core together."""
+
+    def on_dropped(self, connection: PeerConnection, broken: set[int], frames: int) -> None:
+        """Bodies were dropped (T-2): so many frames, of channels to these routers."""
+
+
+class PeerConnection(asyncio.Protocol):
+    """The asyncio protocol of one inter-router connection, either side."""
+
+    def __init__(self, neighbours: PeerOwner, engine: Connection, is_dialer: bool, cost: int) -> None:
+        """Wait for the transport.
+
+        Args:
+            neighbours: who takes what is read and says what is written.
+            engine: a fresh engine.
+            is_dialer: whether this router opened the connection.
+            cost: of this link as configured here; the larger one of both sides counts.
+        """
+        self._neighbours = neighbours
+        self.engine = engine
+        self.is_dialer = is_dialer
+        self.cost = cost
+        """Of this router's direction; an operator may set another one while the link is up."""
+        self.agreed_cost = cost
+        """What the settings of both routers came to."""
+        self.identity: PeerIdentity | None = None
+        self.refusal = ""
+        """Why the connection was given up, for the log."""
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.output = PeerOutput()
+        self.is_up = False
+        self.was_up = False
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._sender: SenderLink | None = None
+        self._granted = 0
+        self._received = 0
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._opened_at = self._heard_at = time.monotonic()
+        self._queue_check: asyncio.TimerHandle | None = None
+        self._is_dirty = False
+        self._is_behind = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            ConnectionOpened: self._on_opened,
+            LinkAttached: self._on_attached,
+            LinkFlow: self._on_flow,
+            DeliveryReceived: self._on_delivery,
+            LinkDetached: self._on_detached,
+            SaslOutcome: self._on_sasl,
+            ConnectionClosed: self._on_gone,
+            ConnectionLost: self._on_gone,
+        }
+
+    # --- asyncio ------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The two routers are connected; the dialer speaks first."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
+        self._neighbours.add_connection(self)
+        if self.is_dialer:
+            self.engine.open()
+            self.mark_dirty()
+        self._opened_at = self._heard_at = time.monotonic()
+        self._watch_handshake()
+
+    def data_received(self, data: bytes) -> None:
+        """One read: handle what is ours, pass on what is not."""
+        self.bytes_in += len(data)
+        now = self._heard_at = time.monotonic()
+        if self.is_up:
+            self._neighbours.heard(self)
+        with self._confined("what a neighbour sent"):
+            self.engine.receive_data(data, now)
+            self._process_events()
+
+    def eof_received(self) -> bool:
+        """The neighbour has gone."""
+        with self._confined("the end of a neighbour's stream"):
+            self.engine.receive_eof(time.monotonic())
+            self._process_events()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._transport = None
+        if exc is not None and not self.refusal:
+            self.refusal = str(exc)
+        self._down()
+        self._neighbours.remove_connection(self)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def give_up(self) -> None:
+        """Nobody waits for this connection any more: uvloop closes it then, and tells us nothing of its end."""
+        if self._transport is not None:
+            self.connection_lost(None)
+
+    def pause_writing(self) -> None:
+        """The neighbour reads too slowly; from now on bodies get old."""
+        self._is_behind = True
+        if self._queue_check is None:
+            self._queue_check = self._loop.call_later(BEHIND_CHECK_S, self._check_queue)
+
+    def resume_writing(self) -> None:
+        """The neighbour has caught up."""
+        self._is_behind = False
+        self.mark_dirty()
+
+    # --- events of the engine -----------------------------------------------------------------------------------------
+
+    def _process_events(self) -> None:
+        for event in self.engine.events():
+            handler = self._handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+        self._neighbours.submit_received()
+        self.mark_dirty()
+
+    def _on_opened(self, event: ConnectionOpened) -> None:
+        open_frame = event.open
+        identity = self._neighbours.check(open_frame)
+        if isinstance(identity, str):
+            self.close("amqp:not-allowed", identity)
+            return
+        self.identity = identity
+        self.cost = self.agreed_cost = max(self.cost, identity.cost)
+        session = self.engine.begin()
+        self._sender = session.attach_sender(
+            LINK_NAME,
+            source=Source(address=ADDRESS),
+            target=Target(address=ADDRESS),
+            snd_settle_mode=SenderSettleMode.SETTLED,
+            rcv_settle_mode=ReceiverSettleMode.FIRST,
+        )
+
+    def _on_attached(self, event: LinkAttached) -> None:
+        link = event.link
+        if isinstance(link, ReceiverLink) and link.local_attach is None:
+            remote = link.remote_attach
+            assert remote is not None
+            link.reply(source=remote.source, target=remote.target)
+            link.context = self
+            self._grant(link)
+        elif link is not self._sender and link.local_attach is None:
+            link.refuse(AmqpError(Symbol("amqp:not-allowed"), "routers only send to each other here"))
+
+    def _grant(self, link: ReceiverLink) -> None:
+        self._granted = self._received + CREDIT
+        link.grant(CREDIT)
+
+    def _on_flow(self, event: LinkFlow) -> None:
+        if event.link is self._sender and event.credit_limit and not self.is_up:
+            self.is_up = self.was_up = True
+            self._set_timer()
+            self._neighbours.on_up(self)
+
+    def _on_delivery(self, event: DeliveryReceived) -> None:
+        if event.message_format != MESSAGE_FORMAT or event.aborted:
+            self.close(
+                "amqp:not-implemented", "routers send batches of frames in a message-format of their own"
+            )
+            return
+        self._received += 1
+        if self._granted - self._received < CREDIT // 2:
+            self._grant(event.link)
+        problem = self._neighbours.receive_batch(self, event.payload)
+        if problem is not None:
+            self.close("amqp:decode-error", problem)
+
+    def _on_detached(self, _event: LinkDetached) -> None:
+        self.close("amqp:illegal-state", "a router does not detach the link its frames go over")
+
+    def _on_sasl(self, event: SaslOutcome) -> None:
+        if not event.ok:
+            self.refusal = "login failed: inter_router.password must be the same at every router"
+
+    def _on_gone(self, event: ConnectionClosed | ConnectionLost) -> None:
+        if event.error is not None and not self.refusal:
+            self.refusal = f"{event.error.condition}: {event.error.description}"
+        self._down()
+
+    def _down(self) -> None:
+        if self.is_up:
+            self.is_up = False
+            self._neighbours.on_down(self)
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def send_urgent(self, kind: int, data: bytes) -> None:
+        """Send an item that may overtake frames."""
+        self.output.add_urgent(kind, data)
+        self.mark_dirty()
+
+    def send_frame(self, frame: QueuedFrame) -> None:
+        """Send a frame behind the others."""
+        self.output.add_frame(frame)
+        self.mark_dirty()
+
+    def close(self, condition: str, description: str) -> None:
+        """Close the connection with an error."""
+        self.refusal = self.refusal or description
+        with contextlib.suppress(LocalProtocolError):  # it is closing already
+            self.engine.close(conventions.amqp_error(condition, description))
+        self._down()
+        self.mark_dirty()
+        if self._transport is not None:
+            self._loop.call_later(1.0, self._end)
+
+    @contextlib.contextmanager
+    def _confined(self, doing: str) -> Iterator[None]:
+        """K-3b: a fault of our own ends the link to this neighbour; what is lost is repeated (T-4)."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (whatever it is)
+            self._neighbours.log.fault(Part.NEIGHBOUR, error, doing)
+            self.refusal = self.refusal or f"a fault of this router: {error}"
+            self._down()
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the transport at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- output and time ----------------------------------------------------------------------------------------------
+
+    def mark_dirty(self) -> None:
+        """Write at the end of this turn."""
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._neighbours.turn.mark_dirty(self)
+
+    def flush(self) -> None:
+        """Write what waits, as far as the neighbour takes it."""
+        self._is_dirty = False
+        with self._confined("what a neighbour is sent"):
+            self._flush()
+
+    def _flush(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        self._write(transport)
+        sender = self._sender
+        while self.is_up and sender is not None and not self._is_behind and not self.output.is_empty:
+            if sender.session.is_queueing or not sender.credit:
+                break  # its session window is closed; its next flow comes in as data
+            sender.send(b"f", self.output.next_batch(), settled=True, message_format=MESSAGE_FORMAT)
+            self._write(transport)
+        if not self.output.is_empty:
+            self._drop_late_bodies()
+        if self.engine.state is ConnectionState.ENDED:
+            self._end()
+
+    def _write(self, transport: asyncio.Transport) -> None:
+        data = self.engine.data_to_send()
+        if data:
+            self.bytes_out += len(data)
+            transport.write(data)
+
+    def _check_queue(self) -> None:
+        self._queue_check = None
+        if self._is_behind and self._transport is not None:
+            self._drop_late_bodies()
+            self._queue_check = self._loop.call_later(BEHIND_CHECK_S, self._check_queue)
+
+    def _drop_late_bodies(self) -> None:
+        before = self.output.dropped
+        broken = self.output.drop_late_bodies(time.monotonic())
+        if self.output.dropped > before:
+            self._neighbours.on_dropped(self, broken, self.output.dropped - before)
+
+    def _end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _watch_handshake(self) -> None:
+        """Wait until the link is up, for as long as the neighbour goes on with the handshake."""
+        self._timer = None
+        ends_at = min(self._heard_at + self._neighbours.silence_s, self._opened_at + HANDSHAKE_TIMEOUT_S)
+        if time.monotonic() >= ends_at:
+            self.refusal = self.refusal or "no answer to the handshake"
+            self.abort()
+        else:
+            self._timer = self._loop.call_later(
+                max(0.01, ends_at - time.monotonic()), self._watch_handshake
+            )
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self.engine.next_deadline()
+        if deadline is not None:
+            self._timer = self._loop.call_later(max(0.01, deadline - time.monotonic()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        with self._confined("a neighbour's time-out"):
+            self.engine.handle_timer(time.monotonic())
+            self._process_events()
+        self._set_timer()
