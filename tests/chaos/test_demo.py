@@ -37,31 +37,6 @@ def run_demo(*arguments: str) -> int:
     return run(["demo", *arguments], click.Group(commands={"demo": demo}))
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("file-absent", ["--file", "no-such-file.csv"]),
-        ("too-few-messages", ["--messages", "100"]),
-        ("too-few-routers", ["--routers", "2"]),
-        ("file-too-short", ["--file", "short.txt"]),
-        ("folder-in-use", ["--keep", "."]),
-    ],
-)
-def test_wrong_arguments_say_what_why_and_what_to_do(
-    name: str,
-    arguments: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("short.txt").write_text("one\ntwo\n")
-    assert run_demo(*arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert_golden(GOLDEN / f"demo-{name}.txt", captured.err.replace(str(tmp_path), "FOLDER"))
-
-
 def test_without_the_data_set_the_error_gives_the_command_that_gets_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

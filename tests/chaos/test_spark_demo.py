@@ -181,30 +181,6 @@ def run_demo(*arguments: str) -> int:
     return run(["demo-spark", *arguments], click.Group(commands={"demo-spark": demo_spark}))
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("too-few-messages", ["--messages", "100"]),
-        ("too-many-kills", ["--messages", "1000", "--kills", "5"]),
-        ("too-few-kills", ["--kills", "1"]),
-        ("folder-in-use", ["--keep", "."]),
-    ],
-)
-def test_wrong_arguments_say_what_why_and_what_to_do(
-    name: str,
-    arguments: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("short.txt").write_text("one\n")
-    assert run_demo(*arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert_golden(GOLDEN / f"demo-spark-{name}.txt", captured.err)
-
-
 def test_without_spark_the_error_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
