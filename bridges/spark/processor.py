@@ -55,7 +55,7 @@ LOOK_S = 1.0
 """How often `run_forever` looks whether it shall stop."""
 ALLOWED = frozenset(
     {"bridge", "bridge.secret", "bridge.secretFile", "commitMode", "failOnDataLoss", "publishTimeout", "stageTimeout"}
-    | {option.name for option in OPTIONS if option.is_embedded_only}
+    | {option.key for option in OPTIONS if option.is_embedded_only}
 )
 """Options of the format `amqp` that a processor leaves to its user."""
 
@@ -224,7 +224,7 @@ def processor(
 def _checked(name: str, options: Mapping[str, str]) -> dict[Side, dict[str, str]]:
     """The options of source and sink."""
     known = {allowed.lower() for allowed in ALLOWED}
-    sides = {option.name.lower(): option.side for option in OPTIONS}
+    sides = {option.key.lower(): option.side for option in OPTIONS}
     found: dict[Side, dict[str, str]] = {Side.SOURCE: {}, Side.SINK: {}}
     for key, value in options.items():
         if key.lower() not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery_records.inputs import EndpointEnded, Input, Place
-from oncewire.wire import AmqpSession
+from oncewire.wire import SessionEndpoint
 from router.records_driver import RecordsDriver
 
 
@@ -14,11 +14,11 @@ class Places:
 
     def __init__(self) -> None:
         """No link was attached yet."""
-        self._sessions: dict[AmqpSession, int] = {}
+        self._sessions: dict[SessionEndpoint, int] = {}
         self._number = 0
         """Of the connection; 0 = none."""
 
-    def place_of(self, session: AmqpSession, driver: RecordsDriver) -> Place:
+    def place_of(self, session: SessionEndpoint, driver: RecordsDriver) -> Place:
         """Where a link of this session is attached."""
         if not self._number:
             self._number = driver.new_number()
@@ -26,7 +26,7 @@ class Places:
             self._sessions[session] = driver.new_number()
         return Place(self._sessions[session], self._number)
 
-    def end_session(self, session: AmqpSession) -> list[Input]:
+    def end_session(self, session: SessionEndpoint) -> list[Input]:
         """A session has ended."""
         number = self._sessions.pop(session, None)
         return [] if number is None else [EndpointEnded(number)]
