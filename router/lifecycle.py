@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from delivery_records.view import RouterRecord
+from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
 from router.incarnation import End, Incarnation
@@ -16,7 +17,6 @@ from router.joining import RETRY_S, Joining, pause
 from router.logs import EventLog, RouterEvent
 from router.peers.link_costs import LinkCosts
 from router.peers.listener import PeerListener
-from router.turn import Turn
 from topology.membership import Membership
 from topology.store import Store
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from delivery_records.view import RouterRecord
+from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
 from router.event_loop_lag import LoopWatch
@@ -15,7 +16,6 @@ from router.logs import EventLog, RouterEvent
 from router.operator.surface import OperatorSurface
 from router.peers.listener import PeerListener
 from router.store_setup import store_factory
-from router.turn import Turn
 
 READY_CHECK_S = 0.01
 
