@@ -11,7 +11,8 @@ from oncewire.settings.reference import written as with_parts
 from oncewire.settings.schema import Setting
 from router.config_loading import SETTINGS
 from router.operator.arguments import allowed
-from router.operator.schema import CONFIG, TYPES, Attribute, EntityType, Operation
+from router.operator.schema import CONFIG, TYPES
+from topology.inspector.schema.model import Attribute, EntityType, Operation
 
 PAGE = Path("docs/management.md")
 """From the project's folder: this module may be an installed one, far from the page."""
@@ -45,7 +46,9 @@ def _entity(entity: EntityType) -> str:
 def _attribute(attribute: Attribute) -> Sequence[str]:
     who = "" if attribute.settable is None else attribute.settable.word
     choices = ", ".join(f"`{each}`" for each in attribute.choices)
-    return f"`{attribute.name}`", f"one of {choices}" if choices else attribute.type.value, who, attribute.meaning
+    unit = "" if attribute.unit is None else f", {attribute.unit.value}"
+    kind = f"one of {choices}" if choices else f"{attribute.type.value}{unit}"
+    return f"`{attribute.name}`", kind, who, attribute.meaning
 
 
 def _operation(operation: Operation) -> Sequence[str]:

@@ -9,7 +9,7 @@ import pytest
 from router.commands.manage import manage
 from router.config_loading import SETTINGS
 from router.logs import RouterEvent
-from router.operator.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS, Role
+from router.operator.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS
 from router.operator.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
 from router.operator.amqp_requests import NODE_TYPE
 from router.operator.management_routes import PREFIX
@@ -17,6 +17,7 @@ from router.operator.passwords import GUESS_WINDOW_S, MAX_GUESSES
 from router.operator.reference import PAGE, written
 from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS
+from topology.inspector.schema.model import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
