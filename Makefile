@@ -1,12 +1,13 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
 # make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
-# make test [ARGS="-k name"]                     sets everything up and runs the tests
+# make test [ARGS="-k name"]                     sets everything up and runs the tests, in ten minutes
+# make test-all [ARGS=...]                       the same with the tests that take long
 # make help                                      the other targets
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test lint bench campaign dev tools inspector-map screenshots clean
+.PHONY: help demo demo-spark test test-all lint bench campaign dev tools inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -69,11 +70,6 @@ $(VENV)/.linters: $(VENV)/.installed
 		$$($(PYTHON_IN_VENV) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"])')
 	@touch $@
 
-# Each JVM of the tests starts with half the CPU time. Made once: with another Java or Spark it is passed over.
-$(VENV)/share/oncewire/spark-classes.jsa: | $(VENV)/.spark
-	@echo "keeping Spark's classes in a form that its JVMs start with: half a minute, 170 MB on disk"
-	@$(RUN) $(PYTHON_IN_VENV) -m bridges.spark.class_archive 2>/dev/null
-
 # A Java is fetched only where there is none that Spark can use.
 $(VENV)/.spark: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -c 'import sys; from importlib.util import find_spec as found; \
@@ -117,6 +113,9 @@ campaign: $(VENV)/.spark
 test: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest $(ARGS)
 
+test-all: $(VENV)/.installed
+	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m 'not campaign' $(ARGS)
+
 lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/ruff check .
 	@$(RUN) $(VENV)/bin/mypy
@@ -146,7 +145,7 @@ tools: $(VENV)/.installed
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
-	$(MAKE) --no-print-directory $(VENV)/share/oncewire/spark-classes.jsa || { failed=1; \
+	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
 	echo "not fetched: Spark, which the tests of its bridge and make demo-spark need" >&2; }; \
 	[ -z "$$failed" ]
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bridges.spark import register
-from bridges.spark.java import quick_start_options, session_builder
+from bridges.spark.java import session_builder
 from chaos.client_plan import STOP_COMMAND
 from chaos.spark_demo import DELAYS_TOPIC, FLIGHTS_TOPIC, JOB
 from chaos.spark_demo.outputs_core import ARRIVAL_DELAY, CARRIER, DESTINATION, ORIGIN, UNKNOWN
@@ -28,7 +28,7 @@ MAX_FAILURES = 30
 QUERY_FAILED = "the query failed:"
 """Begins a line of the driver's log."""
 ERROR_CHARACTERS = 600
-_JAVA = "{quick} -XX:-UsePerfData -Djava.io.tmpdir={folder}"
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={folder}"
 """Starts quickly, for it is killed soon; and leaves nothing outside its folder."""
 
 
@@ -94,9 +94,9 @@ def _delays(spark: Any, plan: JobPlan) -> Any:
 
 def _session(plan: JobPlan) -> Any:
     spark = (
-        session_builder("oncewire-demo", "local[2]", quick_start=True)
+        session_builder("oncewire-demo", "local[2]")
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", _JAVA.format(quick=quick_start_options(), folder=plan.folder))
+        .config("spark.driver.extraJavaOptions", _JAVA.format(folder=plan.folder))
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.streaming.pollingDelay", "5ms")
         .config("spark.local.dir", f"{plan.folder}/local")

@@ -444,7 +444,7 @@ class Client:
             link.fail(error)
             raise error from None
         except BaseException:
-            link.fail(
+            await link.break_off(
                 ClientClosed(
                     f"the link {link.name!r} was not opened", "opening it was broken off", "open it again"
                 )

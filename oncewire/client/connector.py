@@ -308,8 +308,9 @@ class Connector:
             self.connections += 1
             if self._begun is not None and not self._begun.done():
                 self._begun.set_result(None)
+            assert self._transport is not None
             self._owner.tell(
-                Connected(str(self._address), event.session.connection.remote_container_id or "")
+                Connected(str(self._address), self._transport.engine.remote_container_id or "")
             )
             self._owner.session_begun(event.session)
         elif isinstance(event, SessionEnded):

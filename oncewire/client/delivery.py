@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from oncewire.client import wire_words
-from oncewire.client.outcomes import ACCEPTED, rejected
+from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
 from oncewire.wire import DecodeError, Message, Symbol, decode_message
-
-if TYPE_CHECKING:
-    from oncewire.client.subscriber import Subscriber
 
 REJECTED = "oncewire:rejected-by-application"
 """Error condition of a rejection when the application names none."""
+
+
+class Receiver(Protocol):
+    """What a delivery asks of its subscriber."""
+
+    async def finish(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
+        """Record the outcome of deliveries, then report it to the network."""
+
+    def put_back(self, delivery: Delivery) -> None:
+        """See ``Delivery.release``."""
+
+    def transaction(self, *deliveries: Delivery) -> AbstractAsyncContextManager[sqlite3.Connection]:
+        """Process deliveries and accept them in one transaction of the journal."""
 
 
 class Delivery:
@@ -44,7 +55,7 @@ class Delivery:
 
     def __init__(
         self,
-        subscriber: Subscriber,
+        subscriber: Receiver,
         serial: int,
         tag: bytes,
         payload: bytes,

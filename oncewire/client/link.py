@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, LinkStolen
-from oncewire.client.events import LinkActive, LinkInterrupted, LinkStatistics
+from oncewire.client.events import ClientEvent, LinkActive, LinkInterrupted, LinkStatistics
 from oncewire.client.failover import LinkEnd, Steals, end_of
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.wire import (
@@ -29,9 +29,6 @@ from oncewire.wire import (
     WireError,
 )
 
-if TYPE_CHECKING:
-    from oncewire.client.connection import Client
-
 logger = logging.getLogger("oncewire.client")
 
 REFUSALS_BEFORE_MOVING = 3
@@ -45,11 +42,49 @@ NO_CONNECTION = Symbol("oncewire:no-connection")
 NO_ANSWER = Symbol("oncewire:no-answer")
 
 
+class LinkOwner(Protocol):
+    """What a link asks of its client.
+
+    Attributes:
+        container_id: of the connection.
+        open_timeout: seconds a link may take to open.
+    """
+
+    container_id: str
+    open_timeout: float
+
+    @property
+    def router_name(self) -> str:
+        """The router in use, for texts."""
+
+    @property
+    def map_bound(self) -> int:
+        """Entries an unsettled map may have (C-4)."""
+
+    def flush(self) -> None:
+        """Write what the links have to send at the end of this turn."""
+
+    def jitter(self, tries: int) -> float:
+        """Seconds to wait before the next try of something that failed `tries` times."""
+
+    def may_move(self, error: AmqpError | None, insists: bool) -> bool:
+        """Leave the router that does not serve a link, if it names another or the link insists; False = stay."""
+
+    def tell(self, event: ClientEvent) -> None:
+        """Report to the application."""
+
+    def link_active(self, event: LinkActive) -> None:
+        """A link works: so does its router."""
+
+    def forget(self, link: ClientLink) -> None:
+        """The link has ended."""
+
+
 class ClientLink:
     """One link of a client over all its attaches.
 
     Args:
-        client: whose connection it lives on.
+        client: on whose connection it attaches.
         name: the link's name.
         is_named: the application chose the name: another process may open the same link.
         journal: serves its core's commits.
@@ -59,7 +94,7 @@ class ClientLink:
         trouble: why the last attach ended, for errors; empty if none did.
     """
 
-    def __init__(self, client: Client, name: str, journal: JournalWriter, *, is_named: bool) -> None:
+    def __init__(self, client: LinkOwner, name: str, journal: JournalWriter, *, is_named: bool) -> None:
         self.client = client
         self.name = name
         self._is_named = is_named
@@ -225,6 +260,10 @@ class ClientLink:
                 waiter.set_exception(error)
         self._release_all(error)
         self._over.set_result(None)
+
+    async def break_off(self, error: ClientError) -> None:
+        """Abandon the opening; whoever waits gets the error."""
+        self.fail(error)
 
     def commit_failed(self, error: JournalError) -> None:
         """The journal could not be written: what the core counts on is not there, so it must not go on."""

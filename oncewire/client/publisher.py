@@ -7,20 +7,17 @@ import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from oncewire.client.bodies import Body, encode_body
 from oncewire.client.errors import MessageTooLarge, NotAccepted, StillOwed, UsageError, WindowFull
 from oncewire.client.journal_writer import JournalWriter
+from oncewire.client.link import LinkOwner
 from oncewire.client.outcomes import Outcome
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.publisher_link import PublisherLink
 from oncewire.client.sending import Sending
 from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.wire import Properties
-
-if TYPE_CHECKING:
-    from oncewire.client.connection import Client
 
 logger = logging.getLogger("oncewire.client")
 
@@ -47,7 +44,7 @@ class Publisher(PublisherLink):
 
     def __init__(
         self,
-        client: Client,
+        client: LinkOwner,
         name: str,
         topic: str,
         journal: JournalWriter,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from oncewire.client import wire_words
 from oncewire.client.core_effects import (
@@ -24,7 +23,7 @@ from oncewire.client.core_effects import (
 from oncewire.client.errors import ClientError, LinkRefused, MessageTooLarge
 from oncewire.client.events import SessionExpired
 from oncewire.client.journal_writer import JournalWriter
-from oncewire.client.link import ClientLink
+from oncewire.client.link import ClientLink, LinkOwner
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.sending import Sending
 from oncewire.wire import (
@@ -42,9 +41,6 @@ from oncewire.wire import (
     mark_in_doubt,
 )
 
-if TYPE_CHECKING:
-    from oncewire.client.connection import Client
-
 UNSEEN_OUTCOMES = 1024
 """Outcomes other than accepted that are kept for `flush()` while nobody asks for them."""
 
@@ -54,7 +50,7 @@ class PublisherLink(ClientLink):
 
     def __init__(
         self,
-        client: Client,
+        client: LinkOwner,
         name: str,
         topic: str,
         journal: JournalWriter,

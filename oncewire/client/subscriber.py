@@ -6,9 +6,8 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from oncewire.client import wire_words
 from oncewire.client.core_effects import (
@@ -26,7 +25,7 @@ from oncewire.client.delivery import Delivery
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, UsageError
 from oncewire.client.events import DeliveryGivenUp, NewIncarnation, SubscriptionExpired
 from oncewire.client.journal_writer import JournalWriter
-from oncewire.client.link import NO_ANSWER, ClientLink
+from oncewire.client.link import NO_ANSWER, ClientLink, LinkOwner
 from oncewire.client.outcomes import ACCEPTED, Outcome
 from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber_core import SubscriberCore
@@ -48,11 +47,10 @@ from oncewire.wire import (
     ULong,
 )
 
-if TYPE_CHECKING:
-    from oncewire.client.connection import Client
-
 UNSUBSCRIBE_TRIES = 8
 """Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router died."""
+BREAK_OFF_S = 3.0
+"""For ending the subscription of a cancelled opening: some round trips to etcd. After it the subscription expires."""
 _GONE = frozenset({NOT_FOUND, RESOURCE_DELETED})
 
 
@@ -65,7 +63,7 @@ class Subscriber(ClientLink):
 
     def __init__(
         self,
-        client: Client,
+        client: LinkOwner,
         name: str,
         topic: str,
         journal: JournalWriter,
@@ -271,6 +269,17 @@ class Subscriber(ClientLink):
         await self._delete()
         if not self._is_deleted and self._failure is not None:
             raise self._failure
+
+    async def break_off(self, error: ClientError) -> None:
+        """Abandon the opening. A subscription without a name is ended first: publishers would wait until it expires.
+
+        The attach may be on its way to etcd, so a detach is not enough: the router's answer shows that none is left.
+        """
+        if not self._is_named and self._session is not None and await self._begin_closing():
+            with suppress(ClientError, TimeoutError):
+                async with asyncio.timeout(BREAK_OFF_S):
+                    await self._end_subscription()
+        self.fail(error)
 
     async def _delete(self) -> None:
         """End the subscription, if its link has not ended otherwise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from delivery_records import effects
 from delivery_records.inputs import Input, LinkFlow, PublisherAttach, PublisherSettle, Transfer
@@ -28,10 +28,8 @@ from oncewire.wire import (
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router.clients import conventions
+from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import LinkRefusal, refuse_unless_policy, refuse_unless_topic
-
-if TYPE_CHECKING:
-    from router.clients.connection import ClientConnection
 
 SERIAL_MASK = 0xFFFFFFFF
 
@@ -41,7 +39,7 @@ class PublisherLink:
 
     __slots__ = ("_initial_count", "connection", "link", "number")
 
-    def __init__(self, connection: ClientConnection, link: ReceiverLink) -> None:
+    def __init__(self, connection: LinkOwner, link: ReceiverLink) -> None:
         self.connection = connection
         self.link = link
         self.number = connection.driver.add_link(self)
@@ -172,7 +170,7 @@ class PublisherLink:
         self.link.flow({conventions.START: ULong(effect.created), conventions.START_TAG: effect.tag})
 
     def _detach(self, effect: effects.Detach) -> None:
-        self.connection.detach(self, effect)
+        self.connection.detach(self.number, self.link, effect)
 
     def _close(self, effect: effects.CloseConnection) -> None:
         self.connection.close(effect.condition, effect.description)

@@ -6,7 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from delivery_records import effects
 from delivery_records.inputs import Input, LinkFlow, SubscriberAttach, SubscriberDisposition
@@ -31,6 +31,7 @@ from oncewire.wire import (
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router.clients import conventions
+from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
     refuse_dynamic,
@@ -40,9 +41,6 @@ from router.clients.link_refusal import (
 )
 from router.clients.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 from router.logs import RouterEvent
-
-if TYPE_CHECKING:
-    from router.clients.connection import ClientConnection
 
 COPY = Symbol("copy")
 """Every subscription gets every message (3.5.7)."""
@@ -66,7 +64,7 @@ class SubscriberLink:
         "number",
     )
 
-    def __init__(self, connection: ClientConnection, link: SenderLink) -> None:
+    def __init__(self, connection: LinkOwner, link: SenderLink) -> None:
         self.connection = connection
         self.link = link
         self.number = connection.driver.add_link(self)
@@ -290,7 +288,7 @@ class SubscriberLink:
             self._sent = max(self._sent, self._flow.limit)
 
     def _detach(self, effect: effects.Detach) -> None:
-        self.connection.detach(self, effect)
+        self.connection.detach(self.number, self.link, effect)
 
     def _close(self, effect: effects.CloseConnection) -> None:
         self.connection.close(effect.condition, effect.description)

@@ -6,8 +6,6 @@ able to use the place of its reader: see `from_another_site`.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import ipaddress
 import socket
 import time
@@ -17,11 +15,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import BasicAuth, web
 
 from router.config import RouterConfig, is_loopback
 from router.logs import EventLog, RouterEvent
-from router.operator.passwords import password_check
+from router.passwords import password_check
 from topology.inspector.schema.model import Role
 
 MAX_FAILURES = 5
@@ -203,15 +201,13 @@ def _host_of(origin: str) -> str | None:
 
 def _basic(given: str) -> tuple[str, str]:
     """User and password of an Authorization header (RFC 7617)."""
-    scheme, _, encoded = given.partition(" ")
     try:
-        decoded = base64.b64decode(encoded.strip(), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        decoded = ""
-    user, colon, password = decoded.partition(":")
-    if scheme.lower() != "basic" or not colon:
-        raise AccessDenied(401, "the login cannot be read", "log in with HTTP Basic: user:password in Base64")
-    return user, password
+        login = BasicAuth.decode(given, "utf-8")
+    except ValueError:
+        raise AccessDenied(
+            401, "the login cannot be read", "log in with HTTP Basic: user:password in Base64"
+        ) from None
+    return login.login, login.password
 
 
 def _own_names(config: RouterConfig) -> frozenset[str]:

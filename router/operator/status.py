@@ -8,18 +8,7 @@ from typing import Protocol
 
 from delivery_records.durations import Durations
 from delivery_records.lateness import Late
-
-
-@dataclass(frozen=True, slots=True)
-class NeighbourNumbers:
-    """Counters of the link to one neighbour."""
-
-    node_id: str
-    cost: int
-    bytes_in: int
-    bytes_out: int
-    waiting_bytes: int
-    dropped_frames: int
+from router.peers.neighbours import NeighbourNumbers
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from oncewire.client import (
 from oncewire.client.connection import MIN_FRAME_SIZE
 from tests.client.shell_helpers import LONG, until
 from tests.router.processes import RouterProcess, running_router, start_router
+from topology.etcd_server import EtcdServer
 
 
 @pytest.fixture
@@ -148,3 +149,14 @@ async def test_the_smallest_frames_hold_the_map_beside_the_largest_names(router:
         for sending in sendings:
             assert (await sending).is_accepted
         await subscriber.unsubscribe()
+
+
+async def test_a_nameless_subscription_whose_opening_is_broken_off_is_gone_when_the_client_is() -> None:
+    async with EtcdServer() as etcd, running_router("--etcd-endpoints", etcd.urls[0]) as router:
+        for moment in range(24):  # of the opening; which steps it meets differs from machine to machine
+            async with connect(router.url) as client:
+                opening = asyncio.create_task(client.subscriber("orders"))
+                await asyncio.wait([opening], timeout=moment * 0.0005)
+                opening.cancel()
+                await asyncio.wait([opening])
+            assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []

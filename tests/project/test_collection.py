@@ -34,6 +34,7 @@ def test_ci_begins_with_the_commands_of_readme_in_an_environment_of_their_own() 
     bare = [command.partition('.ci/bare "$bare" ')[2] for command in commands if ".ci/bare " in command]
     printed = [line.partition("#")[0].strip() for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
     assert bare == ["make demo", "make test"]
+    assert commands[-1] == "make test-all"
     assert set(bare) <= set(printed)
     first = min(number for number, command in enumerate(commands) if ".ci/bare " in command)
     assert not [command for command in commands[:first] if command.startswith("make ")]

@@ -6,6 +6,7 @@ import ast
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,9 @@ def test_node():
 """
 
 
-def run_pytest(folder: Path, tests: str, *, require: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
+def run_pytest(
+    folder: Path, tests: str, *options: str, require: str = "", path: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Runs a test file of its own with the plugin; an empty `path` makes every program missing."""
     (folder / "test_sample.py").write_text(tests, encoding="utf-8")
     environment = {
@@ -42,7 +45,8 @@ def run_pytest(folder: Path, tests: str, *, require: str = "", path: str = "") -
         requirements.REQUIRE_VARIABLE: require,
     }
     command = [sys.executable, "-m", "pytest", "test_sample.py", "--rootdir", str(folder)]
-    command += ["-p", "requirements", "-p", "no:cacheprovider", "--strict-markers", "-o", "markers=needs: parts"]
+    command += ["-p", "requirements", "-p", "no:cacheprovider", "--strict-markers", *options]
+    command += ["-o", "markers=needs: parts\nslow: long\ncampaign: longer"]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
@@ -58,6 +62,17 @@ def test_each_missing_part_has_one_line_at_the_end_with_the_number_of_tests_and_
         "not run: 2 tests for lack of a C compiler; get it by: sudo apt-get install -y gcc python3-dev",
     ]
     assert "1 passed, 3 skipped" in lines[-1]
+
+
+def test_the_default_selection_ends_with_one_line_for_the_tests_that_take_long(tmp_path: Path) -> None:
+    tests = "import pytest\ndef test_short(): pass\n@pytest.mark.slow\ndef test_long(): raise SystemError('ran')\n"
+    tests += "@pytest.mark.slow\n@pytest.mark.campaign\ndef test_longer(): raise SystemError('ran')\n"
+    done = run_pytest(tmp_path, tests, "-m", requirements.DEFAULT_SELECTION)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-2] == "not run: 1 tests that take long; run them by: make test-all"
+    assert "the tests that take long" not in run_pytest(tmp_path, tests, "-k", "short").stdout
+    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["pytest"]["ini_options"]["addopts"][-2:] == ["-m", requirements.DEFAULT_SELECTION]
 
 
 def test_a_missing_part_is_a_failure_where_everything_is_required(tmp_path: Path) -> None:

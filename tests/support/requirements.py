@@ -26,6 +26,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 # Where `make tools` puts what is fetched for tests.
 TOOLS = PROJECT / ".tools"
 REQUIRE_VARIABLE = "ONCEWIRE_REQUIRE"
+DEFAULT_SELECTION = "not campaign and not slow"
+"""Of `make test`, as pyproject.toml has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +126,11 @@ PARTS = {
 
 
 class NotRun:
-    """The tests of a run that lack a part."""
+    """The tests of a run that lack a part, or are left to `make test-all`."""
 
     def __init__(self) -> None:
         self.tests = 0
+        self.slow = 0
         self.by_part: Counter[Part] = Counter()
 
     def note(self, missing: list[Part]) -> None:
@@ -136,11 +139,11 @@ class NotRun:
         self.by_part.update(missing)
 
     def lines(self) -> list[str]:
-        """Returns what the run ends with: a line for each part."""
+        """Returns what the run ends with: a line for each part, and one for the tests that take long."""
         return [
             f"not run: {count} test{'s' if count > 1 else ''} for lack of {part.what}; get it by: {part.command}"
             for part, count in self.by_part.items()
-        ]
+        ] + ([f"not run: {self.slow} tests that take long; run them by: make test-all"] if self.slow else [])
 
 
 NOT_RUN = pytest.StashKey[NotRun]()
@@ -188,6 +191,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             missing_parts(marker.args)
 
 
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Counts what the default selection leaves to `make test-all`."""
+    for item in items:
+        marks = {marker.name for marker in item.iter_markers()}
+        if "slow" in marks and "campaign" not in marks and item.config.getoption("markexpr") == DEFAULT_SELECTION:
+            item.config.stash[NOT_RUN].slow += 1
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips a test whose parts are missing, or fails it where everything is required."""
@@ -207,8 +218,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
     """Ends the run with the list of what is missing, behind pytest's own lists."""
     yield
     not_run = terminalreporter.config.stash[NOT_RUN]
-    if not_run.tests:
+    if lines := not_run.lines():
         terminalreporter.ensure_newline()
-        terminalreporter.section(f"not run: {not_run.tests} tests")
-    for line in not_run.lines():
+        terminalreporter.section(f"not run: {not_run.tests + not_run.slow} tests")
+    for line in lines:
         terminalreporter.write_line(line)
