@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 
 from topology.inspector.schema.clients import CONNECTION, PUBLISHER, SUBSCRIPTION, WAIT
-from topology.inspector.schema.model import Aging, Attribute, Column, EntityType
+from topology.inspector.schema.model import Aging, Column, EntityType, with_parts
 from topology.inspector.schema.network import LINK, LOG, ROUTER, TOPIC
 from topology.inspector.schema.own import CHANNEL, EVENT, NEIGHBOUR, OVERVIEW
 
@@ -45,15 +44,9 @@ def page_module() -> str:
 
 def names_that(aging: Aging) -> frozenset[str]:
     """Names of the attributes that grow or shrink by themselves."""
-    return frozenset(each.name for each in _all() if each.aging is aging)
-
-
-def _all() -> Iterator[Attribute]:
-    for entity in (*MANAGED.values(), *SHOWN.values()):
-        yield from _with_parts(entity.attributes)
-
-
-def _with_parts(attributes: Iterable[Attribute]) -> Iterator[Attribute]:
-    for each in attributes:
-        yield each
-        yield from _with_parts(each.parts)
+    return frozenset(
+        each.name
+        for entity in (*MANAGED.values(), *SHOWN.values())
+        for each in with_parts(entity.attributes)
+        if each.aging is aging
+    )

@@ -41,32 +41,40 @@ SUBSCRIPTION = EntityType(
         text("topic", "Topic or pattern.", Column("topic", 1)),
         text("router", "Where its link is, or was last.", Column("router", 0)),
         text(
-            "state", "attached, provisional, detached, orphaned or elsewhere (see docs/inspector.md).",
+            "state", "`attached` (its link is up, here), `provisional` (the same, but its client has not shown life "
+            "yet), `detached` (its link is gone; it ends in `expires_in_s`, or, while that is null, so long after its "
+            "client has ended the AMQP session or connection that its expiry policy names), `orphaned` (its router is "
+            "gone; ends likewise), or `elsewhere` (at another live router, which alone knows whether its link is up).",
             Column("state", 0),
         ),
         here("lag", "Deliveries it has not settled", Column("lag", 2)),
-        here("held", "Deliveries that wait for its credit", Column("held", 3)),
+        here("held", "Those of them that wait for its credit or for room in its map", Column("held", 3)),
         here("credit", "Deliveries it takes now", Column("credit", 4)),
         seconds(
             "expires_in_s", "Until it expires; null while its client is there, or known to another router only.",
             Column("ends in", 2, ""), Aging.SHRINKS, is_nullable=True,
         ),
         Attribute(
-            "joins_behind", Type.LIST, "Routers it waits for until it is confirmed.", Column("joins behind", 3, ""),
+            "joins_behind", Type.LIST, "Routers that have not applied its creation, until it is confirmed (A-6).",
+            Column("joins behind", 3, ""),
         ),
         text("mode", "exactly-once, at-least-once or at-most-once.", Column("mode", 5)),
         integer(
             "epoch", "Revision of the last write to its key; changes with each attach.", Column("epoch", 6),
         ),
         seconds(
-            "timeout_s", "How long it stays without its client; a minute at most before that has shown life.",
+            "timeout_s", "How long it stays without its client; a minute at most until that has shown life (A-10), "
+            "also where it has left before.",
             Column("timeout", 7, "Kept for"), is_nullable=True,
         ),
         text("peer", "Where its client connected from.", Column("peer", 8, "Client")),
-        text("incarnation", "One life of the subscription, as its client is told.", Column("incarnation", 9)),
+        text(
+            "incarnation", "One life of the subscription, as its client is told. Text: JavaScript would round it.",
+            Column("incarnation", 9),
+        ),
         _RID,
         Attribute(
-            "confirmed", Type.BOOLEAN, "Whether what is sent now is owed to it; null where its link is not here.",
+            "confirmed", Type.BOOLEAN, "Whether what is sent now is owed to it (A-6); null where its link is not here.",
             is_nullable=True,
         ),
     ),
@@ -92,11 +100,15 @@ PUBLISHER = EntityType(
         text("topic", "What it publishes to.", Column("topic", 1)),
         text("router", "Where its link is, or was last.", Column("router", 0)),
         text(
-            "state", "The phase of its link here, orphaned or elsewhere (see docs/inspector.md).", Column("state", 0),
+            "state", "The phase of its link here (`proving`, `waiting`, `starting`, `active`, `closing`, `suspended`), "
+            "`orphaned` or `elsewhere`, as of a subscription.", Column("state", 0),
         ),
         here("unsettled", "Deliveries in its window", Column("unsettled", 1)),
-        here("told", "Those of them whose outcome it was told", Column("told", 3, "")),
-        here("unreceived", "Those of them that it has not repeated yet", Column("unreceived", 3, "")),
+        here("told", "Those of them whose outcome it was told and has not settled", Column("told", 3, "")),
+        here(
+            "unreceived", "Those of them that are known by name only, until it repeats them",
+            Column("unreceived", 3, ""),
+        ),
         here("credit", "Deliveries it may send now", Column("credit", 2)),
         here("bytes", "Bytes of the bodies held for it", Column("bytes", 4), Unit.BYTES),
         seconds(

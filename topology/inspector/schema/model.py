@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -159,8 +159,15 @@ class EntityType:
         return ((each.name, each.column) for each in self.attributes if each.column is not None)
 
     def metrics(self) -> Iterator[tuple[str, Metric]]:
-        """The metrics that show its attributes, by attribute."""
-        return ((each.name, each.metric) for each in self.attributes if each.metric is not None)
+        """The metrics that show its attributes and their parts, by attribute."""
+        return ((each.name, each.metric) for each in with_parts(self.attributes) if each.metric is not None)
+
+
+def with_parts(attributes: Iterable[Attribute]) -> Iterator[Attribute]:
+    """Attributes, each followed by its parts."""
+    for each in attributes:
+        yield each
+        yield from with_parts(each.parts)
 
 
 # --- attributes in short ----------------------------------------------------------------------------------------------
@@ -179,10 +186,11 @@ def integer(
 
 
 def seconds(
-    name: str, meaning: str, column: Column | None = None, aging: Aging | None = None, *, is_nullable: bool = False
-) -> Attribute:
+    name: str, meaning: str, column: Column | None = None, aging: Aging | None = None, *,
+    metric: Metric | None = None, is_nullable: bool = False,
+) -> Attribute:  # fmt: skip
     """A duration."""
-    return Attribute(name, Type.NUMBER, meaning, column, Unit.SECONDS, aging, is_nullable=is_nullable)
+    return Attribute(name, Type.NUMBER, meaning, column, Unit.SECONDS, aging, metric, is_nullable=is_nullable)
 
 
 def here(name: str, meaning: str, column: Column | None = None, unit: Unit | None = None) -> Attribute:

@@ -50,7 +50,8 @@ ROUTER = EntityType(
             Column("via", 2, "Next hop"), is_nullable=True,
         ),
         Attribute(
-            "distance", Type.INTEGER, "Cost of the best path; null without a path.", Column("cost", 2),
+            "distance", Type.INTEGER, "Cost of the best path; 0 for the router itself, null without a path.",
+            Column("cost", 2),
             is_nullable=True,
         ),
         text("http", "Where operators connect; empty = nowhere.", Column("http", 3, "")),
@@ -86,7 +87,7 @@ LINK = EntityType(
     "for frames from `from` to `to`. Change it at the router `from`; for both directions, at both routers.",
     "the id of the neighbour, for a link from the router that is asked; or the key",
     (
-        KEY,
+        text("key", "`RID>RID` of the two routers: unique, and stays the same while both incarnations last."),
         text("from", "The router that sends.", Column("from", 0)),
         text("to", "The router that receives.", Column("to", 0)),
         Attribute(
@@ -108,13 +109,18 @@ LINK = EntityType(
 
 TOPIC = EntityType(
     "topic",
-    "A topic, or a pattern that somebody subscribes to. Nothing creates it: it is there while somebody uses it.",
+    "A topic, or a pattern that somebody subscribes to. Nothing creates it: it is there while somebody uses it. A "
+    "pattern is listed as itself.",
     "its name",
     (
         KEY,
         text("name", "The topic, or the pattern.", Column("topic", 0)),
-        integer("publishers", "Publishers to it.", Column("pubs", 0, "Publishers")),
-        integer("subscriptions", "Subscriptions that get what is published to it.", Column("subs", 0, "Subscriptions")),
+        integer("publishers", "Publishers to it; to a pattern, those it matches.", Column("pubs", 0, "Publishers")),
+        integer(
+            "subscriptions",
+            "Subscriptions that get what is published to it; for a pattern, those with just this pattern.",
+            Column("subs", 0, "Subscriptions"),
+        ),
         integer(
             "waiting", "Publishers at this router whose oldest delivery is unsettled for more than a second.",
             Column("waiting", 1, "Publishers here that wait over 1 s"),

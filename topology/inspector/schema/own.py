@@ -88,29 +88,54 @@ OVERVIEW = EntityType(
         text("rid", "Its incarnation; empty while it has no lease."),
         text("version", "Of the software."),
         seconds("uptime_s", "Since its process started.", aging=Aging.GROWS),
-        Attribute("ready", Type.BOOLEAN, "Whether clients are welcome."),
+        Attribute(
+            "ready", Type.BOOLEAN, "Whether clients are welcome.",
+            metric=Metric("oncewire_ready", "1 when clients are welcome"),
+        ),
         Attribute("waiting_for", Type.LIST, "What is missing until clients are welcome."),
         Attribute(
             "draining", Type.MAP, "Null while it serves (K-8a).", is_nullable=True,
+            metric=Metric("oncewire_draining", "1 while this router sends its clients away"),
             parts=(
                 seconds("limit_s", "How long it waits for its clients at most."),
                 seconds("left_s", "Until it stops.", aging=Aging.SHRINKS),
             ),
         ),
-        seconds("lease_left_s", "Until it stops serving without etcd."),
-        integer("applied", "etcd's revision it has applied; 0 while it has no lease."),
+        seconds(
+            "lease_left_s", "Until it stops serving without etcd.",
+            metric=Metric("oncewire_lease_left_seconds", "Time until this router stops serving without etcd"),
+        ),
+        integer(
+            "applied", "etcd's revision it has applied; 0 while it has no lease.",
+            metric=Metric("oncewire_applied_revision", "etcd revision this router has applied"),
+        ),
         Attribute("standalone", Type.BOOLEAN, "It has no etcd and no other routers."),
         Attribute(
             "counts", Type.MAP, "Of the network as it knows it, and of itself.",
             parts=(
-                integer("routers", "Routers of the network."),
+                integer(
+                    "routers", "Routers of the network.",
+                    metric=Metric("oncewire_routers", "Routers of the network, as this one knows it from etcd"),
+                ),
                 integer("links", "Links between routers; each direction counts."),
                 integer("topics", "Topics and patterns."),
-                integer("subscriptions", "Subscriptions of the network."),
-                integer("publishers", "Publishers of the network."),
+                integer(
+                    "subscriptions", "Subscriptions of the network.",
+                    metric=Metric("oncewire_subscriptions", "Subscriptions of the network"),
+                ),
+                integer(
+                    "publishers", "Publishers of the network.",
+                    metric=Metric("oncewire_publishers", "Publishers of the network"),
+                ),
                 integer("windows", "Publishers here."),
-                integer("joining", "New subscriptions here that some router has not heard of yet (A-6)."),
-                integer("connections", "Connections of clients here."),
+                integer(
+                    "joining", "New subscriptions here that some router has not heard of yet (A-6).",
+                    metric=Metric("oncewire_barriers_waiting", "Subscriptions here that not every router knows yet"),
+                ),
+                integer(
+                    "connections", "Connections of clients here.",
+                    metric=Metric("oncewire_client_connections", "Client connections that are open"),
+                ),
                 integer("waiting_publishers", "Publishers here with unsettled deliveries."),
                 integer("delayed_1s", "Those whose oldest delivery is unsettled for more than 1 s."),
                 integer("stuck_10s", "Those whose oldest delivery is unsettled for more than 10 s."),
