@@ -114,7 +114,7 @@ def decode_batches(body: bytes, schema: Any) -> Iterator[Any]:
                 yield batch
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         raise BadRequest(
-            "the rows cannot be read", f"Arrow says: {error}", "send an Arrow IPC stream"
+            "the rows cannot be read", f"Arrow reports: {error}", "send an Arrow IPC stream"
         ) from error
 
 

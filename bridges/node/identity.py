@@ -67,7 +67,7 @@ def _transaction_pair(begins: int) -> bytes:
 
 
 def identity_of(payload: bytes) -> Identity | None:
-    """Who produced a message; None if it does not say so, or not in the form above."""
+    """The producer of a message; None if it names none, or not in the form above."""
     if _MARK not in payload:  # the usual case of other publishers: nothing is decoded
         return None
     try:

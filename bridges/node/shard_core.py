@@ -15,7 +15,7 @@ from oncewire.wire import DecodeError, decode_message
 from oncewire.wire.vocabulary import PARTITION_KEY
 
 MAX_SHARDS = 64
-"""Each receives everything: long before this many the routers are busy with copies that are thrown away."""
+"""Each receives everything: long before this many the routers are busy with copies that are discarded."""
 _FORM = re.compile(r"(\d{1,3})/(\d{1,3})")
 
 

@@ -37,7 +37,7 @@ class StopAttempt(Exception):
 
 
 UNHANDLED: tuple[type[Exception], ...] = (StopAttempt, MemoryError)
-"""Never handled: they say nothing about the message."""
+"""Never handled: they are not caused by the message."""
 
 
 class AttemptKind(StrEnum):
@@ -50,7 +50,7 @@ class AttemptKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A message and where it stands.
+    """A message and its position.
 
     Attributes:
         topic: the input.
@@ -149,7 +149,7 @@ def positions_of(inputs: Iterable[Input]) -> dict[str, str]:
 
 
 def attempt(step: Step, inputs: Sequence[Input], batch: int = 0, number: int = 0) -> list[AttemptRow]:
-    """Call the function once, and say what comes of it.
+    """Call the function once, and return the result.
 
     Args:
         step: the processor.

@@ -341,7 +341,7 @@ def check_columns(types: Sequence[tuple[str, str]], *, has_topic: bool) -> None:
     if "topic" not in names and not has_topic:
         raise BadRequest(
             "the rows cannot be published",
-            "neither a column nor the option `topic` says where",
+            "neither a column nor the option `topic` sets it",
             "add one of them",
         )
     for name, kind in types:
@@ -364,7 +364,7 @@ def encode_rows_of(batch: Any, topic: str | None) -> tuple[list[str], list[bytes
 
     Args:
         batch: a record batch.
-        topic: where all rows go; None = the column says it.
+        topic: where all rows go; None = the column sets it.
 
     Raises:
         BadRequest: a row has no topic, or a header twice.

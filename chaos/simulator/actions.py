@@ -11,7 +11,7 @@ from typing import Any
 from chaos.simulator.clients import Mark
 from chaos.simulator.connections import Connection
 from chaos.simulator.strangers import Strangers
-from delivery_records.view import Kind
+from delivery_records.attachments.view import Kind
 
 
 def _trim(client: Any, keep: int) -> None:

@@ -11,8 +11,8 @@ from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.outcomes import Outcome
-from delivery_records.view import SubscriptionMode
 
 
 class Mark(Enum):

@@ -14,8 +14,8 @@ from chaos.simulator.roles import ClientRole
 from chaos.simulator.session_judge import SessionJudge
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
+from delivery_records.attachments.view import Kind
 from delivery_records.outcomes import Outcome
-from delivery_records.view import Kind
 
 Message: TypeAlias = tuple[int, int]
 """A publisher's index and the number of its message."""

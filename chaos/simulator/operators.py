@@ -10,8 +10,8 @@ from chaos.simulator.state import Feed, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind
 from delivery_records.effects import Ending
-from delivery_records.view import Kind
 
 
 @dataclass(frozen=True, slots=True)

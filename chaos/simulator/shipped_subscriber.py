@@ -17,8 +17,8 @@ from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.outcomes import Outcome as RouterOutcome
-from delivery_records.view import SubscriptionMode
 from oncewire.client import core_effects as wanted
 from oncewire.client.journal_records import SubscriberChanges, SubscriberState
 from oncewire.client.outcomes import ACCEPTED, rejected

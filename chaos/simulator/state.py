@@ -16,10 +16,10 @@ from chaos.simulator.roles import ClientRole, Keeps, PublisherRole, SubscriberRo
 from chaos.simulator.routers import Router
 from chaos.simulator.traits import Traits
 from delivery_records import inputs
+from delivery_records.attachments.view import Kind, SubscriptionRecord
 from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
 from delivery_records.tags import link_key
 from delivery_records.topics import matches
-from delivery_records.view import Kind, SubscriptionRecord
 
 NONCE = b"test"
 TOPIC = "t"

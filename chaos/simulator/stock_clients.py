@@ -8,7 +8,7 @@ from chaos.simulator.judge import Judge
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from delivery_records import effects, inputs
-from delivery_records.view import SubscriptionMode
+from delivery_records.attachments.view import SubscriptionMode
 
 EMPTY_TAG = b""
 """2.8.7: up to 32 bytes, and no minimum."""

@@ -7,7 +7,7 @@ from chaos.simulator.connections import Connection, OpenLink
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
-from delivery_records.view import SubscriptionMode
+from delivery_records.attachments.view import SubscriptionMode
 
 STRANGER = "thief"
 """What an attachment says of its client's connection when a second process made it."""

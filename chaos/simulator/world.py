@@ -35,7 +35,7 @@ from chaos.simulator.store_access import StoreAccess
 from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
-from delivery_records.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
+from delivery_records.attachments.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
 
 PAUSE_S = 2.0
 """So long nobody is held up but in a pause of the schedule."""

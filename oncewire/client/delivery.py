@@ -34,7 +34,7 @@ class Delivery:
         tag: the network tag; the same bytes whenever this message comes again within its publisher's session.
         payload: the encoded message.
         attempts: how often it was released here before.
-        is_settled: sent at-most-once: nobody waits for an outcome, and `accept()` only makes room.
+        is_settled: sent at-most-once: no outcome is expected, and `accept()` only makes room.
         incarnation: of the subscription it came in; messages between two incarnations may be missing.
         message_format: how the payload is to be read (AMQP 2.7.5). 0 = an AMQP message. Routers pass other formats
             through unread, so nothing in such a payload is a router's word (I-1b).
@@ -73,7 +73,7 @@ class Delivery:
         self.incarnation = incarnation
         self.message_format = message_format
 
-    # --- what it says -------------------------------------------------------------------------------------------------
+    # --- its content --------------------------------------------------------------------------------------------------
 
     @property
     def message(self) -> Message:
@@ -116,7 +116,7 @@ class Delivery:
     # --- finishing it -------------------------------------------------------------------------------------------------
 
     async def accept(self) -> None:
-        """It is processed: record that, then tell the network. Returns when it is recorded.
+        """Record that it is processed, then notify the network. Returns when it is recorded.
 
         Raises:
             UsageError: it was finished before.
@@ -125,7 +125,7 @@ class Delivery:
         await self._subscriber.finish([self], ACCEPTED)
 
     async def reject(self, description: str = "", condition: str = REJECTED) -> None:
-        """It cannot be used and must not come again; its publisher may hear why. Errors as `accept`."""
+        """It is invalid and must not be delivered again; its publisher may get the reason. Errors as `accept`."""
         await self._subscriber.finish([self], rejected(condition, description))
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""The link of a publisher: carries out what `publisher_core` decides, tells it what the router says."""
+"""The link of a publisher: executes what `publisher_core` decides, passes it what the router sends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from oncewire.wire import (
 from oncewire.wire.deliveries import SERIAL_MASK
 
 UNSEEN_OUTCOMES = 1024
-"""Outcomes other than accepted that are kept for `flush()` while nobody asks for them."""
+"""Outcomes other than accepted that are kept for `flush()` until they are awaited."""
 
 
 class PublisherLink(ClientLink):
@@ -68,7 +68,7 @@ class PublisherLink(ClientLink):
         self._exactly_once = exactly_once
         self._timeout_s = timeout_s
         self._sendings: dict[int, Sending] = {}
-        # Ended otherwise than accepted, and perhaps nobody looked.
+        # Ended with another outcome than accepted, and perhaps not awaited.
         self._unhappy: deque[Sending] = deque(maxlen=UNSEEN_OUTCOMES)
         self._owing: dict[int, asyncio.Future[ReportOwing]] = {}
         self._room: asyncio.Future[None] | None = None
@@ -80,7 +80,7 @@ class PublisherLink(ClientLink):
             recovered.append(self._sending(report.number))
             self._report(report)
         self.recovered = tuple(sorted(recovered, key=lambda sending: sending.number))
-        """Messages that the journal held when the publisher was opened; they go on by themselves."""
+        """Messages that the journal held when the publisher was opened; they are sent again by themselves."""
 
     def _sending(self, number: int) -> Sending:
         self._sendings[number] = sending = Sending(number)

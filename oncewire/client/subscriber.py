@@ -49,7 +49,7 @@ from oncewire.wire import (
 )
 
 UNSUBSCRIBE_TRIES = 8
-"""Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router died."""
+"""Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router crashed."""
 BREAK_OFF_S = 3.0
 """For ending the subscription of a cancelled opening: some round trips to etcd. After it the subscription expires."""
 _GONE = frozenset({NOT_FOUND, RESOURCE_DELETED})
@@ -125,12 +125,12 @@ class Subscriber(ClientLink):
 
     @property
     def incarnation(self) -> int:
-        """The subscription's incarnation, as last told by a router; 0 = none told it. See `NewIncarnation`."""
+        """The subscription's incarnation, as last reported by a router; 0 = not yet. See `NewIncarnation`."""
         return self._core.incarnation
 
     @property
     def granted_timeout(self) -> int | None:
-        """Seconds the network keeps the subscription while nobody is attached, as last stated; None = not yet.
+        """Seconds the network keeps the subscription while it is not attached, as last stated; None = not yet.
 
         It may be less than was asked for: routers have a cap, and a client that asks for less later gets less.
         """
@@ -167,7 +167,7 @@ class Subscriber(ClientLink):
     # --- finishing deliveries -----------------------------------------------------------------------------------------
 
     async def finish(self, deliveries: Sequence[Delivery], outcome: Outcome = ACCEPTED) -> None:
-        """Record the outcome of deliveries, then tell the network. Returns when it is recorded.
+        """Record the outcome of deliveries, then notify the network. Returns when it is recorded.
 
         Raises:
             UsageError: one of them was finished before; none is finished then.
@@ -237,7 +237,7 @@ class Subscriber(ClientLink):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def suspend(self) -> None:
-        """Leave; the network keeps the subscription (for its `timeout`) and everything it is owed.
+        """Detach; the network keeps the subscription (for its `timeout`) and everything it is owed.
 
         Deliveries that are not finished come again when it is opened again.
         """
@@ -251,7 +251,7 @@ class Subscriber(ClientLink):
                 self.fail(self._is_over())
 
     async def close(self) -> None:
-        """Suspend a subscription that has a name, end one that has none: nobody could open it again."""
+        """Suspend a subscription with a name, end one without: no process could open it again."""
         if self._is_named:
             await self.suspend()
         else:
@@ -320,7 +320,7 @@ class Subscriber(ClientLink):
         return None if error is None or error.condition in _GONE else error
 
     async def _look_up(self) -> AmqpError | None:
-        """Attach with source null, so that nothing new is made if the subscription is gone; None = attached."""
+        """Attach with source null, so that nothing new is created if the subscription was deleted; None = attached."""
         self._leaving = None
         looked_up = self._looked_up = self._loop.create_future()
         self.attach_soon()
@@ -480,7 +480,7 @@ class Subscriber(ClientLink):
         self._journal.work(self)
 
     def commit_failed(self, error: JournalError) -> None:
-        """They are not; whoever waits for them hears it, also when the link had ended before."""
+        """They are not; their waiters are notified, also when the link had ended before."""
         super().commit_failed(error)
         for waiter in self._being_recorded:
             if not waiter.done():
@@ -546,7 +546,7 @@ class Subscriber(ClientLink):
 
     def _release_all(self, error: ClientError) -> None:
         self._queue.clear()
-        for waiter in self._recording:  # a commit that is under way ends first, and tells how
+        for waiter in self._recording:  # a commit in progress ends first and reports its result
             if not waiter.done():
                 waiter.set_exception(error)
         self._recording = []

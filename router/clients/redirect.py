@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from delivery_records.view import RouterRecord, View
+from delivery_records.attachments.view import RouterRecord, View
 from oncewire.wire import Fields, UShort
 from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT
 

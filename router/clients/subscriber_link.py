@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from delivery_records import effects
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.inputs import Input, LinkFlow, SubscriberAttach, SubscriberDisposition
 from delivery_records.outcomes import Outcome
-from delivery_records.view import SubscriptionMode
 from oncewire.wire import (
     CreditError,
     DeliveryState,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delivery_records import peer_codec
+from delivery_records.channels import codec as peer_codec
 from oncewire.wire import Fields, Open, UByte, UInt, ULong, vocabulary
 
 
