@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from delivery_records import peer_codec
+from delivery_records.channels import codec as peer_codec
 from oncewire.transport.engine_protocol import EngineProtocol
 from oncewire.transport.turn import Turn
 from oncewire.wire import (
