@@ -15,6 +15,7 @@ from bridges.workqueue.errors import (
     PayloadTooLarge,
     QueueEmpty,
     QueueError,
+    StatementFailed,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -47,6 +48,7 @@ from bridges.workqueue.store import Operations
 __all__ = [
     "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "NewItem", "Operations",
     "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty", "QueueError", "QueueSettings",
-    "QueueStore", "Reserved", "Rollback", "Schedule", "Search", "Statistics", "StoreBusy", "StoreCorrupt", "StoreError",
+    "QueueStore", "Reserved", "Rollback", "Schedule", "Search", "StatementFailed", "Statistics", "StoreBusy",
+    "StoreCorrupt", "StoreError",
     "StoreFull", "StoreUnreachable", "StoreVersionUnknown", "Taken", "Target", "UnknownEntry", "UnknownQueue",
 ]  # fmt: skip

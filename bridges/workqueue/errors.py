@@ -70,5 +70,9 @@ class StoreVersionUnknown(StoreError):
     """A newer version of Oncewire wrote the store."""
 
 
+class StatementFailed(StoreError):
+    """The database refused a statement, such as one of the application's own in a transaction."""
+
+
 class StoreUnreachable(StoreError, ConnectionError):
     """The store cannot be reached or opened, or the connection broke."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from bridges.workqueue.errors import (
     PartMissing,
+    StatementFailed,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -36,6 +37,9 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "55P03": (StoreBusy, "end the program that holds a lock on the queue's tables"),
     "57014": (StoreBusy, "end the program that holds a lock on the queue's tables"),
     "53": (StoreFull, "make room on the server (disk or connections)"),
+    "22": (StatementFailed, "correct the statement or its values"),
+    "23": (StatementFailed, "correct the statement or its values"),
+    "42": (StatementFailed, "correct the statement or its values; check that this user has the rights"),
     "XX001": (StoreCorrupt, "restore the database from a backup"),
     "XX002": (StoreCorrupt, "restore the database from a backup"),
 }

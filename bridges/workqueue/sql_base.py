@@ -158,13 +158,13 @@ class SqlTransaction:
                         each.reason or row.reason, json.dumps(each.targets), row.key,
                     )
                 )  # fmt: skip
+        # Before the history is written: in a store that is full it takes the room that these leave.
+        left = [each.row.id for each in ended if each.ending is not Ending.MOVED]
+        self._with_ids(sql.DELETE_ITEMS, (), left)
         for start in range(0, len(noted), CHUNK):
             some = noted[start : start + CHUNK]
             values = ", ".join([sql.HISTORY_ROW] * len(some))
             self.execute(sql.INSERT_HISTORY + values, [value for row in some for value in row])
-        self._with_ids(
-            sql.DELETE_ITEMS, (), [each.row.id for each in ended if each.ending is not Ending.MOVED]
-        )
         for expires, ids in expiries.items():
             self._with_ids(sql.EXPIRE_KEYS, (expires,), ids)
         self._ended += len(noted)

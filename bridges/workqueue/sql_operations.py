@@ -189,7 +189,8 @@ class SqlOperations(SqlItems):
         """Return a queue's schedules; see Operations."""
         self._known(queue)
         return [
-            replace(Schedule(*columns), next_at=to_s(due)) for *columns, due in self.execute(sql.SCHEDULES, (queue,))
+            replace(Schedule(*columns), next_at=to_s(due))
+            for *columns, due in self.execute(sql.SCHEDULES, (queue,))
         ]
 
     def statistics(self, queue: str) -> Statistics:

@@ -93,13 +93,13 @@ DELETE_INSTANCE: Final = "DELETE FROM oncewire_items WHERE id = ? AND schedule =
 
 # Counting stops at a limit: its cost does not grow with the queue.
 COUNT_READY: Final = """
-SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE queue = ? AND priority = ? AND due <= ? LIMIT ?) AS some"""
+SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE queue = ? AND priority = ? AND due <= ? LIMIT ?) AS part"""
 COUNT_LATER: Final = """
-SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE queue = ? AND priority = ? AND due > ? LIMIT ?) AS some"""
+SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE queue = ? AND priority = ? AND due > ? LIMIT ?) AS part"""
 COUNT_RESERVED: Final = """
-SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE reserved = 1 AND queue = ? AND due > ? LIMIT ?) AS some"""
+SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE reserved = 1 AND queue = ? AND due > ? LIMIT ?) AS part"""
 COUNT_ENDED: Final = """
-SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE queue = ? AND ended >= ? LIMIT ?) AS some"""
+SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE queue = ? AND ended >= ? LIMIT ?) AS part"""
 COUNT_DEAD: Final = """
-SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE ending = 'dead' AND queue = ? LIMIT ?) AS some"""
+SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE ending = 'dead' AND queue = ? LIMIT ?) AS part"""
 NEXT_AFTER: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND priority = ? AND due > ?"

@@ -13,6 +13,7 @@ from typing import Any
 
 from bridges.workqueue.errors import (
     QueueError,
+    StatementFailed,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -37,6 +38,8 @@ _KINDS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "restore the file from a backup"),
     sqlite3.SQLITE_NOTADB: (StoreCorrupt, "give the path of a queue's file, or of a new one"),
 }
+for _code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH):
+    _KINDS[_code] = (StatementFailed, "correct the statement or its values")
 _ELSE = (StoreUnreachable, "check that the folder exists and that this user may write there")
 
 

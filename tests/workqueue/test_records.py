@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from bridges.workqueue import Ending, InvalidRequest, Schedule, Search, Target, UnknownEntry
+from bridges.workqueue import Ending, InvalidRequest, Operations, Page, Schedule, Search, Target, UnknownEntry
 from bridges.workqueue.items import HistoryEntry
 from tests.workqueue.queue_world import START, World
 
@@ -30,6 +32,10 @@ def ids(entries: list[HistoryEntry]) -> list[int]:
     return [json.loads(entry.payload)["order"]["id"] for entry in entries]
 
 
+def find(search: Search) -> Callable[[Operations], Page]:
+    return lambda do: do.history(search)
+
+
 def test_the_history_is_searched_by_time_ending_and_fields_of_the_payload(world: World) -> None:
     end_some(world)
     world.push(b"no json")
@@ -45,13 +51,12 @@ def test_the_history_is_searched_by_time_ending_and_fields_of_the_payload(world:
 def test_a_long_history_comes_in_pages(world: World) -> None:
     end_some(world)
     found: list[int] = []
-    before = None
-    while True:
-        page = world.do(lambda do: do.history(Search("work", ending=Ending.DONE, limit=3, before=before)))
+    search = Search("work", ending=Ending.DONE, limit=3)
+    for _ in range(3):
+        page = world.do(find(search))
         found += ids(list(page.entries))
-        before = page.following
-        if before is None:
-            break
+        search = replace(search, before=page.following)
+    assert page.following is None
     assert found == [6, 5, 4, 3, 2, 1, 0]
 
 
@@ -122,8 +127,9 @@ def test_a_dead_letter_that_is_discarded_expires_and_nothing_else_can_be_discard
     (dead,) = world.history(ending=Ending.DEAD)
     world.do(lambda do: do.discard([dead.entry]))
     assert world.do(lambda do: do.entry(dead.entry)).ending is Ending.DISCARDED
+    (popped,) = world.history(ending=Ending.POPPED)
     with pytest.raises(InvalidRequest):
-        world.do(lambda do: do.discard([world.history(ending=Ending.POPPED)[0].entry]))
+        world.do(lambda do: do.discard([popped.entry]))
     world.clock.now += 100
     assert world.history() == []
 
