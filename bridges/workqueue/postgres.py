@@ -123,8 +123,10 @@ class PostgresStore:
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement."""
         text = self.dialect.spell(statement)
+        if parameters:
+            text = text.replace("%", "%%").replace("?", "%s")
         try:
-            cursor = self._connection.execute(text.replace("?", "%s"), tuple(parameters) or None)
+            cursor = self._connection.execute(text, tuple(parameters) or None)
             return list(cursor.fetchall()) if cursor.description is not None else []
         except self._psycopg.Error as error:
             raise self._explain(error) from error
@@ -219,6 +221,8 @@ class PostgresStore:
         code = getattr(error, "sqlstate", None) or ""
         first_line = str(error).strip().partition("\n")[0] or type(error).__name__
         kind, fix = _KINDS.get(code) or _KINDS.get(code[:2]) or _ELSE
+        if not code and isinstance(error, self._psycopg.ProgrammingError):  # psycopg's own complaint
+            kind, fix = _KINDS["42"]
         if code in _AGAIN:
             kind = _RunAgain
         return kind("the store cannot be used", f"PostgreSQL says: {first_line}", fix)
