@@ -70,11 +70,6 @@ $(VENV)/.linters: $(VENV)/.installed
 		$$($(PYTHON_IN_VENV) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"])')
 	@touch $@
 
-# Each JVM of the tests starts with half the CPU time. Made once: with another Java or Spark it is passed over.
-$(VENV)/share/oncewire/spark-classes.jsa: | $(VENV)/.spark
-	@echo "keeping Spark's classes in a form that its JVMs start with: half a minute, 170 MB on disk"
-	@$(RUN) $(PYTHON_IN_VENV) -m bridges.spark.class_archive 2>/dev/null
-
 # A Java is fetched only where there is none that Spark can use.
 $(VENV)/.spark: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -c 'import sys; from importlib.util import find_spec as found; \
@@ -150,7 +145,7 @@ tools: $(VENV)/.installed
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
-	$(MAKE) --no-print-directory $(VENV)/share/oncewire/spark-classes.jsa || { failed=1; \
+	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
 	echo "not fetched: Spark, which the tests of its bridge and make demo-spark need" >&2; }; \
 	[ -z "$$failed" ]
 

@@ -8,28 +8,23 @@ import socket
 from dataclasses import dataclass
 
 from delivery_records import limits
-from router.settings import (
-    ROLES,
-    Applies,
-    Connector,
-    connectors,
+from oncewire.settings.parsers import (
+    KIB,
+    MIB,
     host_names,
+    number,
     one_of,
-    roles,
-    seconds,
-    setting,
-    share,
+    pairs,
     size,
     text,
     urls,
-    users,
     whole_number,
     yes_or_no,
 )
+from oncewire.settings.schema import Applies, setting
+from router.settings import ROLES, Connector, connectors
 from topology import linkstate
 
-KIB = 1024
-MIB = 1024 * KIB
 MAX_FRAME_SIZE = 1 * MIB
 """A map of 21,800 unsettled deliveries fits in one frame (C-4)."""
 MAX_MESSAGE_SIZE = 64 * MIB
@@ -74,16 +69,17 @@ class RouterConfig:
         "Clients without a password: only where no other machine can connect, unless you say so.", applies=Applies.NEW,
     )  # fmt: skip
     users: tuple[tuple[str, str], ...] = setting(
-        "users", users, (), 'a table name = "password"; in a text name:password,...',
+        "users", pairs(":"), (), 'a table name = "password"; in a text name:password,...',
         "Clients that log in with SASL PLAIN, and operators that do over HTTP.", secret=True, applies=Applies.NOW,
+        is_table=True,
     )  # fmt: skip
     roles: tuple[tuple[str, str], ...] = setting(
-        "roles", roles, (), 'a table user = "viewer", "operator" or "admin"; in a text user=role,...',
+        "roles", pairs("=", ROLES), (), 'a table user = "viewer", "operator" or "admin"; in a text user=role,...',
         "What a user may do over HTTP and at $management; one without a role here may do what everybody may.",
-        applies=Applies.NOW,
+        applies=Applies.NOW, is_table=True,
     )  # fmt: skip
     idle_timeout_s: float = setting(
-        "listen.idle_timeout_s", seconds(1, 3600), IDLE_TIMEOUT_S, "1 to 3600 seconds",
+        "listen.idle_timeout_s", number(1, 3600), IDLE_TIMEOUT_S, "1 to 3600 seconds",
         "A client that sends nothing for this long counts as gone; heartbeats keep it.", applies=Applies.NEW,
     )  # fmt: skip
     inter_router_host: str = setting(
@@ -107,15 +103,15 @@ class RouterConfig:
         "Routers without the password: only where no other machine can connect, unless you say so.",
     )  # fmt: skip
     inter_router_heartbeat_s: float = setting(
-        "inter_router.heartbeat_s", seconds(0.05, 60), linkstate.HEARTBEAT_S, "0.05 to 60 seconds",
+        "inter_router.heartbeat_s", number(0.05, 60), linkstate.HEARTBEAT_S, "0.05 to 60 seconds",
         "How often a router says that it lives; 10 bytes to each neighbour.",
     )  # fmt: skip
     inter_router_silence_s: float = setting(
-        "inter_router.silence_s", seconds(0.15, 180), linkstate.SILENCE_S, "0.15 to 180 seconds",
+        "inter_router.silence_s", number(0.15, 180), linkstate.SILENCE_S, "0.15 to 180 seconds",
         "A neighbour that says nothing for so long is routed around; a false alarm costs a change of path, no message.",
     )  # fmt: skip
     inter_router_redial_s: float = setting(
-        "inter_router.redial_s", seconds(0.05, 300), REDIAL_S, "0.05 to 300 seconds",
+        "inter_router.redial_s", number(0.05, 300), REDIAL_S, "0.05 to 300 seconds",
         "Longest wait before a lost link is tried again; a healed one is back after this and a handshake.",
     )  # fmt: skip
     mesh: str = setting(
@@ -165,7 +161,7 @@ class RouterConfig:
         "After this long without etcd a router's key is gone; it stops serving at two thirds (K-3).",
     )  # fmt: skip
     etcd_start_patience_s: float = setting(
-        "etcd.start_patience_s", seconds(0, 604_800), START_PATIENCE_S, "0 to 604800 seconds",
+        "etcd.start_patience_s", number(0, 604_800), START_PATIENCE_S, "0 to 604800 seconds",
         "How long a starting router waits for an etcd that it cannot reach; then it ends with exit code 2.",
     )  # fmt: skip
     window: int = setting(
@@ -173,15 +169,15 @@ class RouterConfig:
         "Unsettled deliveries a publisher may have (W).",
     )  # fmt: skip
     window_bytes: int = setting(
-        "limits.window_bytes", size(1024, 4096 * MIB), limits.WINDOW_BYTES, "1 KiB to 4 GiB",
+        "limits.window_bytes", size(KIB, 4096 * MIB), limits.WINDOW_BYTES, "1 KiB to 4 GiB",
         "Bodies this router holds for one publisher, and for the publishers of one AMQP session together (C-6).",
     )  # fmt: skip
     router_bytes: int = setting(
-        "limits.router_bytes", size(64 * 1024, 1024 * 1024 * MIB), limits.ROUTER_BYTES, "64 KiB to 1 TiB",
+        "limits.router_bytes", size(64 * KIB, 1024 * 1024 * MIB), limits.ROUTER_BYTES, "64 KiB to 1 TiB",
         "Bodies and unsettled maps this router holds in all; beyond it clients get no window, credit or attach (C-6).",
     )  # fmt: skip
     max_message_size: int = setting(
-        "limits.max_message_size", size(1024, 1024 * MIB), MAX_MESSAGE_SIZE, "1 KiB to 1 GiB",
+        "limits.max_message_size", size(KIB, 1024 * MIB), MAX_MESSAGE_SIZE, "1 KiB to 1 GiB",
         "Larger messages are refused: a router holds messages whole.", applies=Applies.NEW,
     )  # fmt: skip
     max_frame_size: int = setting(
@@ -197,23 +193,23 @@ class RouterConfig:
         "Client connections of this router; further ones are told to go elsewhere.", applies=Applies.NOW,
     )  # fmt: skip
     subscription_timeout_s: float = setting(
-        "limits.subscription_timeout_s", seconds(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_S, "0 to 604800 seconds",
+        "limits.subscription_timeout_s", number(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_S, "0 to 604800 seconds",
         "How long a subscription outlives its link when the client asks for nothing (T_sub).",
     )  # fmt: skip
     subscription_timeout_cap_s: float = setting(
-        "limits.subscription_timeout_cap_s", seconds(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_CAP_S,
+        "limits.subscription_timeout_cap_s", number(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_CAP_S,
         "0 to 604800 seconds", "The most a client may ask for; `never` becomes this.",
     )  # fmt: skip
     publisher_timeout_s: float = setting(
-        "limits.publisher_timeout_s", seconds(0, 2_592_000), limits.PUBLISHER_TIMEOUT_S, "0 to 2592000 seconds",
+        "limits.publisher_timeout_s", number(0, 2_592_000), limits.PUBLISHER_TIMEOUT_S, "0 to 2592000 seconds",
         "How long a publisher's session outlives its link (T_pub); it must outlive outages.",
     )  # fmt: skip
     publisher_timeout_cap_s: float = setting(
-        "limits.publisher_timeout_cap_s", seconds(0, 2_592_000), limits.PUBLISHER_TIMEOUT_CAP_S,
+        "limits.publisher_timeout_cap_s", number(0, 2_592_000), limits.PUBLISHER_TIMEOUT_CAP_S,
         "0 to 2592000 seconds", "The most a client may ask for.",
     )  # fmt: skip
     drain_limit_s: float = setting(
-        "limits.drain_limit_s", seconds(0, 3600), limits.DRAIN_LIMIT_S, "0 to 3600 seconds",
+        "limits.drain_limit_s", number(0, 3600), limits.DRAIN_LIMIT_S, "0 to 3600 seconds",
         "The longest a router that is to stop waits for clients that keep no unsettled map (K-8a).",
         applies=Applies.NOW,
     )  # fmt: skip
@@ -235,7 +231,7 @@ class RouterConfig:
         "OpenTelemetry collector (OTLP over HTTP, mostly port 4318); needs the extra oncewire[otel].",
     )  # fmt: skip
     telemetry_sample_ratio: float = setting(
-        "telemetry.sample_ratio", share, 0.01, "0 to 1",
+        "telemetry.sample_ratio", number(0, 1), 0.01, "0 to 1",
         "Share of messages without a trace context that begin a trace; with one, its sampled flag decides.",
     )  # fmt: skip
     log_level: str = setting(

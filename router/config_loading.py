@@ -1,26 +1,21 @@
-"""Read the settings from flags, environment and file, in this order of strength; say clearly what is wrong."""
+"""The router's settings from all sources, and what must fit together in them."""
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from oncewire.cli.errors import CliError
+from oncewire.settings.loading import Schema, read_toml
+from oncewire.settings.printing import in_force
+from oncewire.settings.schema import settings_of
 from router.config import RouterConfig, anonymous_is_allowed
-from router.settings import Connector, Setting, settings_of
 from topology.linkstate import MIN_HEARTBEATS_IN_SILENCE
 
 SETTINGS = settings_of(RouterConfig)
 """Every setting by the name of its field."""
-_BY_KEY = {setting.key: name for name, setting in SETTINGS.items()}
-_TABLES = {key.rpartition(".")[0] for key in _BY_KEY if "." in key}
-_TOML_TABLES = ("users", "roles")
-"""Settings that are tables of a name and a text."""
-_HELP = "`oncewire router --print-config` prints every setting with what is allowed"
+SCHEMA = Schema(SETTINGS, "`oncewire router --print-config`")
+SHORT_FLAGS = {"etcd_endpoints": "--etcd"}
+"""Further names of flags: `oncewire local` calls it so, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +37,18 @@ def load(file: str | None, flags: Mapping[str, object], environment: Mapping[str
     Raises:
         CliError: something in a source cannot be used.
     """
-    given: dict[str, tuple[object, str]] = {}
-    if file is not None:
-        for key, value in _flatten(_read_toml(file)).items():
-            given[_field_of(key, file)] = (value, file)
-    _check_variables(environment)
-    for name, setting in SETTINGS.items():
-        if environment.get(setting.variable):
-            given[name] = (environment[setting.variable], setting.variable)
-        if flags.get(name) is not None:
-            given[name] = (flags[name], setting.flag)
-    values: dict[str, Any] = {
-        name: _parse(SETTINGS[name], value, source) for name, (value, source) in given.items()
-    }
-    config = RouterConfig(**values)
-    sources = {name: given[name][1] if name in given else "default" for name in SETTINGS}
-    check(config, sources)
-    return LoadedConfig(config, sources)
+    content = {} if file is None else read_toml(file)
+    given = SCHEMA.read(content, file or "", flags, environment)
+    config = RouterConfig(**given.values)
+    check(config, given.sources)
+    return LoadedConfig(config, given.sources)
 
 
 def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
     """Refuse settings that are right one by one and wrong together."""
 
     def refuse(name: str, why: str, fix: str) -> None:
-        setting = SETTINGS[name]
-        shown = _shown(setting, getattr(config, name))
-        raise CliError(f"{setting.key} = {shown} (from {sources[name]}) cannot be used", why, fix)
+        raise SCHEMA.refusal(name, getattr(config, name), sources[name], why, fix)
 
     open_to_all = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
     if not open_to_all and not config.users:
@@ -140,120 +121,4 @@ def _check_silence(config: RouterConfig, refuse: Callable[[str, str, str], None]
 
 def format_config(loaded: LoadedConfig) -> str:
     """The settings in force as a TOML file with a comment for each; secrets are left out."""
-    lines: list[str] = []
-    table = ""
-    # TOML wants what stands in no table first.
-    for name, setting in sorted(SETTINGS.items(), key=lambda item: item[1].key.rpartition(".")[0]):
-        prefix, _, key = setting.key.rpartition(".")
-        if prefix != table:
-            table = prefix
-            lines += [f"[{prefix}]", ""]
-        value = getattr(loaded.config, name)
-        if setting.key in _TOML_TABLES:
-            value = dict(value)
-        lines.append(f"# {setting.reason}")
-        lines.append(
-            f"# allowed: {setting.allowed}; from: {loaded.sources[name]}; {setting.flag}; {setting.variable}"
-        )
-        # A secret is left out, so that the output can be used as a file without letting anybody called *** in.
-        lines += [
-            f"# {key} is set and not shown" if setting.secret and value else f"{key} = {_toml(value)}",
-            "",
-        ]
-    return "\n".join(lines)
-
-
-# --- reading one source -----------------------------------------------------------------------------------------------
-
-
-def _read_toml(file: str) -> dict[str, Any]:
-    try:
-        with Path(file).open("rb") as stream:
-            return tomllib.load(stream)
-    except OSError as error:
-        raise CliError(
-            f"the configuration file {file} cannot be read",
-            error.strerror or str(error),
-            "give the path of a TOML file",
-        ) from None
-    except UnicodeDecodeError as error:
-        raise CliError(
-            f"the configuration file {file} is not TOML",
-            f"octet {error.start + 1} is not UTF-8 text",
-            "give the path of a TOML file; save it as UTF-8",
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise CliError(f"the configuration file {file} is not TOML", str(error), "mend that line") from None
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for name, value in table.items():
-        key = prefix + name
-        if isinstance(value, dict) and key not in _BY_KEY:
-            flat.update(_flatten(value, key + "."))
-        else:
-            flat[key] = value
-    return flat
-
-
-def _field_of(key: str, file: str) -> str:
-    name = _BY_KEY.get(key)
-    if name is not None:
-        return name
-    why = (
-        f"{key} is a table, its settings stand below [{key}]"
-        if key in _TABLES
-        else "there is no such setting"
-    )
-    raise CliError(f"unknown setting {key} in {file}", why, _suggestion(key, list(_BY_KEY)))
-
-
-def _check_variables(environment: Mapping[str, str]) -> None:
-    """A misspelt variable would be ignored silently; those that begin like one of ours are refused."""
-    known = {setting.variable for setting in SETTINGS.values()}
-    beginnings = tuple(f"ONCEWIRE_{table.upper()}_" for table in _TABLES)
-    for variable in environment:
-        if variable.startswith(beginnings) and variable not in known:
-            raise CliError(
-                f"unknown environment variable {variable}",
-                "there is no such setting",
-                _suggestion(variable, list(known)),
-            )
-
-
-def _suggestion(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}? {_HELP}" if close else _HELP
-
-
-def _parse(setting: Setting, value: object, source: str) -> object:
-    try:
-        return setting.parse(value)
-    except (ValueError, TypeError):
-        shown = "***" if setting.secret else repr(value)
-        raise CliError(
-            f"{setting.key} = {shown} (from {source}) cannot be used",
-            f"allowed: {setting.allowed}",
-            f"set {setting.key} in the file, {setting.flag} or {setting.variable} to what is allowed",
-        ) from None
-
-
-def _shown(setting: Setting, value: object) -> str:
-    return "***" if setting.secret else _toml(value)
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    if isinstance(value, dict):
-        items = ", ".join(f"{_toml(name)} = {_toml(item)}" for name, item in value.items())
-        return f"{{ {items} }}" if items else "{}"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, Connector):
-        return f"{{ to = {_toml(value.to)}, cost = {value.cost} }}"
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return in_force(SETTINGS, loaded.config, loaded.sources)

@@ -18,9 +18,9 @@ from delivery_records.inputs import Drain, Input
 from router.clients.listener import ClientListener
 from router.clients.message_edits import annotate
 from router.config import RouterConfig
-from router.link_costs import LinkCosts
 from router.logs import EventLog, Part
 from router.peers.dialing import Dialing
+from router.peers.link_costs import LinkCosts
 from router.peers.neighbours import Neighbours
 from router.records_driver import RecordsDriver
 from router.store_operations import StoreOperations

@@ -9,14 +9,13 @@ import socket
 import time
 from collections.abc import Callable
 
-from delivery_records.view import RouterRecord
+from delivery_records.attachments.view import RouterRecord
 from oncewire.cli.errors import CliError
 from router.clients.listener import ClientListener
 from router.clients.redirect import other_routers
 from router.config import RouterConfig
 from router.event_loop_lag import LoopWatch
 from router.incarnation import End, Incarnation
-from router.link_costs import LinkCosts
 from router.logs import EventLog, RouterEvent
 from router.operator.access import Access
 from router.operator.amqp_node import ADDRESS, ManagementNode
@@ -30,6 +29,7 @@ from router.operator.service import Management
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
 from router.operator.telemetry import telemetry_of
+from router.peers.link_costs import LinkCosts
 from router.peers.listener import PeerListener
 from router.store_setup import store_factory
 from router.turn import Turn
@@ -75,7 +75,7 @@ class RouterNode:
         self._inspector = Inspector(self._inspection, self._log.recent, rights_of)
         self.controls = RouterControls(self, config, self._listener, self._access, self._log, load)
         management = Management(config.node_id, self._inspection, self.controls, self._access, self._log)
-        self._listener.management = ManagementNode(
+        self._management = self._listener.node = ManagementNode(
             Answering(management, self._access, self._other_nodes), self._access, self._log
         )
         routes = (*inspection_routes(self._inspector), *management_routes(management))
@@ -110,7 +110,7 @@ class RouterNode:
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )
-            answering = asyncio.ensure_future(self._listener.management.run())
+            answering = asyncio.ensure_future(self._management.run())
             try:
                 await self._live(open_store, record)
             finally:

@@ -1,11 +1,9 @@
-"""Reads the node's TOML file and says clearly what is wrong with it."""
+"""Reads the node's TOML file and reports its errors."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import secrets
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +13,16 @@ from bridges.node.client import read_secret
 from bridges.node.errors import NodeError
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
-from bridges.node.settings import NODE, REQUIRED, SUBSCRIPTION, Setting, parse_setting
+from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.shard_core import ShardBy
 from bridges.node.tls import TlsFiles
 from oncewire.cli.errors import CliError
+from oncewire.settings.loading import Schema, read_toml
+from oncewire.settings.printing import explained
 
-_HELP = "`oncewire bridge node --print-config` prints every setting with what is allowed"
+_COMMAND = "`oncewire bridge node --print-config`"
+_NODE = Schema(NODE, _COMMAND, is_file_only=True)
+_SUBSCRIPTION = Schema(SUBSCRIPTION, _COMMAND, is_file_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def load(file: str) -> DaemonSettings:
     Raises:
         CliError: something in it cannot be used.
     """
-    content = _read_toml(file)
+    content = read_toml(file)
     listed = content.pop("subscription", [])
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise CliError(
@@ -59,7 +61,7 @@ def load(file: str) -> DaemonSettings:
             "it is no list of tables",
             "write [[subscription]] above the settings of each",
         )
-    values = _values(NODE, _flatten(content), "", file)
+    values = _NODE.read(content, file).values
     defaults = {key.removeprefix("defaults."): values[key] for key in values if key.startswith("defaults.")}
     subscriptions = tuple(_subscription(item, values["name"], defaults, file) for item in listed)
     _check_together(subscriptions, values, file)
@@ -92,7 +94,7 @@ def load(file: str) -> DaemonSettings:
 def _subscription(
     table: dict[str, Any], node: str, defaults: Mapping[str, Any], file: str
 ) -> Subscription:
-    given = _values(SUBSCRIPTION, table, "subscription.", file)
+    given = _SUBSCRIPTION.read({"subscription": table}, file).values
     settings = {key: given[key] if key in table else value for key, value in defaults.items()}
     name, shard = given["name"], given["shard"]
     if shard is not None:
@@ -135,7 +137,7 @@ def _check_together(subscriptions: tuple[Subscription, ...], values: Mapping[str
     if not values["listen.host"] and values["listen.unix"] is None:
         raise CliError(
             f"the node of {file} would be of no use",
-            "nobody could connect to it: listen.host and listen.unix are both empty",
+            "no pipeline could connect to it: listen.host and listen.unix are both empty",
             "set one of them",
         )
 
@@ -165,93 +167,6 @@ def open_secret(settings: DaemonSettings) -> tuple[bytes, Path]:
 
 def explain() -> str:
     """Every setting as a TOML file with a comment for each; all of them switched off."""
-    lines: list[str] = []
-    table = ""
-    for key, setting in NODE.items():
-        prefix, _, name = key.rpartition(".")
-        if prefix != table:
-            table = prefix
-            lines += [f"[{prefix}]", ""]
-        lines += _explained(name, setting)
+    lines = explained(NODE.values())
     lines += ["# One such table for each subscription that is received from the start.", "# [[subscription]]", ""]
-    for name, setting in SUBSCRIPTION.items():
-        lines += _explained(name, setting)
-    return "\n".join(lines)
-
-
-def _explained(name: str, setting: Setting) -> list[str]:
-    required = setting.default is REQUIRED
-    return [
-        f"# {setting.reason}",
-        f"# allowed: {setting.allowed}" + ("; must be set" if required else ""),
-        f"# {name} = {'...' if required else _toml(setting.default)}",
-        "",
-    ]
-
-
-def _toml(value: object) -> str:
-    if value is None:
-        return '""'
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    return f'"{value}"'
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _read_toml(file: str) -> dict[str, Any]:
-    try:
-        with Path(file).open("rb") as stream:
-            return tomllib.load(stream)
-    except OSError as error:
-        raise CliError(
-            f"the configuration file {file} cannot be read",
-            error.strerror or str(error),
-            "give the path of a TOML file",
-        ) from None
-    except UnicodeDecodeError as error:
-        raise CliError(
-            f"the configuration file {file} is not TOML",
-            f"octet {error.start + 1} is not UTF-8 text",
-            "give the path of a TOML file; save it as UTF-8",
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise CliError(f"the configuration file {file} is not TOML", str(error), "mend that line") from None
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for name, value in table.items():
-        key = prefix + name
-        if isinstance(value, dict):
-            flat.update(_flatten(value, key + "."))
-        else:
-            flat[key] = value
-    return flat
-
-
-def _values(known: Mapping[str, Setting], given: Mapping[str, object], prefix: str, file: str) -> dict[str, Any]:
-    for key in given:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            raise CliError(
-                f"unknown setting {prefix}{key} in {file}",
-                "there is no such setting",
-                f"did you mean {prefix}{close[0]}? {_HELP}" if close else _HELP,
-            )
-    values: dict[str, Any] = {}
-    for key, setting in known.items():
-        if key in given:
-            values[key] = parse_setting(prefix + key, setting, given[key], file)
-        elif setting.default is REQUIRED:
-            raise CliError(
-                f"{prefix}{key} is missing in {file}",
-                f"it is needed: {setting.reason[0].lower()}{setting.reason[1:]}",
-                f"set it to {setting.allowed}",
-            )
-        else:
-            values[key] = setting.default
-    return values
+    return "\n".join(lines + explained(SUBSCRIPTION.values(), "subscription"))

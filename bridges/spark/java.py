@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bridges.node.errors import BadRequest
-from bridges.spark.class_archive import archive_path, sharing_options
 from bridges.spark.worker_python import worker_python
 
 MIN_JAVA = 17
@@ -31,8 +30,6 @@ _SHIM = """\
 for a do shift; case "$a" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$a";; esac; done
 exec "{java}" "$@"
 """
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Halves the time until a session is there, and costs a third of its speed later: for tests and short jobs."""
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -129,18 +126,12 @@ def prepare_java() -> Path:
     return home / "bin" / "java"
 
 
-def quick_start_options() -> str:
-    """Options of Java for tests and short jobs."""
-    return f"{QUICK_START} {sharing_options(archive_path())}".strip()
-
-
-def session_builder(name: str = "oncewire", master: str | None = None, *, quick_start: bool = False) -> Any:
+def session_builder(name: str = "oncewire", master: str | None = None) -> Any:
     """A builder for a session that can use the format `amqp`; call `getOrCreate()`, then `register()`.
 
     Args:
         name: of the application.
         master: such as ``local[2]``; None = as configured.
-        quick_start: start sooner and run slower: for tests and short jobs.
 
     Raises:
         BadRequest: there is no Java.
@@ -157,8 +148,6 @@ def session_builder(name: str = "oncewire", master: str | None = None, *, quick_
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOOPBACK
-    if quick_start:
-        settings["spark.driver.extraJavaOptions"] = quick_start_options()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

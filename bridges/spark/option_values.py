@@ -1,19 +1,15 @@
-"""What stands in an option is text: these turn it into values. No Spark here."""
+"""Turns the text of options into values. No Spark here."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeAlias
 
 from bridges.node.shard_core import MAX_SHARDS
 from oncewire.client import ClientError, connect
-
-Parser: TypeAlias = Callable[[str], Any]
-"""Turns the text of an option into its value; raises ValueError when it cannot, NotAllowed where it can say why."""
+from oncewire.settings.parsers import NotAllowed, Parser, whole_number
 
 MAX_TOPIC_BYTES = 255
 """What the network allows (docs/protocol.md, limits)."""
@@ -22,12 +18,7 @@ MAX_TOKENS = 16
 MAX_NUMBER = (1 << 63) - 1
 EMBEDDED = "embedded"
 _DURATION_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-_SIZE_BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _REGEX_ONLY = re.compile(r"[\\\[\](){}^$+?|]")
-
-
-class NotAllowed(ValueError):
-    """The text of an option cannot be used; the message says why."""
 
 
 class Guarantee(Enum):
@@ -72,30 +63,6 @@ class Place:
         return next((place for place in (self, *self.others) if place.subscription == name), None)
 
 
-def text(pattern: str = r"\S(.*\S)?") -> Parser:
-    """Text that matches a pattern."""
-    compiled = re.compile(pattern, re.DOTALL)
-
-    def parse(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise NotAllowed("it has another form")
-        return value
-
-    return parse
-
-
-def whole_number(low: int, high: int = MAX_NUMBER) -> Parser:
-    """A number without fraction."""
-
-    def parse(value: str) -> int:
-        number = int(value)
-        if not low <= number <= high:
-            raise NotAllowed(f"it must be {low} to {high}")
-        return number
-
-    return parse
-
-
 def addresses(value: str) -> tuple[str, ...]:
     """`embedded`, or a comma list of addresses of nodes."""
     found = tuple(address.strip() for address in value.split(","))
@@ -127,7 +94,7 @@ def yes_or_no(value: str) -> bool:
 
 def milliseconds(value: str) -> float:
     """A whole number of milliseconds, as seconds."""
-    return float(whole_number(0)(value)) / 1000
+    return float(whole_number(0, MAX_NUMBER)(value)) / 1000
 
 
 def duration(value: str) -> float:
@@ -136,17 +103,6 @@ def duration(value: str) -> float:
     if match is None or match[2] not in _DURATION_S:
         raise NotAllowed("it has no unit: ms, s, m, h or d")
     return float(match[1]) * _DURATION_S[match[2]]
-
-
-def size(value: str) -> int:
-    """A number of bytes, also 64k, 10m, 1g or 64 MiB."""
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:ib|b)?", value.strip().lower())
-    if match is None:
-        raise NotAllowed("it is no size")
-    found = int(match[1]) * _SIZE_BYTES[match[2]]
-    if not 0 < found <= MAX_NUMBER:
-        raise NotAllowed("it must be more than nothing")
-    return found
 
 
 def _names(value: str) -> tuple[str, ...]:

@@ -1,11 +1,10 @@
-"""Reading the options of the format `amqp`: what stands in option_table.py, checked and turned into values.
+"""Reads the options of the format `amqp`, listed in option_table.py: checks them and turns them into values.
 
 Spark is not needed here.
 """
 
 from __future__ import annotations
 
-import difflib
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +21,9 @@ from bridges.node.shard_core import Shard
 from bridges.node.tls import TlsFiles, tls_context
 from bridges.spark import option_values as values
 from bridges.spark.option_table import OPTIONS, Option, Side, options_of
-from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, NotAllowed, Place
+from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, Place
+from oncewire.settings.loading import nearest
+from oncewire.settings.parsers import NotAllowed
 
 __all__ = [
     "OPTIONS",
@@ -41,10 +42,10 @@ __all__ = [
 
 AT_MOST_ONCE_RETENTION_S = 3600.0
 """What at-most-once hands out is done with before it is read: so long tasks have to read it."""
-_BY_NAME = {option.name.lower(): option for option in OPTIONS}
-_BRIDGE = frozenset(option.name for option in OPTIONS if option.name.startswith(("bridge", "amqp.")))
+_BY_NAME = {option.key.lower(): option for option in OPTIONS}
+_BRIDGE = frozenset(option.key for option in OPTIONS if option.key.startswith(("bridge", "amqp.")))
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path"})
-"""Spark hands these on to the sink; `path` only where somebody gave one, which is refused below."""
+"""Spark hands these on to the sink; `path` only where the user gave one, which is refused below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class SinkOptions:
     """What a writer works with; see OPTIONS for the meanings. Times are in seconds.
 
     Attributes:
-        topic: None = the column `topic` says it.
+        topic: None = the column `topic` sets it.
         sink_id: None = the query's id.
         publish_timeout_s: None = no limit.
     """
@@ -167,7 +168,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> Sourc
     found = _parse(given, Side.SOURCE)
     bridge = _bridge(found)
     if not found["subscription"]:
-        raise _missing("subscription", "the network keeps what is owed under it")
+        raise _missing("subscription", "it is the name under which the network keeps messages")
     topics = _topics(found, is_stream=is_stream)
     names = _offset_names(found["subscription"], len(bridge.addresses))
     start, end = found["startingOffsets"], found["endingOffsets"]
@@ -256,7 +257,7 @@ def bridge_options(given: Mapping[str, str]) -> BridgeOptions:
         BadRequest: an option is missing or cannot be used.
     """
     texts = _lowered(given)
-    return _bridge(_values(texts, [option for option in OPTIONS if option.name in _BRIDGE]))
+    return _bridge(_values(texts, [option for option in OPTIONS if option.key in _BRIDGE]))
 
 
 def open_bridge(bridge: BridgeOptions) -> Node:
@@ -305,9 +306,9 @@ def _parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
     found = _values(texts, options_of(side))
     is_embedded = found["bridge"] == (EMBEDDED,)
     for option in options_of(side):
-        if option.is_embedded_only and not is_embedded and option.name.lower() in texts:
+        if option.is_embedded_only and not is_embedded and option.key.lower() in texts:
             raise _bad(
-                option.name,
+                option.key,
                 f"the bridge node at {', '.join(found['bridge'])} has settings of its own",
                 "set it in that node's configuration (`oncewire bridge node --print-config`)",
             )
@@ -317,20 +318,20 @@ def _parse(given: Mapping[str, str], side: Side) -> dict[str, Any]:
 def _values(texts: Mapping[str, str], chosen: Iterable[Option]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for option in chosen:
-        given = texts.get(option.name.lower())
-        found[option.name] = _value(option, option.default if given is None else given.strip())
+        given = texts.get(option.key.lower())
+        found[option.key] = _value(option, str(option.default) if given is None else given.strip())
     return found
 
 
 def _check_name(name: str, side: Side) -> None:
     option = _BY_NAME.get(name)
     if option is None:
-        known = [other.name for other in options_of(side)]
-        near = difflib.get_close_matches(name, [other.lower() for other in known], 1, 0.5)
-        hint = f"did you mean {_BY_NAME[near[0]].name}?" if near else f"there are {', '.join(known)}"
+        known = [other.key for other in options_of(side)]
+        near = nearest(name, (other.lower() for other in known))
+        hint = f"did you mean {_BY_NAME[near].key}?" if near else f"there are {', '.join(known)}"
         raise BadRequest(f"the option {name!r} cannot be used", f"the {side.value} has no such option", hint)
     if option.side not in {side, Side.BOTH}:
-        raise _bad(option.name, f"it is an option of the {option.side.value}, not of the {side.value}", "leave it out")
+        raise _bad(option.key, f"it is an option of the {option.side.value}, not of the {side.value}", "leave it out")
 
 
 def _value(option: Option, given: str) -> Any:
@@ -339,9 +340,9 @@ def _value(option: Option, given: str) -> Any:
     try:
         return option.parse(given)
     except ValueError as error:
-        shown = "***" if "secret" in option.name or "password" in option.name else repr(given)
+        shown = "***" if option.secret else repr(given)
         why = str(error) if isinstance(error, NotAllowed) else "it is not what is allowed"
-        raise BadRequest(f"{option.name} = {shown} cannot be used", why, f"give {option.allowed}") from None
+        raise BadRequest(f"{option.key} = {shown} cannot be used", why, f"give {option.allowed}") from None
 
 
 def _topics(found: Mapping[str, Any], *, is_stream: bool) -> tuple[str, ...]:

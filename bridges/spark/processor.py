@@ -55,7 +55,7 @@ LOOK_S = 1.0
 """How often `run_forever` looks whether it shall stop."""
 ALLOWED = frozenset(
     {"bridge", "bridge.secret", "bridge.secretFile", "commitMode", "failOnDataLoss", "publishTimeout", "stageTimeout"}
-    | {option.name for option in OPTIONS if option.is_embedded_only}
+    | {option.key for option in OPTIONS if option.is_embedded_only}
 )
 """Options of the format `amqp` that a processor leaves to its user."""
 
@@ -81,7 +81,7 @@ class Processor:
     sink: Mapping[str, str] = field(repr=False)
 
     def start(self, *, available_now: bool = False, interval: str | None = None) -> Any:
-        """Start the query, which goes on where it was.
+        """Start the query, which resumes where it was.
 
         Args:
             available_now: end when everything that is there now is processed.
@@ -124,7 +124,7 @@ class Processor:
             back_off: the pauses; None = from 1 s to 60 s.
 
         Raises:
-            PySparkException: the query fails in a way that no restart can mend, such as another query that owns its
+            PySparkException: the query fails in a way that no restart can fix, such as another query that owns its
                 subscription.
         """
         stop = threading.Event() if stop is None else stop
@@ -224,7 +224,7 @@ def processor(
 def _checked(name: str, options: Mapping[str, str]) -> dict[Side, dict[str, str]]:
     """The options of source and sink."""
     known = {allowed.lower() for allowed in ALLOWED}
-    sides = {option.name.lower(): option.side for option in OPTIONS}
+    sides = {option.key.lower(): option.side for option in OPTIONS}
     found: dict[Side, dict[str, str]] = {Side.SOURCE: {}, Side.SINK: {}}
     for key, value in options.items():
         if key.lower() not in known:

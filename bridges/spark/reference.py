@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 from bridges.spark.option_table import OPTIONS, Option, Side
+from oncewire.settings.reference import table, written
 
 PAGE = Path("docs") / "spark.md"
-BEGIN = "<!-- options: made by `python -m bridges.spark.reference`, do not edit -->"
-END = "<!-- end of options -->"
+PART = "options"
+"""Between these marks of the page."""
 _HEADINGS = {
     Side.BOTH: "### Of source and sink",
     Side.SOURCE: "### Of the source",
@@ -25,32 +26,27 @@ EMBEDDED_ONLY = "embedded"
 
 def options_reference() -> str:
     """A table of options for each side, as Markdown."""
-    return "\n\n".join(f"{heading}\n\n{_table(side)}" for side, heading in _HEADINGS.items())
+    return "\n".join(f"{heading}\n\n{_table(side)}" for side, heading in _HEADINGS.items())
 
 
 def _table(side: Side) -> str:
-    rows = ["| Option | Default | Allowed | Meaning |", "|---|---|---|---|"]
-    return "\n".join(rows + [_row(option) for option in OPTIONS if option.side is side])
+    return table(
+        ("Option", "Default", "Allowed", "Meaning"), (_cells(option) for option in OPTIONS if option.side is side)
+    )
 
 
-def _row(option: Option) -> str:
-    name = f"`{option.name}`" + (f" ({EMBEDDED_ONLY})" if option.is_embedded_only else "")
-    default = f"`{option.default}`" if option.default else "-"
-    cells = (name, default, option.allowed, option.meaning)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _cells(option: Option) -> tuple[str, ...]:
+    name = f"`{option.key}`" + (f" ({EMBEDDED_ONLY})" if option.is_embedded_only else "")
+    return name, f"`{option.default}`" if option.default else "-", option.allowed, option.reason
 
 
 def with_reference(page: str) -> str:
-    """The page with its reference made anew.
+    """The page with its reference generated again.
 
     Raises:
         ValueError: the marks are not there, once each and in order.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in after or END in after:
-        raise ValueError(f"the page needs the marks {BEGIN!r} and {END!r}, once each")
-    return f"{before}{BEGIN}\n\n{options_reference()}\n\n{END}{after}"
+    return written(page, {PART: f"\n{options_reference()}\n"})
 
 
 def main() -> int:

@@ -50,22 +50,16 @@ from oncewire.wire.errors import (
     StateError,
     WireError,
 )
-from oncewire.wire.events import (
-    ConnectionClosed,
-    ConnectionLost,
-    ConnectionOpened,
-    DeliveryReceived,
+from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event, SaslOutcome
+from oncewire.wire.frames import MIN_MAX_FRAME_SIZE
+from oncewire.wire.link import (
+    DEFAULT_MAX_MESSAGE_SIZE,
     DispositionReceived,
-    Event,
+    Link,
     LinkAttached,
     LinkDetached,
     LinkFlow,
-    SaslOutcome,
-    SessionBegun,
-    SessionEnded,
 )
-from oncewire.wire.frames import MIN_MAX_FRAME_SIZE
-from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, Link
 from oncewire.wire.message import (
     BodyKind,
     Header,
@@ -82,7 +76,6 @@ from oncewire.wire.message import (
     topic_annotations,
 )
 from oncewire.wire.performative_codec import (
-    bare_state,
     decode_performative,
     encode_performative,
     unsettled_map_bound,
@@ -118,17 +111,7 @@ from oncewire.wire.performatives import (
     Transfer,
     UnsettledMap,
 )
-from oncewire.wire.receiver_link import ReceiverLink
-from oncewire.wire.resumption import (
-    ABSENT,
-    ResumeAction,
-    ResumeDecision,
-    bound_map,
-    decide,
-    payload_from,
-    source_plan,
-    target_plan,
-)
+from oncewire.wire.receiver_link import DeliveryReceived, ReceiverLink
 from oncewire.wire.sasl import (
     ANONYMOUS,
     PLAIN,
@@ -146,7 +129,8 @@ from oncewire.wire.sasl import (
     Success,
 )
 from oncewire.wire.sender_link import SenderLink
-from oncewire.wire.session import AmqpSession
+from oncewire.wire.session import AmqpSession, SessionBegun, SessionEnded
+from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import ConnectionState, LinkState, SessionState
 from oncewire.wire.types import (
     AmqpArray,
@@ -170,7 +154,6 @@ from oncewire.wire.types import (
 )
 
 __all__ = [
-    "ABSENT",
     "ACCEPTED",
     "ANONYMOUS",
     "CONNECTION_FORCED",
@@ -270,8 +253,6 @@ __all__ = [
     "Rejected",
     "Released",
     "RemoteProtocolError",
-    "ResumeAction",
-    "ResumeDecision",
     "Role",
     "SaslClient",
     "SaslCode",
@@ -283,6 +264,7 @@ __all__ = [
     "ServerMechanism",
     "SessionBegun",
     "SessionEnded",
+    "SessionEndpoint",
     "SessionState",
     "Short",
     "Source",
@@ -300,9 +282,6 @@ __all__ = [
     "UShort",
     "UnsettledMap",
     "WireError",
-    "bare_state",
-    "bound_map",
-    "decide",
     "decode",
     "decode_message",
     "decode_performative",
@@ -312,13 +291,10 @@ __all__ = [
     "encode_performative",
     "mark_in_doubt",
     "mark_redelivered",
-    "payload_from",
     "read_annotations",
     "set_delivery_count",
     "skip",
-    "source_plan",
     "splice_annotations",
-    "target_plan",
     "topic_annotations",
     "unsettled_map_bound",
 ]

@@ -22,6 +22,7 @@ from oncewire.wire.errors import (
     StateError,
 )
 from oncewire.wire.events import ConnectionClosed, ConnectionLost, ConnectionOpened, Event
+from oncewire.wire.frame_writer import FrameWriter
 from oncewire.wire.frames import (
     AMQP_FRAME,
     FRAME_HEADER_SIZE,
@@ -116,7 +117,6 @@ class Connection:
         state: see ``ConnectionState``; ``ENDED`` = write out ``data_to_send()`` and close the transport.
         remote_open: the open of the peer, None before.
         context: a slot for the owner; the engine never looks at it.
-        send_frame_size: bytes of the largest frame we send: 512 until the peer's open has come.
     """
 
     def __init__(
@@ -150,7 +150,6 @@ class Connection:
         self.state = ConnectionState.START
         self.handle_max = handle_max
         self.remote_open: Open | None = None
-        self.send_frame_size = MIN_MAX_FRAME_SIZE
         self.receive_frame_size = max_frame_size
         self._open = Open(
             container_id,
@@ -167,10 +166,9 @@ class Connection:
         self._events: list[Event] = []
         self._by_channel: dict[int, AmqpSession] = {}
         self._by_remote_channel: dict[int, AmqpSession] = {}
-        # Bytes to send; frames written before the peer's open may have to wait in _early (see _write_early).
-        self._out: list[bytes] = []
-        self._early: list[bytes] = []
-        self._negotiation = Negotiation(role is Role.SERVER, sasl, self._parser, self._out, self._events)
+        self._writer = FrameWriter()
+        self._out = self._writer.out
+        self._negotiation = Negotiation(role is Role.SERVER, sasl, self._parser, self._writer, self._events)
         # What this call may still do, and what it left of a disposition.
         self._work = 0
         self._rest: tuple[AmqpSession, Disposition] | None = None
@@ -206,7 +204,7 @@ class Connection:
             self._parser.feed(data)
             if not self._negotiation.finished:
                 self._negotiation.advance()
-                self._release_early()
+                self._writer.release_early()
             if self._negotiation.finished:
                 self._read_frames()
         except RemoteProtocolError as fault:
@@ -256,10 +254,10 @@ class Connection:
             raise LimitError(
                 f"the open frame is larger than {self.send_frame_size} bytes: shorten its properties"
             )
-        self.write_frame(0, performative)
+        self._writer.write(0, performative)
         self.state = following
         self._negotiation.start()
-        self._release_early()
+        self._writer.release_early()
 
     def close(self, error: AmqpError | None = None) -> None:
         """Close the connection; ``ConnectionClosed`` follows. Input is ignored from now on, but for the peer's close.
@@ -276,7 +274,7 @@ class Connection:
         following = CONNECTION_NEXT.get((self.state, Step.SEND_END))
         if following is None:
             raise StateError(f"the connection cannot be closed: it is {self.state.name}")
-        self.write_frame(0, encode_performative(Close(error)))
+        self._writer.write(0, encode_performative(Close(error)))
         self.state = following
         self._lose_sessions()
 
@@ -302,6 +300,11 @@ class Connection:
     def remote_container_id(self) -> str | None:
         """The peer's container-id, None before its open."""
         return None if self.remote_open is None else self.remote_open.container_id
+
+    @property
+    def send_frame_size(self) -> int:
+        """Bytes of the largest frame we send: 512 until the peer's open has come."""
+        return self._writer.max_frame_size
 
     @property
     def sessions(self) -> list[AmqpSession]:
@@ -434,12 +437,12 @@ class Connection:
                 NOT_ALLOWED, f"no idle-time-out below {MIN_PEER_IDLE_TIME_OUT_MS} ms is kept up"
             )
         self.remote_open = remote
-        self.send_frame_size = remote.max_frame_size
+        self._writer.learn_limit(remote.max_frame_size)
         self._heartbeat_every = idle / 2000
         self.state = following
         if following is ConnectionState.OPEN_RECEIVED:
             self.open()
-        self._release_early()
+        self._writer.release_early()
         if self.state is ConnectionState.OPENED:
             self._events.append(ConnectionOpened(remote))
 
@@ -449,7 +452,7 @@ class Connection:
             raise RemoteProtocolError(ILLEGAL_STATE, "close came before open")
         self.state = following
         if following is ConnectionState.CLOSE_RECEIVED:
-            self.write_frame(0, encode_performative(Close()))
+            self._writer.write(0, encode_performative(Close()))
         self._end()
         self._events.append(ConnectionClosed(close.error))
 
@@ -474,7 +477,7 @@ class Connection:
         session.remote_channel = channel
         session.receive_begin(begin, channel)
 
-    # --- sessions, engine only ----------------------------------------------------------------------------------------
+    # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _make_session(self) -> AmqpSession:
         limit = self._open.channel_max
@@ -487,66 +490,30 @@ class Connection:
             raise LimitError(
                 f"the connection has {limit + 1} sessions, which is the channel-max of both ends"
             )
-        session = AmqpSession(self, channel, self._incoming_window, self._events, self._out)
+        session = AmqpSession(
+            self._writer,
+            channel,
+            handle_max=self.handle_max,
+            incoming_window=self._incoming_window,
+            receive_frame_size=self.receive_frame_size,
+            pending_events=self._events,
+            forget=self._forget_session,
+        )
         self._by_channel[channel] = session
         return session
 
-    def forget_session(self, session: AmqpSession) -> None:
-        """Free the channel of a session that both ends have ended. Engine only."""
+    def _forget_session(self, session: AmqpSession) -> None:
+        """Free the channel of a session that both ends have ended."""
         if self._by_channel.get(session.channel) is session:
             del self._by_channel[session.channel]
-
-    # --- frames out, engine only --------------------------------------------------------------------------------------
-
-    def check_frame_size(self, performative_size: int) -> None:
-        """Raise LimitError if a performative does not fit one frame of the peer."""
-        size = FRAME_HEADER_SIZE + performative_size
-        if self.remote_open is not None and size > self.send_frame_size:
-            raise LimitError(
-                f"a frame of {size} bytes is over the peer's max-frame-size of {self.send_frame_size}"
-            )
-
-    def write_frame(self, channel: int, performative: bytes) -> None:
-        """Send a frame without payload, or keep it until it may be sent. Engine only.
-
-        Raises:
-            LimitError: it is larger than the peer's max-frame-size.
-        """
-        frame = encode_frame(channel, performative)
-        if self.remote_open is None:
-            self._early.append(frame)
-            self._release_early()
-            return
-        if len(frame) > self.send_frame_size:
-            self.check_frame_size(len(performative))
-        self._out.append(frame)
-
-    def _release_early(self) -> None:
-        """Send early frames as far as allowed: none before our header, and until the peer's open none over 512 bytes.
-
-        Everything behind a frame that must wait waits too.
-        """
-        if not self._negotiation.header_sent:
-            return
-        limit = self.send_frame_size
-        for index, frame in enumerate(self._early):
-            if len(frame) > limit:
-                if self.remote_open is not None:
-                    raise LimitError(
-                        f"a frame of {len(frame)} bytes is over the peer's max-frame-size of {limit}"
-                    )
-                del self._early[:index]
-                return
-            self._out.append(frame)
-        self._early.clear()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _fail(self, condition: Symbol, description: str) -> None:
         """Give up a connection whose peer is at fault: close with the error where that is legal."""
         error = AmqpError(condition, description[:MAX_DESCRIPTION])
-        if self._negotiation.header_sent and self.state is not ConnectionState.CLOSE_SENT:
-            self._early.clear()
+        if self._writer.header_sent and self.state is not ConnectionState.CLOSE_SENT:
+            self._writer.drop_early()
             if self.state is ConnectionState.START or self.state is ConnectionState.OPEN_RECEIVED:
                 self._out.append(encode_frame(0, encode_performative(self._open)))
             self._out.append(encode_frame(0, encode_performative(Close(error))))
@@ -558,7 +525,7 @@ class Connection:
 
     def _end(self) -> None:
         self.state = ConnectionState.ENDED
-        self._early.clear()
+        self._writer.drop_early()
         self._lose_sessions()
 
     def _lose_sessions(self) -> None:

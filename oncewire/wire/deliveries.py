@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from oncewire.wire.frames import FRAME_HEADER_SIZE
+from oncewire.wire.link_endpoint import LinkEndpoint
 from oncewire.wire.performative_codec import encode_transfer
 from oncewire.wire.performatives import DeliveryState
-
-if TYPE_CHECKING:
-    from oncewire.wire.link import Link
 
 # 2.8.10: sequence numbers are 32-bit serial numbers (RFC 1982).
 SERIAL_MASK = 0xFFFFFFFF
@@ -115,7 +113,7 @@ class Unsettled:
     __slots__ = ("_answered", "_gone", "_next", "links")
 
     def __init__(self) -> None:
-        self.links: dict[int, Link] = {}
+        self.links: dict[int, LinkEndpoint] = {}
         # Ids without the wrap at 2**32. Everything below _next is in `links` or in _gone.
         self._next = 0
         self._gone = IdRanges()
@@ -127,7 +125,7 @@ class Unsettled:
     def __iter__(self) -> Iterator[int]:
         return iter(self.links)
 
-    def add(self, number: int, link: Link, tag: bytes) -> None:
+    def add(self, number: int, link: LinkEndpoint, tag: bytes) -> None:
         """Take note of a delivery."""
         self.links[number] = link
         link.unsettled_tags[number] = tag
@@ -157,7 +155,7 @@ class Unsettled:
 
     def select(
         self, first: int, last: int, settled: bool, limit: int
-    ) -> tuple[list[tuple[Link, Named]], int, int | None]:
+    ) -> tuple[list[tuple[LinkEndpoint, Named]], int, int | None]:
         """Find what a disposition changes: the deliveries it settles, or those it answers for the first time.
 
         Args:
@@ -170,7 +168,7 @@ class Unsettled:
         """
         position = self._position(first)
         end = position + ((last - first) & SERIAL_MASK)
-        found: dict[Link, Named] = {}
+        found: dict[LinkEndpoint, Named] = {}
         taken, done = self._take(position, min(end, self._next - 1), settled, limit, found)
         # A range that goes on behind the newest id means the oldest ones there: serial numbers wrap around.
         end -= SERIAL_MASK + 1
@@ -182,12 +180,12 @@ class Unsettled:
         return list(found.items()), taken, rest
 
     def _take(
-        self, first: int, last: int, settled: bool, limit: int, found: dict[Link, Named]
+        self, first: int, last: int, settled: bool, limit: int, found: dict[LinkEndpoint, Named]
     ) -> tuple[int, int]:
         """Add to ``found`` what changes in positions first..last; return how many those are, and the last of them."""
         taken, done = 0, first - 1
         links = self.links
-        current: Link | None = None
+        current: LinkEndpoint | None = None
         for start, stop in (self._gone if settled else self._answered).gaps(first, last):
             done = min(stop, start + limit - taken - 1)
             taken += done - start + 1
@@ -206,7 +204,7 @@ class Unsettled:
                 self._gone.add(first, done)
         return taken, done
 
-    def merge(self, link: Link, numbers: Iterable[int], settled: bool) -> list[tuple[int, int]]:
+    def merge(self, link: LinkEndpoint, numbers: Iterable[int], settled: bool) -> list[tuple[int, int]]:
         """Return the ranges (first, last) for a disposition on ``numbers``; settled ones leave the table.
 
         Every id inside a range was named by the caller, is unsettled and belongs to ``link``: a hole ends a range.
@@ -233,7 +231,7 @@ class Unsettled:
                 self._drop(position, position + last - first)
         return ranges
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: LinkEndpoint) -> None:
         """Drop the deliveries of a link: they belong to the owner's map from now on."""
         self.merge(link, list(link.unsettled_tags), True)
 

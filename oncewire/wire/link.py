@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from oncewire.wire.deliveries import MAX_TAG_SIZE, SERIAL_MASK
-from oncewire.wire.errors import ILLEGAL_STATE, INVALID_FIELD, LocalProtocolError, StateError
-from oncewire.wire.events import LinkDetached, LinkFlow
+from oncewire.wire.errors import ILLEGAL_STATE, INVALID_FIELD, StateError
+from oncewire.wire.link_endpoint import LinkEndpoint
 from oncewire.wire.performatives import (
     AmqpError,
     Attach,
+    DeliveryState,
     Detach,
     Fields,
     Flow,
@@ -28,13 +28,10 @@ from oncewire.wire.performatives import (
     Transfer,
     UnsettledMap,
 )
+from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import LINK_NEXT, LinkState, Step
 from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, acquires
 from oncewire.wire.types import Described, Symbol
-
-if TYPE_CHECKING:
-    from oncewire.wire.connection import Connection
-    from oncewire.wire.session import AmqpSession
 
 # The body of one delivery is held in memory until it is complete (I-1a): the most a receiver link takes if its owner
 # names no limit, the same as the router's cap.
@@ -58,19 +55,98 @@ class AttachOptions:
     properties: Fields | None = None
 
 
-class Link:
+@dataclass(frozen=True, slots=True)
+class LinkAttached:
+    """The peer's attach arrived: ``link.remote_attach``.
+
+    If ``link.local_attach`` is None the peer began it, and the owner must call ``link.reply()`` or ``link.refuse()``,
+    now or later.
+    """
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDetached:
+    """The link is detached; its object is dead, a new attach makes a new one.
+
+    Attributes:
+        link: the link.
+        closed: False = suspended, its state is kept; True = ended for good (2.6.4).
+        error: the peer's error, or ours when the engine detached because of what the peer sent.
+        needs_answer: the peer closed an attached link without an error: the owner must call ``link.detach(True)`` when
+            it has carried out the close (E-8, I-8). In all other cases the engine has answered.
+    """
+
+    link: Link
+    closed: bool
+    error: AmqpError | None
+    needs_answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFlow:
+    """A flow of the peer that names a link (2.7.4).
+
+    Attributes:
+        link: the link.
+        credit_limit: at a sender, how many deliveries the peer allows in total on this attach, counted from 0 and never
+            wrapped: the next one may be sent while fewer than this were. None at a receiver.
+        delivery_count: the peer's delivery-count as it was sent; None if absent.
+        available: at a receiver, how many deliveries the sender says are waiting; None if absent.
+        drain: the receiver wants its credit used or given back: answer with ``SenderLink.drained()``.
+        echo: the peer asks for our state. The engine has answered, unless ``properties`` is not None: then the owner
+            answers with ``flow()``, ``grant()`` or ``drained()`` (A-4).
+        properties: link state properties, None if absent.
+    """
+
+    link: Link
+    credit_limit: int | None
+    delivery_count: int | None
+    available: int | None
+    drain: bool
+    echo: bool
+    properties: Fields | None
+
+
+class DispositionReceived:
+    """The peer stated an outcome of deliveries of one link, or settled them (2.7.6).
+
+    A frame that spans links gives one event per link, and a long one may give several. What decides nothing is not
+    reported: a state that is no outcome, and an outcome behind another, for the first one is final (3.4).
+
+    Attributes:
+        link: a sender link when the receiver speaks, a receiver link when the sender settles.
+        deliveries: (delivery-id, tag) of each delivery that it changes, in the order of their ids.
+        state: the outcome; with ``settled`` any state, None if absent.
+        settled: the peer has settled them; they are forgotten by the engine and may not be disposed of any more.
+    """
+
+    __slots__ = ("deliveries", "link", "settled", "state")
+
+    def __init__(
+        self, link: Link, deliveries: list[tuple[int, bytes]], state: DeliveryState | None, settled: bool
+    ) -> None:
+        self.link = link
+        self.deliveries = deliveries
+        self.state = state
+        self.settled = settled
+
+    def __repr__(self) -> str:
+        return (
+            f"DispositionReceived(link={self.link!r}, deliveries={self.deliveries!r}, state={self.state!r},"
+            f" settled={self.settled})"
+        )
+
+
+class Link(LinkEndpoint):
     """One end of a link. See ``SenderLink`` and ``ReceiverLink``.
 
     Attributes:
-        name: the link's name; with the container-ids and the direction it names the link for good.
         session: the AMQP session it is attached to.
-        is_sender: True if deliveries go from here to the peer.
         context: a slot for the owner; the engine never looks at it.
         local_attach: the attach we sent, None before.
         remote_attach: the attach the peer sent, None before.
-        state: see ``LinkState``.
-        handle: our handle of it, for logs.
-        unsettled_tags: delivery-id -> tag of what is unsettled on this attach; the engine's own.
     """
 
     __slots__ = (
@@ -80,28 +156,17 @@ class Link:
         "_moved",
         "_reported",
         "context",
-        "detach_written",
-        "handle",
-        "is_sender",
         "local_attach",
-        "name",
         "remote_attach",
         "session",
-        "state",
-        "unsettled_tags",
     )
 
-    def __init__(self, session: AmqpSession, name: str, is_sender: bool) -> None:
+    def __init__(self, session: SessionEndpoint, name: str, is_sender: bool) -> None:
+        super().__init__(name, is_sender)
         self.session = session
-        self.name = name
-        self.is_sender = is_sender
         self.context: object = None
         self.local_attach: Attach | None = None
         self.remote_attach: Attach | None = None
-        self.state = LinkState.INITIAL
-        self.handle = -1
-        self.detach_written = False
-        self.unsettled_tags: dict[int, bytes] = {}
         # Both count from 0 at the attach and never wrap: deliveries that used credit, and the number of them allowed.
         self._moved = 0
         self._credit_limit = 0
@@ -111,11 +176,6 @@ class Link:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} handle={self.handle} {self.state.name}>"
-
-    @property
-    def connection(self) -> Connection:
-        """The connection the link lives on."""
-        return self.session.connection
 
     @property
     def is_attached(self) -> bool:
@@ -163,7 +223,7 @@ class Link:
 
         Raises:
             StateError: the peer's attach is not waiting for an answer.
-            LimitError: the attach is larger than the peer's max-frame-size; ``bound_map`` helps.
+            LimitError: the attach is larger than the peer's max-frame-size; ``unsettled_map_bound`` gives the limit.
         """
         remote = self.remote_attach
         if self.state is not LinkState.ATTACH_RECEIVED or remote is None:
@@ -236,16 +296,14 @@ class Link:
             self.session.pending_events.append(LinkDetached(self, closed, error, needs_answer))
 
     def write_attach(self, options: AttachOptions) -> None:
-        """Send our attach."""
+        """Send our attach, under the handle the session gave."""
         following = LINK_NEXT[self.state, Step.SEND_START]
-        session = self.session
-        handle = session.take_handle(self) if self.handle < 0 else self.handle
         size = options.max_message_size
         if not self.is_sender and size is None:
             size = DEFAULT_MAX_MESSAGE_SIZE
         attach = Attach(
             self.name,
-            handle,
+            self.handle,
             not self.is_sender,
             options.snd_settle_mode,
             options.rcv_settle_mode,
@@ -259,13 +317,7 @@ class Link:
             options.desired_capabilities,
             options.properties,
         )
-        try:
-            session.write_ordered(self, attach)
-        except LocalProtocolError:
-            if self.handle < 0:
-                session.give_back_handle(handle)
-            raise
-        self.handle = handle
+        self.session.write_ordered(self, attach)
         self.local_attach = attach
         self.state = following
         if self.is_sender:
@@ -313,6 +365,12 @@ class Link:
         """Take a delivery that came in one frame."""
         self.receive_transfer(Transfer(self.handle, delivery_id, tag, message_format, settled), payload)
 
+    def receive_disposition(
+        self, deliveries: list[tuple[int, bytes]], state: DeliveryState | None, settled: bool
+    ) -> None:
+        """Take what the peer stated of deliveries of this link."""
+        self.session.pending_events.append(DispositionReceived(self, deliveries, state, settled))
+
     def receive_flow(self, flow: Flow) -> None:
         """Take a flow of the peer that names this link."""
         if self.state is LinkState.DETACH_SENT:
@@ -340,10 +398,6 @@ class Link:
 
     def take_flow(self, flow: Flow) -> int | None:
         """Bring our picture of the peer up to date and return the credit limit to report."""
-        raise NotImplementedError
-
-    def answer_echo(self) -> None:
-        """Send the state of the link because the peer asked for it."""
         raise NotImplementedError
 
     def _check_flow_allowed(self) -> None:

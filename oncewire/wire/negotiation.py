@@ -6,6 +6,7 @@ from enum import Enum, auto
 
 from oncewire.wire.errors import FRAMING_ERROR, UNAUTHORIZED_ACCESS, RemoteProtocolError
 from oncewire.wire.events import Event, SaslOutcome
+from oncewire.wire.frame_writer import FrameWriter
 from oncewire.wire.frames import AMQP_HEADER, MAX_SASL_FRAME_SIZE, SASL_FRAME, SASL_HEADER, FrameParser
 from oncewire.wire.performative_codec import decode_sasl_frame
 from oncewire.wire.sasl import SaslClient, SaslServer
@@ -27,12 +28,11 @@ class Negotiation:
         is_server: a server answers headers, a client sends first.
         sasl: our side of SASL; None = no SASL layer.
         parser: cuts the peer's bytes.
-        out: where bytes to send are added.
+        writer: takes the bytes to send.
         events: where the ``SaslOutcome`` is added.
 
     Attributes:
         finished: AMQP frames come next.
-        header_sent: our AMQP header is sent, so AMQP frames may follow it.
     """
 
     __slots__ = (
@@ -40,11 +40,10 @@ class Negotiation:
         "_due",
         "_events",
         "_is_server",
-        "_out",
         "_parser",
         "_sasl",
+        "_writer",
         "finished",
-        "header_sent",
     )
 
     def __init__(
@@ -52,27 +51,26 @@ class Negotiation:
         is_server: bool,
         sasl: SaslClient | SaslServer | None,
         parser: FrameParser,
-        out: list[bytes],
+        writer: FrameWriter,
         events: list[Event],
     ) -> None:
         self._is_server = is_server
         self._sasl = sasl
         self._parser = parser
-        self._out = out
+        self._writer = writer
         self._events = events
         self._amqp_frame_size = parser.max_frame_size
         self._due = _Due.FIRST_HEADER
         self.finished = False
-        self.header_sent = False
 
     def start(self) -> None:
         """Send a client's first header."""
         if self._is_server or self._due is not _Due.FIRST_HEADER:
             return
         if self._sasl is None:
-            self._send_amqp_header()
+            self._writer.write_header()
         else:
-            self._out.append(SASL_HEADER + self._sasl.start())
+            self._writer.out.append(SASL_HEADER + self._sasl.start())
 
     def advance(self) -> None:
         """Carry out what has come.
@@ -106,7 +104,7 @@ class Negotiation:
             self._due = _Due.SASL_FRAMES
             self._parser.max_frame_size = MAX_SASL_FRAME_SIZE
             if self._is_server:
-                self._out.append(SASL_HEADER + sasl.start())
+                self._writer.out.append(SASL_HEADER + sasl.start())
             return
         skipped = isinstance(sasl, SaslServer) and sasl.allow_no_sasl
         if header != AMQP_HEADER or (sasl is not None and not skipped):
@@ -116,13 +114,13 @@ class Negotiation:
             )
         self._due = _Due.AMQP_FRAMES
         self.finished = True
-        if not self.header_sent:
-            self._send_amqp_header()
+        if not self._writer.header_sent:
+            self._writer.write_header()
 
     def _answer_wrong_header(self) -> None:
         """2.2: tell what we speak; the transport is closed behind it."""
         if self._is_server and self._due is _Due.FIRST_HEADER:
-            self._out.append(AMQP_HEADER if self._sasl is None else SASL_HEADER)
+            self._writer.out.append(AMQP_HEADER if self._sasl is None else SASL_HEADER)
 
     def _receive_sasl(self, buf: bytes, pos: int, end: int) -> None:
         sasl = self._sasl
@@ -130,7 +128,7 @@ class Negotiation:
         body, _ = decode_sasl_frame(buf, pos, end)
         answer = sasl.receive(body)
         if answer:
-            self._out.append(answer)
+            self._writer.out.append(answer)
         result = sasl.result
         if result is None:
             return
@@ -140,8 +138,4 @@ class Negotiation:
         self._due = _Due.AMQP_HEADER
         self._parser.max_frame_size = self._amqp_frame_size
         if not self._is_server:
-            self._send_amqp_header()
-
-    def _send_amqp_header(self) -> None:
-        self._out.append(AMQP_HEADER)
-        self.header_sent = True
+            self._writer.write_header()

@@ -23,11 +23,9 @@ from oncewire.wire.hot_codec import (
     encode_transfer,
 )
 from oncewire.wire.performatives import (
-    DeliveryState,
     Disposition,
     Flow,
     Performative,
-    Received,
     SaslFrame,
     Transfer,
 )
@@ -35,7 +33,6 @@ from oncewire.wire.types import Described
 
 __all__ = [
     "MAX_UNSETTLED_ENTRY_SIZE",
-    "bare_state",
     "decode_performative",
     "decode_sasl_frame",
     "encode_disposition",
@@ -143,13 +140,3 @@ def _decode_body(buf: bytes, pos: int, end: int, lowest: int, highest: int) -> t
 def unsettled_map_bound(max_frame_size: int) -> int:
     """Return how many entries of bare states an attach of ``max_frame_size`` bytes holds for certain (C-4)."""
     return max(0, (max_frame_size - ATTACH_OVERHEAD) // MAX_UNSETTLED_ENTRY_SIZE)
-
-
-def bare_state(state: DeliveryState | None) -> DeliveryState | None:
-    """Return what stands for a state in a bounded unsettled map (C-4): None, or the state with all fields left out.
-
-    ``received`` has mandatory fields and is not terminal, so it becomes None; an unknown state does too.
-    """
-    if state is None or isinstance(state, (Received, Described)):
-        return None
-    return type(state)()

@@ -6,7 +6,6 @@ Methods called ``receive_*``, ``stop`` and ``write_*`` are for the engine only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from oncewire.wire.deliveries import (
     MAX_TAG_SIZE,
@@ -22,14 +21,74 @@ from oncewire.wire.errors import (
     LimitError,
     StateError,
 )
-from oncewire.wire.events import DeliveryReceived
 from oncewire.wire.link import DEFAULT_MAX_MESSAGE_SIZE, AttachOptions, Link
 from oncewire.wire.performatives import DeliveryState, Fields, Flow, ReceiverSettleMode, Transfer
+from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import LINK_ATTACHED, LinkState
 from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
 
-if TYPE_CHECKING:
-    from oncewire.wire.session import AmqpSession
+
+class DeliveryReceived:
+    """A whole delivery arrived (several frames are put together), or an aborted one was given up.
+
+    Attributes:
+        link: the receiver link.
+        delivery_id: names the delivery on this session until it is settled.
+        tag: up to 32 bytes, may be empty (2.8.7).
+        payload: the encoded message; empty for an aborted delivery and for a resumed one that only tells a state.
+        settled: the sender has settled it: it must not be disposed of.
+        resume: the sender means a delivery that both ends held before this attach (2.6.13).
+        state: the sender's state of it, None as a rule.
+        message_format: 0 for an AMQP message.
+        aborted: drop it; it counts as settled.
+        receiver_settles: on a link of rcv-settle-mode second, the sender asks for mode first for this delivery: the
+            receiver must settle it together with its outcome, and not wait for the sender (2.7.5).
+    """
+
+    __slots__ = (
+        "aborted",
+        "delivery_id",
+        "link",
+        "message_format",
+        "payload",
+        "receiver_settles",
+        "resume",
+        "settled",
+        "state",
+        "tag",
+    )
+
+    def __init__(
+        self,
+        link: ReceiverLink,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes,
+        settled: bool = False,
+        resume: bool = False,
+        state: DeliveryState | None = None,
+        message_format: int = 0,
+        aborted: bool = False,
+        receiver_settles: bool = False,
+    ) -> None:
+        self.link = link
+        self.delivery_id = delivery_id
+        self.tag = tag
+        self.payload = payload
+        self.settled = settled
+        self.resume = resume
+        self.state = state
+        self.message_format = message_format
+        self.aborted = aborted
+        self.receiver_settles = receiver_settles
+
+    def __repr__(self) -> str:
+        return (
+            f"DeliveryReceived(link={self.link!r}, delivery_id={self.delivery_id}, tag={self.tag!r},"
+            f" payload={len(self.payload)} bytes, settled={self.settled}, resume={self.resume}, state={self.state!r},"
+            f" message_format={self.message_format}, aborted={self.aborted},"
+            f" receiver_settles={self.receiver_settles})"
+        )
 
 
 class ReceiverLink(Link):
@@ -37,7 +96,7 @@ class ReceiverLink(Link):
 
     __slots__ = ("_errant", "_hard_limit", "_max_message_size", "_partial")
 
-    def __init__(self, session: AmqpSession, name: str) -> None:
+    def __init__(self, session: SessionEndpoint, name: str) -> None:
         super().__init__(session, name, False)
         self._partial: IncomingDelivery | None = None
         self._max_message_size = DEFAULT_MAX_MESSAGE_SIZE

@@ -6,7 +6,6 @@ Methods called ``receive_*``, ``stop`` and ``write_*`` are for the engine only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from oncewire.wire.deliveries import (
     MAX_TAG_SIZE,
@@ -19,10 +18,8 @@ from oncewire.wire.errors import CreditError, LimitError, StateError
 from oncewire.wire.frames import FRAME_HEADER_SIZE
 from oncewire.wire.link import Link
 from oncewire.wire.performatives import Attach, DeliveryState, Disposition, Fields, Flow
+from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import LINK_ATTACHED, LinkState
-
-if TYPE_CHECKING:
-    from oncewire.wire.session import AmqpSession
 
 
 class SenderLink(Link):
@@ -30,7 +27,7 @@ class SenderLink(Link):
 
     __slots__ = ("_draining", "_one_frame_payload")
 
-    def __init__(self, session: AmqpSession, name: str) -> None:
+    def __init__(self, session: SessionEndpoint, name: str) -> None:
         super().__init__(session, name, True)
         self._draining = False
         # Up to so many bytes of payload go out in one frame, without a closer look.
@@ -39,7 +36,7 @@ class SenderLink(Link):
     def receive_attach(self, attach: Attach) -> None:
         """Take the peer's attach."""
         super().receive_attach(attach)
-        size = self.connection.send_frame_size - FRAME_HEADER_SIZE - TRANSFER_HEAD_BOUND
+        size = self.session.send_frame_size - FRAME_HEADER_SIZE - TRANSFER_HEAD_BOUND
         if attach.max_message_size:
             size = min(size, attach.max_message_size)
         self._one_frame_payload = size

@@ -9,12 +9,11 @@ only.
 
 from __future__ import annotations
 
-import struct
-from collections import Counter, deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from oncewire.wire.deliveries import SERIAL_MASK, OutgoingDelivery, Unsettled, serial_difference
+from oncewire.wire.deliveries import SERIAL_MASK, serial_difference
 from oncewire.wire.errors import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
@@ -25,21 +24,19 @@ from oncewire.wire.errors import (
     UNATTACHED_HANDLE,
     WINDOW_VIOLATION,
     LimitError,
+    LocalProtocolError,
     RemoteProtocolError,
     StateError,
 )
-from oncewire.wire.events import DispositionReceived, Event, LinkAttached, SessionBegun, SessionEnded
-from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
-from oncewire.wire.hot_codec import MAX_WHOLE_HANDLE, WholeDelivery, encode_whole_delivery
-from oncewire.wire.link import AttachOptions, Link, symbols
-from oncewire.wire.performative_codec import encode_disposition, encode_performative
+from oncewire.wire.frame_writer import FrameWriter
+from oncewire.wire.hot_codec import WholeDelivery
+from oncewire.wire.link import AttachOptions, Link, LinkAttached, symbols
+from oncewire.wire.link_endpoint import LinkEndpoint
 from oncewire.wire.performatives import (
-    ACCEPTED,
     OUTCOMES,
     AmqpError,
     Attach,
     Begin,
-    DeliveryState,
     Detach,
     Disposition,
     End,
@@ -54,17 +51,9 @@ from oncewire.wire.performatives import (
 )
 from oncewire.wire.receiver_link import ReceiverLink
 from oncewire.wire.sender_link import SenderLink
+from oncewire.wire.session_endpoint import FIRST_OUTGOING_ID, OUTGOING_WINDOW, SessionEndpoint
 from oncewire.wire.states import SESSION_MAPPED, SESSION_NEXT, LinkState, SessionState, Step
 from oncewire.wire.types import Described, Symbol
-
-if TYPE_CHECKING:
-    from oncewire.wire.connection import Connection
-
-# 2.5.6: the transfer-id (of frames, not deliveries) a session starts with.
-FIRST_OUTGOING_ID = 0
-
-# 2.7.2: we keep no limit of our own on transfers in flight to the peer, its incoming window is the limit.
-OUTGOING_WINDOW = 0x7FFFFFFF
 
 # A link name must fit any answer to its attach, so it may use at most this part of a frame of the peer ...
 _NAME_PART_OF_FRAME = 4
@@ -75,73 +64,59 @@ MAX_LINK_NAME_SIZE = 1024
 # peer that makes its partner queue more asks for flows without end and takes none.
 MAX_QUEUED_CONTROL = 8192
 
-# 2.3.1: size, data offset, type, channel.
-_pack_header = struct.Struct(">IBBH").pack
 
-Ordered: TypeAlias = Attach | Flow | Disposition | Detach
+@dataclass(frozen=True, slots=True)
+class SessionBegun:
+    """Both begins are exchanged. A session that the peer began is answered by the engine itself."""
+
+    session: AmqpSession
 
 
-class AmqpSession:
-    """One AMQP session of a connection.
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """The session is gone and its links (``session.links``) with it: they count as suspended (A-9).
 
-    Attributes:
-        connection: the connection it lives on.
-        context: a slot for the owner; the engine never looks at it.
-        state: see ``SessionState``.
-        channel: our channel number of it, for logs.
-        remote_begin: the begin the peer sent, None before.
-        incoming_window: transfer frames the peer may have in flight; topped up by the engine. 0 = not for now.
-        largest_window: the most that ``incoming_window`` ever was.
-        partial_bytes: bytes of deliveries whose last frame has not come, over all links.
+    ``error`` is the peer's, or ours when the engine ended the session because of what the peer sent.
+    """
+
+    session: AmqpSession
+    error: AmqpError | None
+
+
+class AmqpSession(SessionEndpoint):
+    """One AMQP session of a connection: its links by name and handle, and the peer's frames on their way to them.
+
+    Args:
+        writer: takes the frames for the peer.
+        channel: our channel number.
+        handle_max: highest link handle, for both ends.
+        incoming_window: transfer frames the peer may have in flight.
+        receive_frame_size: bytes of the largest frame the peer may send.
+        pending_events: where events are added.
+        forget: called when both ends have ended the session.
     """
 
     __slots__ = (
-        "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_incoming_base", "_incoming_left",
-        "_incoming_offered", "_largest_before", "_largest_frame", "_next_outgoing_id", "_out", "_queue",
-        "_queued_control", "_queued_of", "_remote_window", "_replenish_below", "_waiting_echoes", "channel",
-        "connection", "context", "incoming_window", "largest_window", "next_delivery_id", "partial_bytes",
-        "pending_events", "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled", "state",
+        "_by_handle", "_by_name", "_by_remote_handle", "_end_reported", "_forget", "_handle_max",
     )  # fmt: skip
 
     def __init__(
         self,
-        connection: Connection,
+        writer: FrameWriter,
         channel: int,
+        *,
+        handle_max: int,
         incoming_window: int,
-        pending_events: list[Event],
-        out: list[bytes],
+        receive_frame_size: int,
+        pending_events: list[Any],
+        forget: Callable[[AmqpSession], None],
     ) -> None:
-        self.connection = connection
-        self.context: object = None
-        self.state = SessionState.UNMAPPED
-        self.channel = channel
-        self.remote_channel = -1
-        self.remote_begin: Begin | None = None
-        self.incoming_window = self.largest_window = incoming_window
-        self.partial_bytes = 0
-        # Of the payloads before and since the window was topped up last: at first the largest possible.
-        self._largest_before = self._largest_frame = connection.receive_frame_size
-        self.pending_events = pending_events
-        self._out = out
+        super().__init__(writer, channel, incoming_window, receive_frame_size, pending_events)
+        self._handle_max = handle_max
+        self._forget = forget
         self._by_name: dict[tuple[str, bool], Link] = {}
         self._by_handle: dict[int, Link] = {}
         self._by_remote_handle: dict[int, Link] = {}
-        # Delivery-ids and what is unsettled, per direction.
-        self.next_delivery_id = 0
-        self.sent_unsettled = Unsettled()
-        self.received_unsettled = Unsettled()
-        # 2.5.6: transfer frames, not deliveries, count for the windows.
-        self._next_outgoing_id = FIRST_OUTGOING_ID
-        self._remote_window = 0
-        # The next transfer-id of the peer was this when it had the whole window.
-        self._incoming_base: int | None = None
-        self._incoming_left = self._incoming_offered = incoming_window
-        self._replenish_below = (incoming_window + 1) // 2
-        # What waits for the peer's window to open, in order; see write_ordered.
-        self._queue: deque[OutgoingDelivery | tuple[Link, Ordered]] = deque()
-        self._queued_of: Counter[int] = Counter()  # by handle
-        self._queued_control = 0
-        self._waiting_echoes: dict[Link, None] = {}
         self._end_reported = False
 
     def __repr__(self) -> str:
@@ -177,7 +152,7 @@ class AmqpSession:
             source, target: the termini asked for.
             snd_settle_mode, rcv_settle_mode: 2.8.2 and 2.8.3; the default is the exactly-once pair.
             unsettled: None = do not resume; {} = resume with nothing unsettled here.
-            incomplete_unsettled: the map did not fit; see ``bound_map``.
+            incomplete_unsettled: the map did not fit; see ``unsettled_map_bound``.
             initial_delivery_count: where the delivery-count starts.
             max_message_size: bytes, 0 or None = no limit; at a sender it only informs the peer.
             offered_capabilities, desired_capabilities, properties: as in attach.
@@ -230,7 +205,12 @@ class AmqpSession:
         key = (link.name, link.is_sender)
         if key in self._by_name:
             raise StateError(f"link {link.name!r} is still {self._by_name[key].state.name} in this session")
-        link.write_attach(options)
+        link.handle = self._take_handle(link)
+        try:
+            link.write_attach(options)
+        except LocalProtocolError:  # nothing was sent under it
+            del self._by_handle[link.handle]
+            raise
         self._by_name[key] = link
 
     def end(self, error: AmqpError | None = None) -> None:
@@ -249,15 +229,7 @@ class AmqpSession:
         self.state = following
         self.stop()
         if following is SessionState.ENDED:
-            self.connection.forget_session(self)
-
-    def set_incoming_window(self, frames: int) -> None:
-        """Change how many frames the peer may have in flight from now on (2.5.6); what is offered stays so."""
-        self.incoming_window = frames
-        self.largest_window = max(self.largest_window, frames)
-        self._replenish_below = (frames + 1) // 2
-        if self._incoming_left < self._replenish_below and self.state is SessionState.MAPPED:
-            self._write_window()
+            self._forget(self)
 
     # --- begin and end, engine only -----------------------------------------------------------------------------------
 
@@ -265,7 +237,7 @@ class AmqpSession:
         """Send our begin."""
         following = SESSION_NEXT[self.state, Step.SEND_START]
         remote_channel = self.remote_channel if self.remote_channel >= 0 else None
-        handle_max = self.connection.handle_max
+        handle_max = self._handle_max
         self.write(
             Begin(remote_channel, self._next_outgoing_id, self.incoming_window, OUTGOING_WINDOW, handle_max)
         )
@@ -294,7 +266,7 @@ class AmqpSession:
         if self.state is SessionState.END_RECEIVED:
             self.end()
         else:
-            self.connection.forget_session(self)
+            self._forget(self)
 
     def end_faulty(self, condition: Symbol, description: str) -> None:
         """End the session because of what the peer did, and tell the owner at once."""
@@ -309,10 +281,7 @@ class AmqpSession:
 
     def stop(self) -> None:
         """Deaden the links and drop all deliveries. ``links`` stays for the owner."""
-        self._queue.clear()
-        self._queued_of.clear()
-        self._queued_control = 0
-        self._waiting_echoes.clear()
+        self.drop_queue()
         for link in self._by_handle.values():
             link.state = LinkState.DETACHED
             link.stop()
@@ -326,9 +295,9 @@ class AmqpSession:
 
     # --- handles, engine only -----------------------------------------------------------------------------------------
 
-    def take_handle(self, link: Link) -> int:
+    def _take_handle(self, link: Link) -> int:
         """Return the lowest free handle and give it to ``link``."""
-        limit = self.connection.handle_max
+        limit = self._handle_max
         if self.remote_begin is not None:
             limit = min(limit, self.remote_begin.handle_max)
         handle = len(self._by_handle)
@@ -339,11 +308,7 @@ class AmqpSession:
         self._by_handle[handle] = link
         return handle
 
-    def give_back_handle(self, handle: int) -> None:
-        """Free a handle under which nothing was sent."""
-        del self._by_handle[handle]
-
-    def release(self, link: Link) -> None:
+    def release(self, link: LinkEndpoint) -> None:
         """Forget a link that is detached by both ends, once our detach is written."""
         if link.state is not LinkState.DETACHED or not link.detach_written:
             return
@@ -359,14 +324,12 @@ class AmqpSession:
     def receive_attach(self, attach: Attach) -> None:
         """Take an attach: the answer to ours, a new link, or the theft of one (2.6.1)."""
         remote_handle = attach.handle
-        if remote_handle > self.connection.handle_max:
+        if remote_handle > self._handle_max:
             raise RemoteProtocolError(FRAMING_ERROR, f"handle {remote_handle} is over our handle-max")
         if remote_handle in self._by_remote_handle:
             self.end_faulty(HANDLE_IN_USE, f"handle {remote_handle} is attached already")
             return
-        if len(attach.name.encode()) > min(
-            MAX_LINK_NAME_SIZE, self.connection.send_frame_size // _NAME_PART_OF_FRAME
-        ):
+        if len(attach.name.encode()) > min(MAX_LINK_NAME_SIZE, self.send_frame_size // _NAME_PART_OF_FRAME):
             self.end_faulty(INVALID_FIELD, "the name of a link is too long")
             return
         is_sender = attach.role
@@ -379,7 +342,7 @@ class AmqpSession:
                 link.detach_faulty(STOLEN, "the link was attached again", link.local_attach is None)
             link = SenderLink(self, attach.name) if is_sender else ReceiverLink(self, attach.name)
             try:
-                link.handle = self.take_handle(link)
+                link.handle = self._take_handle(link)
             except LimitError as full:
                 self.end_faulty(RESOURCE_LIMIT_EXCEEDED, str(full))
                 return
@@ -463,138 +426,10 @@ class AmqpSession:
         last = first if disposition.last is None else disposition.last
         found, visited, rest = unsettled.select(first, last, settled, limit)
         for link, named in found:
-            self.pending_events.append(DispositionReceived(link, named, state, settled))
+            link.receive_disposition(named, state, settled)
         if rest is None:
             return visited, None
         return visited, Disposition(disposition.role, rest, last, settled, state)
 
     def _unattached(self, handle: int) -> None:
         self.end_faulty(UNATTACHED_HANDLE, f"handle {handle} is not attached")
-
-    # --- frames to the peer, engine only ------------------------------------------------------------------------------
-
-    @property
-    def is_queueing(self) -> bool:
-        """Whether frames of sender links wait for the peer's session window."""
-        return bool(self._queue)
-
-    def write(self, performative: Attach | Begin | Flow | Disposition | Detach | End) -> None:
-        """Send a frame without payload at once."""
-        if isinstance(performative, Flow):
-            if self._incoming_base is not None:
-                received = self._incoming_offered - self._incoming_left
-                self._incoming_base = (self._incoming_base + received) & SERIAL_MASK
-            # What was offered once may be on its way: a smaller window is reached by frames that come in.
-            self._incoming_left = self._incoming_offered = max(self._incoming_left, self.incoming_window)
-            performative.next_incoming_id = self._incoming_base
-            performative.incoming_window = self._incoming_left
-            performative.next_outgoing_id = self._next_outgoing_id
-            performative.outgoing_window = OUTGOING_WINDOW
-        self.connection.write_frame(self.channel, encode_performative(performative))
-        if isinstance(performative, Detach):
-            self._by_handle[performative.handle].detach_written = True
-
-    def write_ordered(self, link: Link, performative: Ordered) -> None:
-        """Send a frame of a link; that of a sender link may not overtake its own transfers that wait for the window."""
-        if not link.is_sender or not self._must_wait(link, performative):
-            self.write(performative)
-            return
-        self.connection.check_frame_size(len(encode_performative(performative)))
-        self._queue.append((link, performative))
-        self._queued_of[link.handle] += 1
-        self._queued_control += 1
-
-    def _must_wait(self, link: Link, performative: Ordered) -> bool:
-        if isinstance(performative, Attach):  # 2.6.1: nor the detach of the link that had the name before
-            return any(isinstance(item, tuple) and item[0].name == link.name for item in self._queue)
-        return self._queued_of[link.handle] > 0
-
-    def is_written(self, delivery_id: int) -> bool:
-        """Whether the last frame of a delivery has left the queue, so that its settlement overtakes nothing."""
-        head = next((item for item in self._queue if isinstance(item, OutgoingDelivery)), None)
-        return head is None or serial_difference(delivery_id, head.delivery_id) < 0
-
-    def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> bool:
-        """Send a delivery in one frame, with ``encode_whole_delivery``; False where that is not possible now."""
-        window = self._remote_window
-        if window <= 0 or self._queue or handle > MAX_WHOLE_HANDLE:
-            return False
-        self._remote_window = window - 1
-        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
-        out = self._out
-        out.append(encode_whole_delivery(self.channel, handle, delivery_id, tag, settled, len(payload)))
-        out.append(payload)  # not joined here: large ones are copied only once
-        return True
-
-    def write_transfer(self, performative: bytes, payload: bytes) -> None:
-        """Send one transfer frame; the window must be open."""
-        self._remote_window -= 1
-        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
-        out = self._out
-        size = FRAME_HEADER_SIZE + len(performative) + len(payload)
-        out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
-        out.append(payload)  # not joined here: large ones are copied only once
-
-    def write_disposition(
-        self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None
-    ) -> None:
-        """Send a disposition at once."""
-        performative = encode_disposition(role, first, None if first == last else last, settled, state)
-        size = FRAME_HEADER_SIZE + len(performative)
-        self._out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
-
-    def check_state_size(self, role: bool, settled: bool, state: DeliveryState | None) -> None:
-        """Raise LimitError, before anything is changed, if a disposition with ``state`` does not fit a frame."""
-        if state is not None and state is not ACCEPTED:
-            largest = encode_disposition(role, SERIAL_MASK, SERIAL_MASK, settled, state)
-            self.connection.check_frame_size(len(largest))
-
-    def send_in_parts(self, delivery: OutgoingDelivery) -> None:
-        """Send a delivery as far as the window allows and keep the rest."""
-        if delivery.smallest_frame() > self.connection.send_frame_size:
-            raise LimitError("the delivery state does not fit a frame of the peer")
-        self._queue.append(delivery)
-        self._queued_of[delivery.handle] += 1
-        self._write_queued()
-
-    def defer_echo(self, link: Link) -> bool:
-        """While frames are queued, note that ``link`` owes the peer its state (once, however often it asks)."""
-        if self._queued_of[link.handle]:
-            self._waiting_echoes[link] = None
-            return True
-        return False
-
-    def _write_queued(self) -> None:
-        """Send what has waited for the window."""
-        queue = self._queue
-        while queue:
-            head = queue[0]
-            if isinstance(head, OutgoingDelivery):
-                if self._remote_window <= 0:
-                    return
-                performative, payload, last = head.next_frame(self.connection.send_frame_size)
-                self.write_transfer(performative, payload)
-                if last:
-                    queue.popleft()
-                    self._queued_of[head.handle] -= 1
-            else:
-                queue.popleft()
-                self._queued_control -= 1
-                link, frame = head
-                self._queued_of[link.handle] -= 1
-                self.write(frame)
-                self.release(link)
-        waiting = list(self._waiting_echoes)
-        self._waiting_echoes.clear()
-        for link in waiting:
-            if link.state is LinkState.ATTACHED:
-                link.answer_echo()
-
-    @property
-    def recent_frame(self) -> int:
-        """The largest payload of a transfer frame of late, in bytes; the largest that may come before any came."""
-        return max(self._largest_before, self._largest_frame)
-
-    def _write_window(self) -> None:
-        self._largest_before, self._largest_frame = self._largest_frame, 0
-        self.write(Flow(None, 0, 0, 0))

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from delivery_records.effects import Detach
-from delivery_records.inputs import EndpointEnded, Input, LinkDetach, LinkLost, LossCause, Place
+from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, Place
 from oncewire.wire import (
     CONNECTION_FORCED,
     CONNECTION_REDIRECT,
@@ -21,7 +21,6 @@ from oncewire.wire import (
     LINK_REDIRECT,
     RESOURCE_LIMIT_EXCEEDED,
     AmqpError,
-    AmqpSession,
     Connection,
     ConnectionClosed,
     ConnectionLost,
@@ -44,22 +43,15 @@ from oncewire.wire import (
 )
 from router.clients import conventions
 from router.clients.link_refusal import LinkRefusal
+from router.clients.local_node import LocalNode, NodeLink, NodeLinks
+from router.clients.places import Places
 from router.clients.publisher_link import PublisherLink
-from router.clients.session_window import PASSED, SessionWindows
+from router.clients.session_window import PASSED, SessionWindows, WindowLimits
 from router.clients.subscriber_link import SubscriberLink
+from router.config import RouterConfig
 from router.logs import EventLog, Part, RouterEvent
-from router.operator.amqp_node import (
-    ManagementPeer,
-    ReplyLink,
-    RequestLink,
-    is_dynamic,
-    is_for_management,
-)
-from router.turn import work_for_a_turn
-
-if TYPE_CHECKING:
-    from router.clients.listener import ClientListener
-    from router.records_driver import RecordsDriver
+from router.records_driver import RecordsDriver
+from router.turn import Backlog, Turn, work_for_a_turn
 
 OUTPUT_HIGH_BYTES = 1 << 20
 """More than this unwritten: the client is behind, and new deliveries wait in the record core."""
@@ -81,10 +73,46 @@ ClientLink = PublisherLink | SubscriberLink
 _CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
 
 
+class ConnectionOwner(Protocol):
+    """What a connection needs of those who have all connections; `ClientListener` is it."""
+
+    config: RouterConfig
+    log: EventLog
+    turn: Turn
+    unfinished: Backlog
+    """Connections whose last read is not carried out yet."""
+    node: LocalNode | None
+    bytes_in: int
+    bytes_out: int
+    is_draining: bool
+    """No client is taken any more, and who has no links is redirected (K-8a)."""
+
+    def window_limits(self) -> WindowLimits:
+        """What bounds the bytes of a client's session (C-6)."""
+        ...
+
+    def add(self, connection: ClientConnection) -> None:
+        """A client has connected."""
+
+    def remove(self, connection: ClientConnection) -> None:
+        """A client is disconnected."""
+
+    def refusal(self, connection: ClientConnection) -> str | None:
+        """Why this client is refused; None = it is admitted."""
+        ...
+
+    def redirect(self, container_id: str) -> dict[str, object] | None:
+        """The info of a redirect for this client (K-8a); None = there is no other router."""
+        ...
+
+    def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
+        """An attach was refused before the record core was asked."""
+
+
 class ClientConnection(asyncio.Protocol):
     """The asyncio protocol of one client connection."""
 
-    def __init__(self, listener: ClientListener, engine: Connection, driver: RecordsDriver | None) -> None:
+    def __init__(self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None) -> None:
         """Serve one client.
 
         Args:
@@ -102,14 +130,10 @@ class ClientConnection(asyncio.Protocol):
         self.user: str | None = None
         """Who has logged in; None without a login."""
         self.peer_host = ""
-        self._management: ManagementPeer | None = None
+        self._node_links = NodeLinks(listener.node, self)
         self._windows = SessionWindows(listener.window_limits())
-        self._dynamic: list[ReceiverLink | SenderLink] = []
         self._links: dict[int, ClientLink] = {}
-        self._sessions: dict[AmqpSession, int] = {}
-        """Those that links were attached in, by the number the record core knows them by (A-9)."""
-        self._number = 0
-        """The record core's number of this connection; 0 = no link was attached."""
+        self._places = Places()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -151,13 +175,8 @@ class ClientConnection(asyncio.Protocol):
         return list(self._links)
 
     def place_of(self, link: Link) -> Place:
-        """The AMQP session and the connection of a link, whose ends are reported to the record core (A-9)."""
-        if not self._number:
-            self._number = self.driver.new_number()
-        session = link.session
-        if session not in self._sessions:
-            self._sessions[session] = self.driver.new_number()
-        return Place(self._sessions[session], self._number)
+        """See `LinkOwner`."""
+        return self._places.place_of(link.session, self.driver)
 
     @property
     def frame_size(self) -> int:
@@ -270,14 +289,14 @@ class ClientConnection(asyncio.Protocol):
                     shell = event.link.context
                     if type(shell) is PublisherLink:
                         inputs.append(shell.transfer_input(event))
-                    elif isinstance(shell, RequestLink):
+                    elif isinstance(shell, NodeLink):
                         shell.on_delivery(event)
                 else:
                     handler = handlers.get(type(event))
                     if handler is not None:
                         handler(event, inputs)
-            if self._dynamic:
-                self._open_dynamic()
+            for link in self._node_links.take_postponed():
+                self._open_node_link(link)
         finally:  # K-3b: what came before a fault counts
             if inputs and self._driver is not None:
                 self._driver.submit(inputs)
@@ -303,7 +322,7 @@ class ClientConnection(asyncio.Protocol):
             found = shell.flow_input(event)
             if found is not None:
                 inputs.append(found)
-        elif isinstance(shell, ReplyLink):
+        elif isinstance(shell, NodeLink):
             shell.on_flow(event)
 
     def _on_attached(self, event: LinkAttached, inputs: list[Input]) -> None:
@@ -315,11 +334,9 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
             return
         assert isinstance(link, ReceiverLink | SenderLink)
-        if is_for_management(link):
-            if is_dynamic(link):
-                self._dynamic.append(link)
-            elif link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
-                self._open_management(link)
+        if self._node_links.serves(link):
+            if not self._node_links.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
+                self._open_node_link(link)  # else it was detached in the same read
             return
         shell: ClientLink = (
             PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
@@ -334,19 +351,9 @@ class ClientConnection(asyncio.Protocol):
         self._links[shell.number] = shell
         inputs.append(attach)
 
-    def _open_dynamic(self) -> None:
-        """Answer dynamic sources behind the rest of the read: a sender to `$management` says what they are for."""
-        dynamic, self._dynamic = self._dynamic, []
-        for link in dynamic:
-            if link.local_attach is None and link.state is LinkState.ATTACH_RECEIVED:
-                self._open_management(link)
-
-    def _open_management(self, link: ReceiverLink | SenderLink) -> None:
-        """A link of `$management`: no delivery of the network goes over it, and the record core never hears of it."""
-        if self._management is None:
-            self._management = ManagementPeer(self._listener.management, self)
+    def _open_node_link(self, link: ReceiverLink | SenderLink) -> None:
         try:
-            self._management.open(link)
+            self._node_links.open(link)
         except LinkRefusal as refusal:
             self._refuse(link, refusal)
         except LimitError as error:  # its frames are too small even for the answer
@@ -363,8 +370,8 @@ class ClientConnection(asyncio.Protocol):
         elif shell is None and event.error is not None and link.remote_attach is not None:
             refusal = LinkRefusal(event.error.condition, event.error.description or "")
             self._listener.count_refusal(self, link.name, refusal)  # by the engine, which told the client
-        if isinstance(shell, RequestLink | ReplyLink) and self._management is not None:
-            self._management.forget(shell)
+        if isinstance(shell, NodeLink):
+            self._node_links.forget(shell)
             if event.needs_answer:
                 self._detach_link(event.link, event.closed, None)
             return
@@ -377,12 +384,10 @@ class ClientConnection(asyncio.Protocol):
 
     def _on_session_ended(self, event: SessionEnded, inputs: list[Input]) -> None:
         for link in event.session.links:
-            if isinstance(link.context, RequestLink | ReplyLink) and self._management is not None:
-                self._management.forget(link.context)
+            if isinstance(link.context, NodeLink):
+                self._node_links.forget(link.context)
             self._lose(link, LossCause.SESSION_END, inputs)
-        number = self._sessions.pop(event.session, None)
-        if number is not None:
-            inputs.append(EndpointEnded(number))
+        inputs += self._places.end_session(event.session)
 
     def _lose(self, link: Link, cause: LossCause, inputs: list[Input]) -> None:
         shell = link.context
@@ -416,43 +421,36 @@ class ClientConnection(asyncio.Protocol):
 
     def _on_over(self, event: ConnectionClosed | ConnectionLost, inputs: list[Input]) -> None:
         self._end_links(inputs)
-        self._log_end(event.error)
+        error = event.error
+        why = "" if error is None else f"{error.condition}: {error.description}"
+        self.log.event(RouterEvent.CLIENT_DISCONNECTED, container_id=self.container_id, peer=self.peer, why=why)
 
     def _end_links(self, inputs: list[Input]) -> None:
         """A-9: everything the connection carried is suspended."""
         for number in list(self._links):
             self._forget(self._links[number])
             inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
-        if self._number:
-            inputs += [EndpointEnded(number) for number in (*self._sessions.values(), self._number)]
-            self._sessions.clear()
-            self._number = 0
+        inputs += self._places.end_connection()
 
     def _forget(self, shell: ClientLink) -> None:
         del self._links[shell.number]
         self.driver.links.pop(shell.number, None)
-
-    def _log_end(self, error: AmqpError | None) -> None:
-        why = "" if error is None else f"{error.condition}: {error.description}"
-        self.log.event(
-            RouterEvent.CLIENT_DISCONNECTED, container_id=self.container_id, peer=self.peer, why=why
-        )
 
     def _subscribers(self) -> list[SubscriberLink]:
         return [link for link in self._links.values() if isinstance(link, SubscriberLink)]
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def detach(self, shell: ClientLink, effect: Detach) -> None:
-        """Detach a link, or answer its detach; before the attach was answered this is a refusal (A-8)."""
-        if shell.number in self._links:
-            self._forget(shell)
+    def detach(self, number: int, link: Link, effect: Detach) -> None:
+        """See `LinkOwner`."""
+        if number in self._links:
+            self._forget(self._links[number])
         condition, info = effect.condition, effect.info
         if condition == LINK_REDIRECT:  # K-8a
             told = self._listener.redirect(self.container_id)
             condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
         error = conventions.amqp_error(condition, effect.description, info)
-        self._detach_link(shell.link, effect.closed, error)
+        self._detach_link(link, effect.closed, error)
 
     def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
         with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone
@@ -521,8 +519,7 @@ class ClientConnection(asyncio.Protocol):
         """The incarnation is over: nothing this client sent from now on counts (K-3)."""
         self._driver = None
         self._links.clear()
-        self._sessions.clear()
-        self._number = 0
+        self._places.forget()
 
     def abort(self) -> None:
         """Drop the transport at once."""
@@ -564,7 +561,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _update_windows(self, driver: RecordsDriver) -> None:
         """C-6: offer each session the frames there is room for."""
-        publishers = [link for link in self._links.values() if isinstance(link, PublisherLink)]
+        publishers = [
+            (each.number, each.link.session) for each in self._links.values() if isinstance(each, PublisherLink)
+        ]
         if self._windows.look(self.engine.sessions, publishers, driver, time.monotonic()):
             driver.submit([])
         if self._windows.is_passed and self.engine.state is ConnectionState.OPENED:

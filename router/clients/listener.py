@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 import time
-from collections.abc import Callable
 
-from oncewire.cli.errors import CliError
 from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
+from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.clients.connection import ClientConnection
 from router.clients.link_refusal import LinkRefusal
-from router.clients.redirect import FAILOVER_LIST, choose, other_routers, redirect_info, server_list
+from router.clients.local_node import LocalNode
+from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, WindowLimits
 from router.config import RouterConfig, anonymous_is_allowed
+from router.listening import listen, port_of
 from router.logs import EventLog, RouterEvent
-from router.operator.amqp_node import ManagementNode
-from router.operator.passwords import Logins
+from router.passwords import Logins
 from router.records_driver import RecordsDriver
 from router.turn import Backlog, Turn
 
-BACKLOG = 1024
-"""After a failover thousands of clients connect at once."""
 PRODUCT = "oncewire"
 
 
@@ -41,7 +37,7 @@ class ClientListener:
         self.bytes_out = 0
         self.accepted = 0
         self.refused_links = 0
-        self.management: ManagementNode
+        self.node: LocalNode | None = None
         """Serves `$management`; the router process sets it before it listens."""
         self.is_draining = False
         """No client is taken any more, and who has no links is sent elsewhere (K-8a)."""
@@ -201,52 +197,3 @@ class ClientListener:
         """Drop every transport that is still open."""
         for connection in list(self._connections):
             connection.abort()
-
-
-async def listen(
-    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, flag: str
-) -> asyncio.Server:
-    """Listen on host and port.
-
-    Raises:
-        CliError: the address is in use, not ours, or not to be had.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        return await loop.create_server(factory, host, port, backlog=BACKLOG)
-    except OSError as error:
-        raise cannot_listen(error, host, port, flag) from None
-
-
-def cannot_listen(error: OSError, host: str, port: int, flag: str) -> CliError:
-    """What a user needs to know about an address that cannot be listened on."""
-    host_flag = flag.removesuffix("port") + "host"
-    what = f"cannot listen on {host}:{port}"
-    if isinstance(error, socket.gaierror):
-        return CliError(
-            what, f"{host} is no known host name or address", f"give {host_flag} an address of this machine"
-        )
-    if error.errno == errno.EADDRINUSE:
-        return CliError(
-            what,
-            "the port is in use",
-            f"stop the other program, or give {flag} another port (0 = any free one)",
-        )
-    if error.errno == errno.EADDRNOTAVAIL:
-        return CliError(
-            what, "this machine does not have that address", f"give {host_flag} an address of this machine"
-        )
-    if error.errno == errno.EACCES:
-        return CliError(what, "ports below 1024 need privileges", f"give {flag} a port from 1024 on")
-    return CliError(
-        what,
-        error.strerror or str(error),
-        f"give {host_flag} and {flag} an address of this machine that is free",
-    )
-
-
-def port_of(server: asyncio.Server) -> int:
-    """The port a listener got."""
-    port = server.sockets[0].getsockname()[1]
-    assert isinstance(port, int)
-    return port

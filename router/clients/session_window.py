@@ -7,16 +7,12 @@ no window, so they pass where bodies wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from delivery_records.budget import Budget
-from oncewire.wire import DEFAULT_INCOMING_WINDOW, AmqpSession
-
-if TYPE_CHECKING:
-    from router.clients.publisher_link import PublisherLink
-    from router.records_driver import RecordsDriver
+from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
+from router.records_driver import RecordsDriver
 
 ROUTER_PART = 4
 """One session is offered at most one part in so many of what the router has left: several open theirs at one time."""
@@ -76,31 +72,42 @@ class SessionWindows:
         self._partial = 0
         self.is_passed = False
         """A session holds more than its window and its publishers' largest messages explain: end the connection."""
-        self._waiting: set[AmqpSession] = set()
+        self._waiting: set[SessionEndpoint] = set()
         """Sessions that wait to complete what they have begun to send, over the budget."""
 
     def look(
-        self, sessions: Iterable[AmqpSession], publishers: list[PublisherLink], driver: RecordsDriver, now: float
+        self,
+        sessions: Iterable[SessionEndpoint],
+        publishers: Sequence[tuple[int, SessionEndpoint]],
+        driver: RecordsDriver,
+        now: float,
     ) -> bool:
-        """At the end of a turn: `update` for what the publishers of a connection hold, who learn of it."""
+        """At the end of a turn: `update` for what the publishers of a connection hold, who learn of it.
+
+        Args:
+            sessions: all of the connection.
+            publishers: number and session of each publisher's link.
+            driver: of the incarnation that serves the connection.
+            now: seconds, monotonic.
+        """
         found = {session: Stored() for session in sessions}
-        awaited: list[PublisherLink] = []
-        for publisher in publishers:
-            stored = found.get(publisher.link.session)
+        awaited: list[tuple[int, SessionEndpoint]] = []
+        for number, session in publishers:
+            stored = found.get(session)
             if stored is None:
                 continue
-            size, is_awaited = driver.publisher_bytes(publisher.number)
+            size, is_awaited = driver.publisher_bytes(number)
             stored.size += size
             stored.publishers += 1
             if is_awaited:
                 stored.is_awaited = True
-                awaited.append(publisher)
+                awaited.append((number, session))
         wakes = self.update(found, driver.records.budget, now)
-        for publisher in awaited:
-            driver.on_session_window(publisher.number, self.is_narrow(publisher.link.session))
+        for number, session in awaited:
+            driver.on_session_window(number, self.is_narrow(session))
         return wakes
 
-    def update(self, sessions: Mapping[AmqpSession, Stored], budget: Budget, now: float) -> bool:
+    def update(self, sessions: Mapping[SessionEndpoint, Stored], budget: Budget, now: float) -> bool:
         """At the end of a turn: offer what there is room for.
 
         Args:
@@ -121,7 +128,7 @@ class SessionWindows:
                 session.set_incoming_window(frames)
         return budget.was_full and (is_less or budget.is_passed_on)
 
-    def is_narrow(self, session: AmqpSession) -> bool:
+    def is_narrow(self, session: SessionEndpoint) -> bool:
         """Whether its window is closed, or open for one frame at a time because there is no room."""
         return session.incoming_window < min(2, self._limits.frames)
 
@@ -137,7 +144,7 @@ class SessionWindows:
         budget.add_partial(partial - before)
         return partial < before
 
-    def _frames(self, session: AmqpSession, stored: Stored, budget: Budget, now: float) -> int:
+    def _frames(self, session: SessionEndpoint, stored: Stored, budget: Budget, now: float) -> int:
         """Transfer frames a session may have in flight."""
         limits = self._limits
         partial = session.partial_bytes
@@ -170,6 +177,6 @@ class SessionWindows:
             return 1  # only the rest of what has come in part can free anything
         return frames
 
-    def _leave(self, session: AmqpSession, budget: Budget) -> None:
+    def _leave(self, session: SessionEndpoint, budget: Budget) -> None:
         self._waiting.discard(session)
         budget.leave(session)

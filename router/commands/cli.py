@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from router.config_loading import SETTINGS, LoadedConfig, format_config, load
-from router.setting_options import setting_options
+from oncewire.settings.options_cli import setting_options
+from router.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_config, load
 
 
 @click.command("router", short_help="Run one router.")
@@ -18,7 +18,7 @@ from router.setting_options import setting_options
 @click.option("--print-config", is_flag=True, help="Print the settings in force as TOML, and stop.")
 @click.option("--announce", is_flag=True, help="Print one line of JSON on stdout when the router is ready.")
 @click.option("--parent-pid", type=int, hidden=True, help="End with that process.")
-@setting_options(SETTINGS)
+@setting_options(SETTINGS, SHORT_FLAGS)
 def router(
     file: str | None, print_config: bool, announce: bool, parent_pid: int | None, **flags: Any
 ) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.settings.options_cli import setting_options
 from router.config import RouterConfig
-from router.config_loading import SETTINGS, load
-from router.setting_options import setting_options
+from router.config_loading import SETTINGS, SHORT_FLAGS, load
 from router.store_setup import store_factory
 from topology.cluster import ChangedMeanwhile, ClusterState, RoutersLive, begin_new_life, read_cluster
 from topology.store import Store, StoreError
@@ -22,7 +22,7 @@ WAIT_S = 15.0
 """Longer than the default lease lives: router keys out of a backup end by themselves within it."""
 SHOWN_ROUTERS = 8
 """Named in an error; the number is always told."""
-_STORE_SETTINGS = [name for name in SETTINGS if name.startswith(("etcd_", "store"))]
+_STORE_SETTINGS = {name: each for name, each in SETTINGS.items() if name.startswith(("etcd_", "store"))}
 
 _NEXT = """\
 Start the routers now. Then
@@ -39,7 +39,7 @@ def cluster() -> None:
 
 def _common(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        setting_options(_STORE_SETTINGS),
+        setting_options(_STORE_SETTINGS, SHORT_FLAGS),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
         click.option("--config", "-c", "file", envvar="ONCEWIRE_CONFIG", metavar="FILE", help="A router's settings."),
     ):

@@ -12,16 +12,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain
-from statistics import median
 from typing import Any
 
 ATTACHED_LINES = 1000
 """Foreign lines kept with one entry; what follows stays at its place as an entry of its own."""
-PAIRS = 1000
-"""Links remembered for the comparison of clocks."""
-SKEW_TOLD_S = 0.5
-"""Smaller differences are those of two ends that log the same event one after the other."""
 _TEXT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*) (debug|info|warning|error|critical) (\S+)((?: \w+=.*)?)")
 _FIELD = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|[^ ]*)')
 _KNOWN = ("time", "level", "event", "router")
@@ -140,49 +134,6 @@ def _ordered(number: int, found: Iterator[Entry]) -> Iterator[tuple[datetime, in
     for place, entry in enumerate(found):
         latest = max(latest, entry.at)
         yield latest, number, place, entry
-
-
-class ClockHints:
-    """Compares clocks by events that both ends of a link log at nearly the same time: `neighbour_up`."""
-
-    def __init__(self) -> None:
-        """Nothing was seen."""
-        self._ups: dict[tuple[str, str], list[datetime]] = {}
-        self._is_full = False
-
-    def see(self, entry: Entry) -> None:
-        """Take an entry, in the order of the timeline."""
-        if entry.event != "neighbour_up" or not entry.router:
-            return
-        pair = (entry.router, str(entry.fields.get("neighbour", "")))
-        if pair not in self._ups and len(self._ups) >= PAIRS:
-            return
-        times = self._ups.setdefault(pair, [])
-        if len(times) < PAIRS:
-            times.append(entry.at)
-
-    def sentences(self) -> list[str]:
-        """What can be said: of pairs of routers whose links came up equally often at both ends."""
-        found = []
-        for (router, other), times in sorted(self._ups.items()):
-            theirs = self._ups.get((other, router), [])
-            if router > other or len(times) != len(theirs):
-                continue
-            ahead = [(his - mine).total_seconds() for mine, his in zip(times, theirs, strict=True)]
-            usual = median(ahead)
-            if abs(usual) < SKEW_TOLD_S or max(ahead) - min(ahead) > SKEW_TOLD_S:
-                continue
-            fast, slow = (other, router) if usual > 0 else (router, other)
-            found.append(
-                f"the clock of {fast} seems to be {abs(usual):.1f} s ahead of that of {slow} "
-                f"(links between them, logged at both ends: {len(ahead)})"
-            )
-        return found
-
-
-def read_lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Lines of a log, from its bytes; what is not UTF-8 is shown as such."""
-    return (line.decode("utf-8", "backslashreplace") for line in chain(chunks))
 
 
 def _stamp(at: datetime) -> str:

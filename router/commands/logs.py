@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 import click
 
 from oncewire.cli.errors import CliError
-from router.commands.log_merge_core import ClockHints, Entry, merged, parse_time, read_lines
+from router.commands.log_merge_core import Entry, merged, parse_time
 
 STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -47,26 +47,21 @@ def merge(
     """Join logs of routers to one timeline, in the order of their times.
 
     FILE is a log in either form (text or JSON), as it is or compressed with gzip; - is the standard input. Lines that
-    no router wrote stay behind the line they followed. Where links between two routers show that their clocks differ,
-    a hint on stderr says so.
+    no router wrote stay behind the line they followed.
     """
     begin = None if since is None else _since(since, datetime.now(UTC))
     if files.count(STDIN) > 1:
         raise CliError("the standard input can be read once", "- is given twice", "give each log once")
-    hints = ClockHints()
     with ExitStack() as stack:
-        opened = [(_name(file), read_lines(_to_the_end(file, _lines(stack, file)))) for file in files]
+        opened = [(_name(file), _to_the_end(file, _lines(stack, file))) for file in files]
         for entry in merged(opened):
-            hints.see(entry)
             if _is_wanted(entry, begin, routers, events):
                 click.echo(json.dumps(entry.as_data(), default=str) if as_json else entry.as_text())
-    for sentence in hints.sentences():
-        click.echo(f"hint: {sentence}; the order of their lines is off by as much", err=True)
 
 
-def _to_the_end(file: str, lines: Iterator[bytes]) -> Iterator[bytes]:
+def _to_the_end(file: str, lines: Iterator[bytes]) -> Iterator[str]:
     try:
-        yield from lines
+        yield from (line.decode("utf-8", "backslashreplace") for line in lines)
     except (OSError, EOFError, zlib.error) as error:
         why = str(error) or type(error).__name__
         raise CliError(f"the log {file} cannot be read to its end", why, "check the file, or leave it out") from None

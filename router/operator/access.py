@@ -6,8 +6,6 @@ able to use the place of its reader: see `from_another_site`.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import ipaddress
 import socket
 import time
@@ -18,11 +16,11 @@ from enum import IntEnum
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import BasicAuth, web
 
 from router.config import RouterConfig, is_loopback
 from router.logs import EventLog, RouterEvent
-from router.operator.passwords import password_check
+from router.passwords import password_check
 
 MAX_FAILURES = 5
 """Wrong passwords from one address within `FAILURE_WINDOW_S`: a person mistypes less, a guesser gets 7,200 a day."""
@@ -221,15 +219,13 @@ def _host_of(origin: str) -> str | None:
 
 def _basic(given: str) -> tuple[str, str]:
     """User and password of an Authorization header (RFC 7617)."""
-    scheme, _, encoded = given.partition(" ")
     try:
-        decoded = base64.b64decode(encoded.strip(), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        decoded = ""
-    user, colon, password = decoded.partition(":")
-    if scheme.lower() != "basic" or not colon:
-        raise AccessDenied(401, "the login cannot be read", "log in with HTTP Basic: user:password in Base64")
-    return user, password
+        login = BasicAuth.decode(given, "utf-8")
+    except ValueError:
+        raise AccessDenied(
+            401, "the login cannot be read", "log in with HTTP Basic: user:password in Base64"
+        ) from None
+    return login.login, login.password
 
 
 def _own_names(config: RouterConfig) -> frozenset[str]:

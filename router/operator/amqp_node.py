@@ -12,7 +12,6 @@ import contextlib
 import secrets
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from oncewire.wire import (
     ACCEPTED,
@@ -32,12 +31,10 @@ from oncewire.wire import (
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router.clients.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters
+from router.clients.local_node import NodeClient, NodeLink, is_dynamic
 from router.logs import EventLog
 from router.operator.access import Access, AccessDenied, Caller, Role
 from router.operator.amqp_requests import Answering, Request, encode_answer, read_request
-
-if TYPE_CHECKING:
-    from router.clients.connection import ClientConnection
 
 ADDRESS = "$management"
 REPLY_PREFIX = "$management/reply/"
@@ -54,7 +51,7 @@ MAX_ANSWERS = 32
 MAX_REQUEST_BYTES = 64 * 1024
 
 
-class RequestLink:
+class RequestLink(NodeLink):
     """A client's sender to `$management`."""
 
     __slots__ = ("_peer", "link")
@@ -85,16 +82,13 @@ class RequestLink:
         self._peer.node.submit(_Waiting(read_request(message), self._peer.caller(), reply))
         return None
 
-    def on_flow(self, _event: FlowEvent) -> None:
-        """A client that sends says nothing we need."""
 
-
-class ReplyLink:
+class ReplyLink(NodeLink):
     """A client's receiver of answers."""
 
     __slots__ = ("_connection", "_count", "_waiting", "link")
 
-    def __init__(self, connection: ClientConnection, link: SenderLink) -> None:
+    def __init__(self, connection: NodeClient, link: SenderLink) -> None:
         self.link = link
         self._connection = connection
         self._waiting: deque[bytes] = deque(maxlen=MAX_ANSWERS)
@@ -111,9 +105,6 @@ class ReplyLink:
         if event.drain:
             with contextlib.suppress(LocalProtocolError):  # detached in the same read
                 self.link.drained()
-
-    def on_delivery(self, _event: DeliveryReceived) -> None:
-        """Nothing comes in on a sending link."""
 
     def _send_waiting(self) -> None:
         with contextlib.suppress(LocalProtocolError):  # the client is gone
@@ -143,13 +134,13 @@ class _Waiting:
 class ManagementPeer:
     """The management links of one client connection."""
 
-    def __init__(self, node: ManagementNode, connection: ClientConnection) -> None:
+    def __init__(self, node: ManagementNode, connection: NodeClient) -> None:
         """It has none yet."""
         self.node = node
         self.reply_links: dict[str, ReplyLink] = {}
         """By the address that a request gives as reply-to."""
         self._connection = connection
-        self._links: set[RequestLink | ReplyLink] = set()
+        self._links: set[NodeLink] = set()
 
     def caller(self) -> Caller:
         """Who the client is, by the roles of now."""
@@ -207,7 +198,7 @@ class ManagementPeer:
         link.reply(source=source, target=target, snd_settle_mode=SenderSettleMode.SETTLED)
         return shell
 
-    def forget(self, shell: RequestLink | ReplyLink) -> None:
+    def forget(self, shell: NodeLink) -> None:
         """A link is gone."""
         self._links.discard(shell)
         self.reply_links = {address: each for address, each in self.reply_links.items() if each is not shell}
@@ -222,6 +213,20 @@ class ManagementNode:
         self._log = log
         self._answering = answering
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(MAX_WAITING)
+
+    def serves(self, link: ReceiverLink | SenderLink) -> bool:
+        """Whether an attach is for the management node: of all nodes it alone offers dynamic sources."""
+        remote = link.remote_attach
+        if remote is None:
+            return False
+        if isinstance(link, ReceiverLink):
+            return isinstance(remote.target, Target) and remote.target.address == ADDRESS
+        source = remote.source
+        return source is not None and (source.dynamic or source.address == ADDRESS)
+
+    def peer(self, client: NodeClient) -> ManagementPeer:
+        """The management links of a connection; there are none yet."""
+        return ManagementPeer(self, client)
 
     async def run(self) -> None:
         """Answer requests until cancelled."""
@@ -246,23 +251,6 @@ class ManagementNode:
         except asyncio.QueueFull:
             text = "too many requests wait; send the next one when this router has answered"
             waiting.reply.send(encode_answer(waiting.request.correlation, 503, text, {}))
-
-
-def is_for_management(link: ReceiverLink | SenderLink) -> bool:
-    """Whether an attach is for the management node: of all nodes it alone offers dynamic sources."""
-    remote = link.remote_attach
-    if remote is None:
-        return False
-    if isinstance(link, ReceiverLink):
-        return isinstance(remote.target, Target) and remote.target.address == ADDRESS
-    source = remote.source
-    return source is not None and (source.dynamic or source.address == ADDRESS)
-
-
-def is_dynamic(link: ReceiverLink | SenderLink) -> bool:
-    """Whether a client asks for a source with an address of the router's making."""
-    remote = link.remote_attach
-    return isinstance(link, SenderLink) and remote is not None and remote.source is not None and remote.source.dynamic
 
 
 def _source_of(link: ReceiverLink) -> Source | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from router.clients.listener import cannot_listen
+from router.listening import cannot_listen
 from router.logs import EventLog
 from router.operator.access import Access, Handler, Role, Route, add_routes, refusal
 from router.operator.metrics import Metrics

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from router.config import MIB, RouterConfig
+from oncewire.settings.parsers import MIB
+from oncewire.settings.reference import table
+from oncewire.settings.reference import written as with_parts
+from oncewire.settings.schema import Setting
 from router.config_loading import SETTINGS
 from router.operator.arguments import allowed
 from router.operator.schema import CONFIG, TYPES, Attribute, EntityType, Operation
-from router.settings import Setting
 
 PAGE = Path("docs/management.md")
 """From the project's folder: this module may be an installed one, far from the page."""
 
-_MARKED = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
-
 
 def written(text: str) -> str:
     """The page with its marked parts written anew; everything between them is written by hand."""
-    parts = {"entities": _entities, "settings": _settings}
-    return _MARKED.sub(lambda found: found[1] + "".join(parts[found[2]]()) + found[3], text)
+    return with_parts(text, {"entities": "".join(_entities()), "settings": _settings()})
 
 
 def _entities() -> Iterator[str]:
@@ -35,25 +33,23 @@ def _entity(entity: EntityType) -> str:
     if entity is CONFIG:
         hidden = "of secret ones only whether they are set, of URLs no user and password"
         return "".join([*lines, f"\nIts attributes are the [settings](#settings); {hidden}.\n"])
-    lines += ["\n| attribute | type | changed by | meaning |\n|---|---|---|---|\n", *map(_attribute, entity.attributes)]
+    lines += ["\n", table(("attribute", "type", "changed by", "meaning"), map(_attribute, entity.attributes))]
     operations = [*entity.operations, *([entity.delete] if entity.delete is not None else [])]
     if operations:
-        lines.append("\n| operation | role | does | deliveries |\n|---|---|---|---|\n")
-        lines += [_operation(each) for each in operations]
+        lines += ["\n", table(("operation", "role", "does", "deliveries"), map(_operation, operations))]
     for each in operations:
         lines += _arguments(each)
     return "".join(lines)
 
 
-def _attribute(attribute: Attribute) -> str:
+def _attribute(attribute: Attribute) -> Sequence[str]:
     who = "" if attribute.settable is None else attribute.settable.word
     choices = ", ".join(f"`{each}`" for each in attribute.choices)
-    kind = f"one of {choices}" if choices else attribute.type.value
-    return _row(f"`{attribute.name}`", kind, who, attribute.meaning)
+    return f"`{attribute.name}`", f"one of {choices}" if choices else attribute.type.value, who, attribute.meaning
 
 
-def _operation(operation: Operation) -> str:
-    return _row(f"`{operation.name}`", operation.role.word, operation.meaning, operation.deliveries)
+def _operation(operation: Operation) -> Sequence[str]:
+    return f"`{operation.name}`", operation.role.word, operation.meaning, operation.deliveries
 
 
 def _arguments(operation: Operation) -> Iterator[str]:
@@ -64,14 +60,16 @@ def _arguments(operation: Operation) -> Iterator[str]:
         yield f"- `{each.name}` ({need}{allowed(each)}): {each.meaning}\n"
 
 
-def _settings() -> Iterator[str]:
-    defaults = RouterConfig()
-    yield "| setting | allowed | default | takes effect | what for | flag, variable |\n|---|---|---|---|---|---|\n"
-    for name, setting in SETTINGS.items():
-        yield _row(
-            f"`{setting.key}`", setting.allowed, _default(setting, getattr(defaults, name)), setting.applies.value,
-            setting.reason, f"`{setting.flag}`, `{setting.variable}`",
-        )  # fmt: skip
+def _settings() -> str:
+    titles = ("setting", "allowed", "default", "takes effect", "what for", "flag, variable")
+    return table(titles, map(_setting, SETTINGS.values()))
+
+
+def _setting(each: Setting) -> Sequence[str]:
+    return (
+        f"`{each.key}`", each.allowed, _default(each, each.default), each.applies.value, each.reason,
+        f"`{each.flag}`, `{each.variable}`",
+    )  # fmt: skip
 
 
 def _default(setting: Setting, value: object) -> str:
@@ -84,10 +82,6 @@ def _default(setting: Setting, value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(f"`{each}`" for each in value)
     return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import Any
 
+from oncewire.settings.parsers import without_login
+from oncewire.settings.schema import Applies, Setting
 from router.config import RouterConfig
 from router.config_loading import SETTINGS
-from router.settings import Applies, Connector, Setting, without_login
 
 _MEANT_FOR = {
     "allow_anonymous": ("listen_host",),
@@ -64,13 +65,10 @@ def values_of(config: RouterConfig) -> dict[str, object]:
 
 
 def _plain(value: object, setting: Setting) -> object:
-    if setting.key == "roles":
-        assert isinstance(value, tuple)
-        return dict(value)
     if isinstance(value, tuple):
-        return [_plain(each, setting) for each in value]
-    if isinstance(value, Connector):
-        return {"to": value.to, "cost": value.cost}
+        return dict(value) if setting.is_table else [_plain(each, setting) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     return without_login(value) if isinstance(value, str) else value
 
 

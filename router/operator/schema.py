@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 
+from delivery_records.diagnostics.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
 from delivery_records.tags import REVISION_BITS
-from delivery_records.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
+from oncewire.settings.schema import Setting
 from router.config import RouterConfig
 from router.config_loading import SETTINGS
 from router.operator.access import Role
 from router.operator.reload import values_of
-from router.settings import Setting
 
 AMQP_PREFIX = "oncewire."
 """In front of a type's name at `$management`; without it the name is understood, too."""
@@ -327,7 +327,7 @@ def _of_setting(name: str, written: str) -> Attribute:
     setting = SETTINGS[name]
     if setting.secret:
         return Attribute(setting.key, Type.BOOLEAN, f"Whether it is set; never shown. {setting.reason}")
-    kind = Type.MAP if setting.key == "roles" else _OF_FIELD.get(written, Type.LIST)
+    kind = Type.MAP if setting.is_table else _OF_FIELD.get(written, Type.LIST)
     return Attribute(setting.key, kind, setting.reason)
 
 

@@ -6,20 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from delivery_records.durations import Durations
-from delivery_records.lateness import Late
-
-
-@dataclass(frozen=True, slots=True)
-class NeighbourNumbers:
-    """Counters of the link to one neighbour."""
-
-    node_id: str
-    cost: int
-    bytes_in: int
-    bytes_out: int
-    waiting_bytes: int
-    dropped_frames: int
+from delivery_records.diagnostics.durations import Durations
+from delivery_records.diagnostics.lateness import Late
+from router.peers.neighbours import NeighbourNumbers
 
 
 @dataclass(slots=True)

@@ -10,29 +10,27 @@ import asyncio
 import logging
 import random
 import time
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from delivery_records import effects, inputs
 from oncewire.cli.errors import CliError
+from oncewire.settings.parsers import without_login
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from router.operator.span_core import DeliverySpans, Kind, Span
-from router.settings import without_login
 
 if TYPE_CHECKING:
     from delivery_records import Records
 
 QUEUE_SPANS = 8192
-"""Spans that wait to be exported; further ones are dropped and counted. About 5 MB."""
+"""Spans that wait for the collector's answer; further ones are dropped and counted. About 10 MB."""
 BATCH_SPANS = 512
 """Spans of one request: some 200 kB."""
 EXPORT_S = 1.0
 """How long a span waits for others to go with it."""
 REQUEST_TIMEOUT_S = 5.0
-"""For one request with its repetitions; the queue takes what comes meanwhile."""
+"""For one request with its retries; the queue takes what comes meanwhile."""
 FLUSH_S = 2.0
 """At the end of the process: for what is still queued."""
 TRACES_PATH = "/v1/traces"
@@ -63,30 +61,24 @@ class Telemetry:
         """Spans the collector did not take."""
         self._ratio = config.telemetry_sample_ratio
         self._log = log
-        self._queue: deque[Span] = deque()
+        self._taken = 0
         self._is_failing = False
-        self._task: asyncio.Task[None] | None = None
-        # One thread: requests leave one after the other, and never on the event loop.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="otlp")
+        self._processor: Any = None
         self._otlp = _Otlp(config.telemetry_endpoint, config.node_id, version)
 
     def start(self) -> None:
-        """Begin to export what is queued."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="telemetry")
+        """Begin to export, from a thread."""
+        # The processor drops without a count what passes its own bound; ours is never above it.
+        self._processor = self._otlp.batches(
+            self, max_queue_size=QUEUE_SPANS, max_export_batch_size=BATCH_SPANS, schedule_delay_millis=EXPORT_S * 1000
+        )
 
     async def stop(self) -> None:
         """Send what is queued, but not for long."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        try:
-            async with asyncio.timeout(FLUSH_S):
-                while self._queue:
-                    await self._export()
-        except TimeoutError:
-            self.dropped += len(self._queue)
-        self._otlp.stop()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._processor is not None:
+            ending = asyncio.ensure_future(asyncio.to_thread(self._processor.shutdown))
+            await asyncio.wait([ending], timeout=FLUSH_S)
+        self.shutdown()
 
     def watch(self, records: Records) -> Watch:
         """What makes the spans of one incarnation."""
@@ -98,25 +90,15 @@ class Telemetry:
 
     def queue(self, span: Span) -> None:
         """Take a span that has ended."""
-        if len(self._queue) >= QUEUE_SPANS:
+        if self._taken - self.exported - self.failed >= QUEUE_SPANS:
             self.dropped += 1
         else:
-            self._queue.append(span)
+            self._taken += 1
+            self._processor.on_end(self._otlp.readable(span))
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(EXPORT_S)
-            while self._queue:
-                await self._export()
-
-    async def _export(self) -> None:
-        batch = [self._queue.popleft() for _ in range(min(BATCH_SPANS, len(self._queue)))]
-        loop = asyncio.get_running_loop()
-        try:
-            why = await loop.run_in_executor(self._thread, self._otlp.send, batch)
-        except BaseException:
-            self.failed += len(batch)
-            raise
+    def export(self, batch: Sequence[Any]) -> None:
+        """Send spans; called by the processor, in its thread."""
+        why = self._otlp.send(batch)
         if not why:
             self.exported += len(batch)
         else:
@@ -125,6 +107,10 @@ class Telemetry:
             self._is_failing = bool(why)
             event = RouterEvent.TELEMETRY_FAILED if why else RouterEvent.TELEMETRY_BACK
             self._log.event(event, endpoint=without_login(self._otlp.url), **({"why": why} if why else {}))
+
+    def shutdown(self) -> None:
+        """Abandon a request that is being retried; called by the processor, too."""
+        self._otlp.stop()
 
 
 class Watch:
@@ -171,6 +157,7 @@ class _Otlp:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import ReadableSpan
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
             from opentelemetry.sdk.util.instrumentation import InstrumentationScope
             from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
         except (ImportError, TypeError) as error:
@@ -191,22 +178,24 @@ class _Otlp:
         self._kinds = {
             Kind.ACCEPT: SpanKind.CONSUMER, Kind.FORWARD: SpanKind.PRODUCER, Kind.SETTLE: SpanKind.INTERNAL
         }  # fmt: skip
+        self.batches = BatchSpanProcessor
         self._span, self._context = ReadableSpan, SpanContext
         self._status, self._error = Status, StatusCode.ERROR
 
-    def send(self, batch: Sequence[Span]) -> str:
+    def send(self, batch: Sequence[Any]) -> str:
         """Send spans, in the thread; returns why they were not taken, or nothing."""
         try:
-            result = self._exporter.export([self._readable(span) for span in batch])
+            result = self._exporter.export(batch)
         except Exception as error:  # noqa: BLE001  (whatever a package of others raises, spans are all it costs)
             return f"{type(error).__name__}: {error}"
         return "" if result.name == "SUCCESS" else "the collector did not take them, or does not answer"
 
     def stop(self) -> None:
-        """Give up a request that is being repeated."""
+        """Abandon a request that is being retried."""
         self._exporter.shutdown()
 
-    def _readable(self, span: Span) -> Any:
+    def readable(self, span: Span) -> Any:
+        """The span in the packages' form."""
         context = span.context
         parent = None
         if span.parent_id:

@@ -9,10 +9,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
-from delivery_records import peer_codec
+from delivery_records.channels import codec as peer_codec
 from oncewire.wire import (
     AmqpError,
     Connection,
@@ -21,11 +20,11 @@ from oncewire.wire import (
     ConnectionOpened,
     ConnectionState,
     DeliveryReceived,
-    Fields,
     LinkAttached,
     LinkDetached,
     LinkFlow,
     LocalProtocolError,
+    Open,
     ReceiverLink,
     ReceiverSettleMode,
     SaslOutcome,
@@ -34,22 +33,13 @@ from oncewire.wire import (
     Source,
     Symbol,
     Target,
-    UByte,
-    UInt,
-    ULong,
 )
 from router.clients import conventions
-from router.logs import Part
+from router.logs import EventLog, Part
+from router.peers.handshake import PeerIdentity
 from router.peers.output import PeerOutput, QueuedFrame
+from router.turn import Turn
 
-if TYPE_CHECKING:
-    from router.peers.neighbours import Neighbours
-
-RID = Symbol("x-opt-router-incarnation")
-PROTOCOL_MIN = Symbol("x-opt-router-protocol-min")
-PROTOCOL_MAX = Symbol("x-opt-router-protocol-max")
-NONCE = Symbol("x-opt-router-nonce")
-COST = Symbol("x-opt-router-cost")
 ADDRESS = "$router"
 LINK_NAME = "frames"
 MESSAGE_FORMAT = 0x4F574200 | peer_codec.PROTOCOL_VERSION
@@ -66,19 +56,48 @@ BEHIND_CHECK_S = 0.25
 """How often a slow neighbour's queue is looked through for late bodies."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerIdentity:
-    """What a neighbour says of itself when the connection opens (HELLO)."""
+class PeerOwner(Protocol):
+    """The neighbours of one incarnation, as one connection needs them; `Neighbours` is it."""
 
-    node_id: str
-    rid: int
-    cost: int
+    silence_s: float
+    """A neighbour that sends nothing for so long is disconnected."""
+    turn: Turn
+    log: EventLog
+
+    def add_connection(self, connection: PeerConnection) -> None:
+        """The transport is connected."""
+
+    def remove_connection(self, connection: PeerConnection) -> None:
+        """The transport is disconnected."""
+
+    def check(self, open_frame: Open) -> PeerIdentity | str:
+        """Who the neighbour is, or why it cannot be one."""
+        ...
+
+    def on_up(self, connection: PeerConnection) -> None:
+        """Frames can be sent."""
+
+    def on_down(self, connection: PeerConnection) -> None:
+        """No frame can be sent any more."""
+
+    def heard(self, connection: PeerConnection) -> None:
+        """Something was read, be it a part of a frame."""
+
+    def receive_batch(self, connection: PeerConnection, batch: bytes) -> str | None:
+        """Take what was received; returns what is wrong with it, None if nothing."""
+        ...
+
+    def submit_received(self) -> None:
+        """The read is over: its frames go to the record core together."""
+
+    def on_dropped(self, connection: PeerConnection, broken: set[int], frames: int) -> None:
+        """Bodies were dropped (T-2): so many frames, of channels to these routers."""
 
 
 class PeerConnection(asyncio.Protocol):
     """The asyncio protocol of one inter-router connection, either side."""
 
-    def __init__(self, neighbours: Neighbours, engine: Connection, is_dialer: bool, cost: int) -> None:
+    def __init__(self, neighbours: PeerOwner, engine: Connection, is_dialer: bool, cost: int) -> None:
         """Wait for the transport.
 
         Args:
@@ -377,14 +396,3 @@ class PeerConnection(asyncio.Protocol):
             self.engine.handle_timer(time.monotonic())
             self._process_events()
         self._set_timer()
-
-
-def open_properties(rid: int, nonce: bytes, cost: int) -> Fields:
-    """What a router says of itself in its open frame: incarnation, protocol versions, cluster, cost."""
-    return {
-        RID: ULong(rid),
-        PROTOCOL_MIN: UByte(peer_codec.PROTOCOL_VERSION),
-        PROTOCOL_MAX: UByte(peer_codec.PROTOCOL_VERSION),
-        NONCE: nonce,
-        COST: UInt(cost),
-    }

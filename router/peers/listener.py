@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from router.clients.listener import listen, port_of
 from router.config import RouterConfig
+from router.listening import listen, port_of
 from router.peers.neighbours import Neighbours
 
 

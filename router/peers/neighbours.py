@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from delivery_records import peer_codec
+from delivery_records.channels import codec as peer_codec
+from delivery_records.channels.codec import Header, PeerCodecError, Target
+from delivery_records.channels.messages import Hello
 from delivery_records.effects import PeerSend, PeerSendDatagram
 from delivery_records.inputs import Input, PathsChanged, PeerDatagram, PeerFrame
-from delivery_records.peer_codec import Header, PeerCodecError, Target
-from delivery_records.peer_messages import Hello
-from oncewire.wire import Connection, Fields, Open, Role, SaslClient, SaslServer
-from router.clients import conventions
+from oncewire.wire import Connection, Open, Role, SaslClient, SaslServer
+from oncewire.wire.vocabulary import INTER_ROUTER
 from router.config import RouterConfig, anonymous_is_allowed
-from router.link_costs import LinkCosts
 from router.logs import EventLog, RouterEvent
-from router.operator.passwords import password_check
-from router.operator.status import NeighbourNumbers
-from router.peers import connection as peer_connection
-from router.peers.connection import PeerConnection, PeerIdentity
+from router.passwords import password_check
+from router.peers.connection import PeerConnection
+from router.peers.handshake import PeerIdentity, identify, open_properties
+from router.peers.link_costs import LinkCosts
 from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
 from router.records_driver import RecordsDriver
 from router.routing import Routing
@@ -31,6 +31,18 @@ from topology.linkstate_codec import LinkStateError
 
 ROUTER_USER = "router"
 """User name between routers; the password alone decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourNumbers:
+    """Counters of the link to one neighbour."""
+
+    node_id: str
+    cost: int
+    bytes_in: int
+    bytes_out: int
+    waiting_bytes: int
+    dropped_frames: int
 
 
 class Neighbours:
@@ -94,9 +106,9 @@ class Neighbours:
             # Half of this is told (2.4.5): our silence. So the neighbour says something twice as often, whatever its
             # own settings are, and routing gives it up before the engine would.
             idle_time_out_ms=round(2000 * self.silence_s),
-            offered_capabilities=[conventions.INTER_ROUTER],
-            desired_capabilities=[conventions.INTER_ROUTER],
-            properties=peer_connection.open_properties(self.rid, self._nonce, cost),
+            offered_capabilities=[INTER_ROUTER],
+            desired_capabilities=[INTER_ROUTER],
+            properties=open_properties(self.rid, self._nonce, cost),
             sasl=sasl,
             now=time.monotonic(),
         )
@@ -113,26 +125,7 @@ class Neighbours:
 
     def check(self, open_frame: Open) -> PeerIdentity | str:
         """Who the neighbour is, or why it cannot be one (HELLO)."""
-        properties: Fields = open_frame.properties or {}
-        rid = properties.get(peer_connection.RID)
-        cost = properties.get(peer_connection.COST)
-        oldest = properties.get(peer_connection.PROTOCOL_MIN)
-        newest = properties.get(peer_connection.PROTOCOL_MAX)
-        if (
-            conventions.INTER_ROUTER not in open_frame.desired_capabilities
-            or not isinstance(rid, int)
-            or not isinstance(cost, int)
-            or not isinstance(oldest, int)
-            or not isinstance(newest, int)
-        ):
-            return "only routers of this network may connect here"
-        if not oldest <= peer_codec.PROTOCOL_VERSION <= newest:
-            return f"protocol versions {oldest} to {newest} do not contain {peer_codec.PROTOCOL_VERSION}"
-        if properties.get(peer_connection.NONCE) != self._nonce:
-            return "the other router belongs to another cluster: its etcd has another nonce"
-        if rid == self.rid:
-            return "this router has connected to itself"
-        return PeerIdentity(open_frame.container_id, rid, max(1, cost))
+        return identify(open_frame, self.rid, self._nonce)
 
     def on_up(self, connection: PeerConnection) -> None:
         """A link is up. Of two links to one neighbour that of the smaller incarnation's dialing stays."""

@@ -13,10 +13,10 @@ from router.operator.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS
 from router.operator.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
 from router.operator.amqp_requests import NODE_TYPE
 from router.operator.management_routes import PREFIX
-from router.operator.passwords import GUESS_WINDOW_S, MAX_GUESSES
 from router.operator.reference import PAGE, written
 from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS
+from router.passwords import GUESS_WINDOW_S, MAX_GUESSES
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")

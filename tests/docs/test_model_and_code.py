@@ -12,19 +12,15 @@ import pytest
 from chaos.mutants.catalogue import DIRECTED as DIRECTED_EDITS
 from chaos.mutants.catalogue import EDITS
 from chaos.simulator.actions import ACTIONS
-from chaos.simulator.model_configurations import (
-    AMENDED,
-    CONFIGURATIONS,
-    DIRECTED,
-    EXHAUSTIVE,
-    PAIRS_ATTACHED,
-    PAIRS_LATE_JOIN,
-)
-from chaos.simulator.model_traces import MEANING, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "model-and-code.md").read_text(encoding="utf-8")
-TRACES = ROOT / "tests" / "chaos" / "model_schedules"
+MODEL = {
+    "P.connect", "P.send", "P.recv", "P.settle", "S.connect", "S.recv", "S.process", "R.recvP", "R.recvS", "R.recvR",
+    "R.watch", "R.confirm", "R.fence", "R.restart", "K.lease", "!crash", "!iso", "!reset", "!dropP", "!dropS", "!expP",
+    "!expS", "!pcrash", "!scrash", "!closeS",
+}  # fmt: skip
+"""The model's actions. `R.heal` and `K.reap` are missing: the page says why."""
 
 INLINE_CODE = re.compile(r"`([^`\n]+)`")
 DOTTED = re.compile(r"[a-z_]+(?:\.\w+)*")
@@ -57,10 +53,9 @@ def resolves(name: str) -> bool:
 def unknown(page: str) -> Iterator[str]:
     """Names on a page that stand for nothing."""
     known = {
-        *MEANING,
+        *MODEL,
         *ACTIONS,
         *(edit.name for edit in (*EDITS, *DIRECTED_EDITS)),
-        *(path.stem for path in TRACES.glob("*.txt")),
     }
     for name in names(page):
         if name not in known and not (DOTTED.fullmatch(name) and resolves(name)):
@@ -84,17 +79,4 @@ def test_a_name_that_does_not_exist_is_noticed(name: str) -> None:
 
 
 def test_the_page_has_every_action_of_the_model() -> None:
-    assert set(MEANING) - set(names(PAGE)) == set()
-
-
-def test_the_page_counts_the_configurations_and_the_traces_as_they_are() -> None:
-    assert f"| depth first, corrected rules | {len(EXHAUSTIVE)} |" in PAGE
-    assert f"| depth first, amendments, and their counterexamples | {len(AMENDED)} |" in PAGE
-    assert f"| directed at mutants | {len(DIRECTED)} |" in PAGE
-    assert f"| {len(PAIRS_ATTACHED)} + {len(PAIRS_LATE_JOIN)} |" in PAGE
-    assert f"{len(CONFIGURATIONS)} configurations" in PAGE
-    traces = [read_trace(path.read_text()) for path in sorted(TRACES.glob("*.txt"))]
-    broken = [trace for trace in traces if trace.edit]
-    alike = [trace for trace in broken if trace.broken == trace.violation]
-    assert f"{len(broken)} of {len(traces)}" in PAGE
-    assert f"{len(alike)} of them" in PAGE
+    assert set(MODEL) - set(names(PAGE)) == set()

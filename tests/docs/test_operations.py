@@ -14,9 +14,9 @@ import oncewire.client
 from chaos.experiments.catalogue import catalogue
 from delivery_records.outcomes import Decision
 from oncewire.cli.run import root_command
+from oncewire.settings.schema import settings_of
 from router.config import RouterConfig
 from router.logs import RouterEvent
-from router.settings import settings_of
 from tests.router.processes import running_router
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.spark import reference
 from bridges.spark.option_table import OPTIONS
 from bridges.spark.schema import columns
-from chaos.spark_demo.cli import demo_spark
+from chaos.experiments.spark_demo.cli import demo_spark
 from oncewire.client.cli import pub, sub
 from router.commands.cli import local
 from tests.docs.guarantee_tables import functions_of, section, table
@@ -45,11 +45,11 @@ def test_the_reference_of_options_is_what_the_code_makes() -> None:
 def test_the_reference_has_every_option_and_what_may_be_given() -> None:
     made = reference.options_reference()
     for option in OPTIONS:
-        assert f"| `{option.name}`" in made
-        assert option.meaning.replace("|", "\\|") in made
+        assert f"| `{option.key}`" in made
+        assert option.reason.replace("|", "\\|") in made
 
 
-@pytest.mark.parametrize("page", ["no marks", f"{reference.BEGIN}\n", f"{reference.END}\n{reference.BEGIN}\n"])
+@pytest.mark.parametrize("page", ["none", "<!-- begin options -->\n", "<!-- end options -->\n<!-- begin options -->\n"])
 def test_a_page_without_the_marks_is_not_rewritten(page: str) -> None:
     with pytest.raises(ValueError, match="the page needs the marks"):
         reference.with_reference(page)
@@ -83,12 +83,12 @@ def test_every_failure_names_its_test_or_says_that_it_has_none() -> None:
 
 def test_every_guarantee_is_an_allowed_one_and_none_is_left_out() -> None:
     told = [row[0].strip("`") for row in table(section(PAGE, "Guarantees to choose from"))[1:]]
-    (option,) = [option for option in OPTIONS if option.name == "deliveryGuarantee"]
+    (option,) = [option for option in OPTIONS if option.key == "deliveryGuarantee"]
     assert told == re.findall(r"`([a-z-]+)`", option.allowed)
 
 
 def test_programs_are_python_and_their_options_exist() -> None:
-    known = {option.name for option in OPTIONS} | SPARKS_OWN
+    known = {option.key for option in OPTIONS} | SPARKS_OWN
     assert len(PROGRAMS) == 3
     for program in PROGRAMS:
         ast.parse(program)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bridges.node.settings import NODE, REQUIRED, SUBSCRIPTION
+from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.settings_loading import explain, load, open_secret
 from oncewire.cli.errors import CliError
+from oncewire.settings.schema import REQUIRED
 
 GOOD = 'folder = "/tmp/n"\nrouters = ["amqp://127.0.0.1"]\n'
 
@@ -73,7 +74,7 @@ def test_a_file_with_everything_is_read(tmp_path: Path) -> None:
         (GOOD + '[[subscription]]\nname = "a"\ntopics = ["a"]\n' * 2, "subscription.name = 'a'", "of its own"),
         (GOOD + 'outbox.max_bytes = "many"', "outbox.max_bytes = 'many'", "what is allowed"),
         (GOOD + "defaults.group_ms = -1", "defaults.group_ms = -1", "what is allowed"),
-        ("= 3", "is not TOML", "mend that line"),
+        ("= 3", "is not TOML", "fix that line"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_told_with_its_remedy(tmp_path: Path, text: str, what: str, fix: str) -> None:

@@ -21,7 +21,7 @@ from router.operator.access import (
     add_routes,
 )
 from router.operator.http import _LOG, _say_as_json
-from router.operator.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, Logins
+from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, Logins
 from tests.router.management_calls import PREFIX, call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until

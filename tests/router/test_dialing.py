@@ -9,9 +9,8 @@ import pytest
 import uvloop
 
 from oncewire.wire import Connection, Role, SaslClient
-from router.peers.connection import PeerConnection
+from router.peers.connection import PeerConnection, PeerOwner
 from router.peers.dialing import _open
-from router.peers.neighbours import Neighbours
 from router.turn import Turn
 
 
@@ -40,7 +39,7 @@ async def give_up_between_connection_and_answer() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     owner = Owner()
     engine = Connection(Role.CLIENT, container_id="r1", sasl=SaslClient("ANONYMOUS"), now=0.0)
-    connection = PeerConnection(cast("Neighbours", owner), engine, True, 1)
+    connection = PeerConnection(cast("PeerOwner", owner), engine, True, 1)
     port = server.sockets[0].getsockname()[1]
     owner.dialing = asyncio.create_task(_open(connection, f"127.0.0.1:{port}"))
     with pytest.raises(asyncio.CancelledError):

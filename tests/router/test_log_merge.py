@@ -18,8 +18,7 @@ import pytest
 
 from delivery_records.effects import Note
 from delivery_records.outcomes import Decision
-from router.commands import log_merge_core
-from router.commands.log_merge_core import ATTACHED_LINES, ClockHints, Entry, entries, merged, parse
+from router.commands.log_merge_core import ATTACHED_LINES, entries, merged, parse
 from router.logs import EventLog, RouterEvent, _JsonFormatter, _TextFormatter
 from tests.delivery_records.harness import Net
 
@@ -196,41 +195,6 @@ def test_any_split_of_a_timeline_is_put_together_again() -> None:
     assert [entry.event for entry in merged(logs.items())] == [f"e{number}" for number in range(2000)]
 
 
-def up(seconds: float, router: str, neighbour: str) -> Entry:
-    found = parse(text(seconds, router, "neighbour_up", neighbour=neighbour), router)
-    assert found is not None
-    return found
-
-
-def test_a_clock_that_is_ahead_is_hinted_at_from_links_both_ends_logged() -> None:
-    hints = ClockHints()
-    for second in (0, 10, 20):
-        hints.see(up(second, "r1", "r2"))
-        hints.see(up(second + 3.2, "r2", "r1"))
-        hints.see(up(second, "r3", "r1"))
-    (sentence,) = hints.sentences()
-    assert sentence.startswith("the clock of r2 seems to be 3.2 s ahead of that of r1")
-
-
-def test_nothing_is_hinted_at_where_the_two_ends_do_not_agree() -> None:
-    for theirs in ([0.2], [3.0, 9.0], [3.0]):
-        hints = ClockHints()
-        for _ in range(2 if theirs == [3.0, 9.0] or theirs == [3.0] else 1):
-            hints.see(up(0, "r1", "r2"))
-        for second in theirs:
-            hints.see(up(second, "r2", "r1"))
-        assert hints.sentences() == []
-
-
-def test_what_is_remembered_for_hints_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_merge_core, "PAIRS", 2)
-    hints = ClockHints()
-    for number in range(5):
-        for _ in range(5):
-            hints.see(up(0, f"r{number}", "x"))
-    assert sum(len(times) for times in hints._ups.values()) == 4
-
-
 # --- the command --------------------------------------------------------------------------------------------------
 
 
@@ -267,13 +231,6 @@ def test_the_command_prints_json_and_chooses_by_router_event_and_time(tmp_path: 
     assert merge(one, other, "--event", "store_failed", "--event", "neighbour_up").stdout.count(b"info") == 2
     assert merge(one, other, "--since", stamp(1)).stdout.count(b"info") == 2
     assert merge(one, other, "--since", "1h").stdout == b""
-
-
-def test_a_hint_about_clocks_goes_to_stderr(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text(text(0, "r1", "neighbour_up", neighbour="r2"))
-    (tmp_path / "b").write_text(text(7, "r2", "neighbour_up", neighbour="r1"))
-    done = merge(tmp_path / "a", tmp_path / "b")
-    assert done.stderr.startswith(b"hint: the clock of r2 seems to be 7.0 s ahead of that of r1")
 
 
 @pytest.mark.parametrize(

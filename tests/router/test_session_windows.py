@@ -12,6 +12,7 @@ from oncewire.wire import (
     ReceiverLink,
     Role,
     SenderLink,
+    SessionEndpoint,
     Source,
     Target,
 )
@@ -57,7 +58,7 @@ class Session:
             elif isinstance(event, DeliveryReceived):
                 self.sizes.append(len(event.payload))
                 event.link.dispose([event.delivery_id], ACCEPTED, True)
-        sessions = {session: Stored() for session in self.server.sessions}
+        sessions: dict[SessionEndpoint, Stored] = {session: Stored() for session in self.server.sessions}
         self.is_woken = self.windows.update(sessions, self.budget, self.now)
         answer = self.server.data_to_send()
         self.client.receive_data(answer, 0.0)

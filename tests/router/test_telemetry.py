@@ -156,7 +156,9 @@ async def test_the_queue_is_bounded_and_what_has_no_room_is_counted(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(telemetry_module, "QUEUE_SPANS", 10)
+    monkeypatch.setattr(telemetry_module, "BATCH_SPANS", 4)
     telemetry = Telemetry(RouterConfig(telemetry_endpoint=collector.url), "1", EventLog("r"))
+    telemetry.start()
     for number in range(13):
         telemetry.queue(_span(number))
     await telemetry.stop()  # sends what is queued
@@ -166,9 +168,9 @@ async def test_the_queue_is_bounded_and_what_has_no_room_is_counted(
 
 async def test_many_spans_leave_in_batches(collector: Collector) -> None:
     telemetry = Telemetry(RouterConfig(telemetry_endpoint=collector.url + "/"), "1", EventLog("r"))
+    telemetry.start()
     for number in range(telemetry_module.BATCH_SPANS + 1):
         telemetry.queue(_span(number))
-    telemetry.start()
     try:
         await until(lambda: telemetry.exported == telemetry_module.BATCH_SPANS + 1, "the collector has taken all")
     finally:

@@ -37,21 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The session: two task slots, two attempts for each task, so that retries are exercised."""
     from bridges.spark import register
-    from bridges.spark.java import session_builder
+    from tests.spark.short_session import short_session
 
-    folder = tmp_path_factory.mktemp("spark")
-    session = (
-        session_builder("tests", "local[2,2]", quick_start=True)
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.streaming.pollingDelay", "5ms")
-        .config("spark.sql.streaming.stopTimeout", "60s")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.local.dir", str(folder / "local"))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = short_session("tests", "local[2,2]", tmp_path_factory.mktemp("spark"), "1g")
     register(session)
     _SESSION.append(session)
     yield session

@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from bridges.spark.java import session_builder
 from tests.spark.crash_job_points import CrashingAmqp
 from tests.spark.crash_points import FOLDER, wait_for_go
+from tests.spark.short_session import short_session
 
 INFLIGHT = 20
 """A tenth of a batch: a crash at half a batch leaves many rows unsent, many accepted, and some under way."""
@@ -24,17 +24,7 @@ def main() -> None:
 
     url, topic, start = sys.argv[1], sys.argv[2], int(sys.argv[3])
     folder = Path(os.environ[FOLDER])
-    spark = (
-        session_builder("crash-plan", "local[2]", quick_start=True)
-        .config("spark.driver.memory", "512m")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.streaming.pollingDelay", "5ms")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = short_session("crash-plan", "local[2]", folder, "512m")
     spark.dataSource.register(CrashingAmqp)
     wait_for_go(start)
     lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder / "in"))

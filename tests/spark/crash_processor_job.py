@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import bridges.spark.processor
-from bridges.spark.java import session_builder
 from bridges.spark.processor import processor
 from bridges.spark.processor_core import Delivery
 from bridges.spark.processor_sink import ProcessorStreamWriter
 from bridges.spark.processor_source import ProcessorFormat
 from bridges.spark.sink import StagedMessage
 from tests.spark.crash_points import FOLDER, LIFE, ROWS, crash_from, maybe_kill, note, wait_for_go
+from tests.spark.short_session import short_session
 
 
 class DyingWriter(ProcessorStreamWriter):
@@ -73,17 +73,7 @@ def main() -> None:
     address, secret_file, name, life, max_steps = sys.argv[1:]
     folder = Path(os.environ[FOLDER])
     # Two attempts for each task: one may lose its process.
-    spark = (
-        session_builder("crash-plan", "local[2,2]", quick_start=True)
-        .config("spark.driver.memory", "512m")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.streaming.pollingDelay", "5ms")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = short_session("crash-plan", "local[2,2]", folder, "512m")
     spark.dataSource.register(CrashingProcessor)  # the work of a first time
     wait_for_go(int(life))
     setattr(bridges.spark.processor, "ProcessorFormat", CrashingProcessor)  # noqa: B010  # what `start` registers

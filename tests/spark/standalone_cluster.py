@@ -19,15 +19,15 @@ from types import ModuleType
 from typing import IO, Any
 from urllib.request import urlopen
 
-from bridges.spark.java import QUICK_START, prepare_java, quick_start_options
+from bridges.spark.java import prepare_java
 from bridges.spark.worker_python import worker_python
-from chaos.spark_demo.sessions import kill_session
+from chaos.experiments.spark_demo.sessions import kill_session
+from tests.spark.short_session import JAVA_OPTIONS
 from tests.support.waiting import wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 CORES = 2
 """Task slots of each worker."""
-_JAVA_OPTIONS = f"{quick_start_options()} -XX:-UsePerfData"
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with (master)")
 ANSWER_S = 120.0
@@ -51,8 +51,8 @@ class Cluster:
             "JAVA_HOME": str(java.resolve().parents[1]),
             "SPARK_HOME": str(self._home),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
-            "SPARK_LAUNCHER_OPTS": QUICK_START,  # no quotes here: a shell takes it apart
+            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+            "SPARK_LAUNCHER_OPTS": JAVA_OPTIONS,
             "PYSPARK_PYTHON": worker_python(),  # for speed alone
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
@@ -98,8 +98,8 @@ class Cluster:
             "spark.driver.bindAddress": HOSTS[0],
             "spark.driver.memory": "512m",
             "spark.executor.memory": "512m",
-            "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
-            "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+            "spark.executor.extraJavaOptions": JAVA_OPTIONS,
             "spark.local.dir": str(self.folder / "local"),
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
         }

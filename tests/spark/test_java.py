@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from bridges.node.errors import BadRequest
-from bridges.spark.class_archive import sharing_options
 from bridges.spark.java import check_spark, find_java, java_version, make_shim, packaged_java
 from bridges.spark.worker_python import make_wrapper, zips_in_front
 
@@ -86,15 +84,3 @@ def test_workers_get_their_path_without_the_zip_files_in_front(tmp_path: Path) -
 def test_the_zip_files_of_another_spark_are_left_where_they_are(tmp_path: Path) -> None:
     assert [each.name.partition("-")[0] for each in zips_in_front({})] == ["pyspark.zip", "py4j"]
     assert zips_in_front({"SPARK_HOME": str(tmp_path)}) == []
-
-
-@pytest.mark.needs("spark")
-def test_an_archive_of_another_java_is_passed_over_without_a_word(tmp_path: Path) -> None:
-    java = find_java() or packaged_java()
-    archive = tmp_path / "an archive.jsa"
-    assert sharing_options(archive) == ""
-    archive.write_bytes(b"\0" * 1_000_000)
-    found = subprocess.run(
-        [java or "java", *shlex.split(sharing_options(archive)), "-version"], capture_output=True, text=True, check=True
-    )
-    assert "an archive" not in found.stdout + found.stderr

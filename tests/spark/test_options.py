@@ -19,14 +19,14 @@ REMOTE = {"bridge": "tcp://127.0.0.1:7072", "bridge.secret": "0123456789abcdef"}
 
 
 def test_the_table_names_every_option_once_and_explains_it() -> None:
-    names = [option.name.lower() for option in OPTIONS]
+    names = [option.key.lower() for option in OPTIONS]
     assert len(set(names)) == len(names)
     for option in OPTIONS:
-        assert option.meaning.endswith((".", ")."))
+        assert option.reason.endswith((".", ")."))
         assert option.allowed
         if option.default:
             option.parse(option.default)
-    assert {option.name for option in options_of(Side.SINK)} & {"topic", "subscribe"} == {"topic"}
+    assert {option.key for option in options_of(Side.SINK)} & {"topic", "subscribe"} == {"topic"}
 
 
 def test_defaults_of_a_source() -> None:

@@ -314,10 +314,10 @@ def test_a_link_cannot_be_attached_again_before_the_detach_is_answered() -> None
     sender.detach(True)
     pipe.run()
     with pytest.raises(StateError):
-        sender.session.attach_sender("link")
+        pipe.client.sessions[0].attach_sender("link")
     receiver.detach(True)
     pipe.run()
-    sender.session.attach_sender("link")
+    pipe.client.sessions[0].attach_sender("link")
 
 
 def test_a_pipelined_attach_and_detach_are_answered() -> None:

@@ -230,7 +230,7 @@ def test_a_message_of_any_size_crosses_frames_of_512_bytes(by_client: bool, size
     body = bytes(number * 7 % 251 for number in range(size))
     sender.send(b"t", body)
     sender.send(b"u", b"next", settled=True)
-    data = sender.connection.data_to_send()
+    data = (pipe.client if by_client else pipe.server).data_to_send()
     sizes = [len(payload) for _, _, payload in read_frames(data)]
     assert sum(sizes) == size + 4
     (pipe.server if by_client else pipe.client).receive_data(data, 0.0)

@@ -115,7 +115,7 @@ def test_other_sessions_live_on() -> None:
 def test_commands_on_an_ended_session_are_local_errors() -> None:
     pipe = Pipe()
     sender, _ = pipe.link_to_server()
-    session = sender.session
+    (session,) = pipe.client.sessions
     session.end()
     for _ in range(2):
         with pytest.raises(StateError):
@@ -149,7 +149,7 @@ def test_links_are_limited_by_the_handle_max_of_either_end() -> None:
         pipe.link_to_server("a")
         sender, receiver = pipe.link_to_server("b")
         with pytest.raises(LimitError):
-            sender.session.attach_sender("c", source=Source(), target=Target())
+            pipe.client.sessions[0].attach_sender("c", source=Source(), target=Target())
         sender.detach(False)
         pipe.run()
         assert not receiver.is_attached
@@ -275,8 +275,8 @@ def test_a_settlement_passes_a_closed_window_when_its_delivery_has_left() -> Non
 
 
 def test_frames_of_another_link_pass_a_closed_window() -> None:
-    peer, link, _ = closed_window()
-    other = link.session.attach_sender("other", source=Source(), target=Target())
+    peer, _, _ = closed_window()
+    other = peer.engine.sessions[0].attach_sender("other", source=Source(), target=Target())
     assert [type(answer) for answer in peer.read()] == [Attach]
     peer.send(Attach("other", 7, True, source=Source(), target=Target()))
     other.flow(properties={Symbol("p"): 1})
@@ -331,12 +331,12 @@ def test_a_handle_is_not_used_again_before_its_detach_is_written() -> None:
     peer, link, _ = closed_window()
     peer.send(Detach(0, closed=False))
     assert link.state is LinkState.DETACHED
-    other = link.session.attach_sender("other", source=Source(), target=Target())
+    other = peer.engine.sessions[0].attach_sender("other", source=Source(), target=Target())
     assert other.handle == 1
     assert [type(answer) for answer in peer.read()] == [Attach]  # it waits for no other link's transfers
     answers = peer.send(Flow(1, 100, 0, 1))
     assert [type(answer) for answer in answers] == [Transfer, Transfer, Detach]
-    assert link.session.attach_sender("third", source=Source(), target=Target()).handle == 0
+    assert peer.engine.sessions[0].attach_sender("third", source=Source(), target=Target()).handle == 0
 
 
 def test_a_flood_of_echo_requests_is_answered_once_while_frames_wait() -> None:
@@ -355,7 +355,7 @@ def test_attaches_and_detaches_without_end_do_not_wait_behind_a_closed_window() 
         one(peer.heard, LinkDetached).link.detach(True)
         assert [type(answer) for answer in peer.read()] == [Attach, Detach]
         peer.heard.clear()
-    assert link.session.links == [link]
+    assert peer.engine.sessions[0].links == [link]
 
 
 def test_questions_without_end_behind_a_closed_window_end_the_session() -> None:

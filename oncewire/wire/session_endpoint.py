@@ -1,0 +1,275 @@
+"""What the links of an AMQP session use of it: windows, unsettled deliveries, frames out (AMQP 1.0 part 2, 2.5.6).
+
+Control frames of a sender link wait behind its transfers while the peer's session window is closed. Methods called
+``write*``, ``end_faulty`` and the like are for the engine only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, deque
+from typing import Any, TypeAlias
+
+from oncewire.wire.deliveries import SERIAL_MASK, OutgoingDelivery, Unsettled, serial_difference
+from oncewire.wire.errors import LimitError
+from oncewire.wire.frame_writer import FrameWriter
+from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
+from oncewire.wire.hot_codec import MAX_WHOLE_HANDLE, encode_whole_delivery
+from oncewire.wire.link_endpoint import LinkEndpoint
+from oncewire.wire.performative_codec import encode_disposition, encode_performative
+from oncewire.wire.performatives import (
+    ACCEPTED,
+    AmqpError,
+    Attach,
+    Begin,
+    DeliveryState,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+)
+from oncewire.wire.states import LinkState, SessionState
+from oncewire.wire.types import Symbol
+
+# 2.5.6: the transfer-id (of frames, not deliveries) a session starts with.
+FIRST_OUTGOING_ID = 0
+
+# 2.7.2: we keep no limit of our own on transfers in flight to the peer, its incoming window is the limit.
+OUTGOING_WINDOW = 0x7FFFFFFF
+
+# 2.3.1: size, data offset, type, channel.
+_pack_header = struct.Struct(">IBBH").pack
+
+Ordered: TypeAlias = Attach | Flow | Disposition | Detach
+
+
+class SessionEndpoint:
+    """An AMQP session as its links see it; ``AmqpSession`` attaches them.
+
+    Attributes:
+        context: a slot for the owner; the engine never looks at it.
+        state: see ``SessionState``.
+        channel: our channel number of it, for logs.
+        remote_begin: the begin the peer sent, None before.
+        incoming_window: transfer frames the peer may have in flight; topped up by the engine. 0 = not for now.
+        largest_window: the most that ``incoming_window`` ever was.
+        partial_bytes: bytes of deliveries whose last frame has not come, over all links.
+    """
+
+    __slots__ = (
+        "_incoming_base", "_incoming_left", "_incoming_offered", "_largest_before", "_largest_frame",
+        "_next_outgoing_id", "_out", "_queue", "_queued_control", "_queued_of", "_remote_window", "_replenish_below",
+        "_waiting_echoes", "_writer", "channel", "context", "incoming_window", "largest_window", "next_delivery_id",
+        "partial_bytes", "pending_events", "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled",
+        "state",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        writer: FrameWriter,
+        channel: int,
+        incoming_window: int,
+        receive_frame_size: int,
+        pending_events: list[Any],
+    ) -> None:
+        self.context: object = None
+        self.state = SessionState.UNMAPPED
+        self.channel = channel
+        self.remote_channel = -1
+        self.remote_begin: Begin | None = None
+        self.incoming_window = self.largest_window = incoming_window
+        self.partial_bytes = 0
+        # Of the payloads before and since the window was topped up last: at first the largest possible.
+        self._largest_before = self._largest_frame = receive_frame_size
+        # Any: links add their events, which are defined above this module.
+        self.pending_events = pending_events
+        self._writer = writer
+        self._out = writer.out
+        # Delivery-ids and what is unsettled, per direction.
+        self.next_delivery_id = 0
+        self.sent_unsettled = Unsettled()
+        self.received_unsettled = Unsettled()
+        # 2.5.6: transfer frames, not deliveries, count for the windows.
+        self._next_outgoing_id = FIRST_OUTGOING_ID
+        self._remote_window = 0
+        # The next transfer-id of the peer was this when it had the whole window.
+        self._incoming_base: int | None = None
+        self._incoming_left = self._incoming_offered = incoming_window
+        self._replenish_below = (incoming_window + 1) // 2
+        # What waits for the peer's window to open, in order; see write_ordered.
+        self._queue: deque[OutgoingDelivery | tuple[LinkEndpoint, Ordered]] = deque()
+        self._queued_of: Counter[int] = Counter()  # by handle
+        self._queued_control = 0
+        self._waiting_echoes: dict[LinkEndpoint, None] = {}
+
+    # --- public -------------------------------------------------------------------------------------------------------
+
+    @property
+    def send_frame_size(self) -> int:
+        """Bytes of the largest frame we send: 512 until the peer's open has come."""
+        return self._writer.max_frame_size
+
+    def end(self, error: AmqpError | None = None) -> None:
+        """End the session; its links count as suspended at both ends. ``SessionEnded`` follows.
+
+        Raises:
+            StateError: it is not begun, or ended already.
+            LimitError: the error is too large for the peer's frames.
+        """
+        raise NotImplementedError
+
+    def set_incoming_window(self, frames: int) -> None:
+        """Change how many frames the peer may have in flight from now on (2.5.6); what is offered stays so."""
+        self.incoming_window = frames
+        self.largest_window = max(self.largest_window, frames)
+        self._replenish_below = (frames + 1) // 2
+        if self._incoming_left < self._replenish_below and self.state is SessionState.MAPPED:
+            self._write_window()
+
+    @property
+    def recent_frame(self) -> int:
+        """The largest payload of a transfer frame of late, in bytes; the largest that may come before any came."""
+        return max(self._largest_before, self._largest_frame)
+
+    @property
+    def is_queueing(self) -> bool:
+        """Whether frames of sender links wait for the peer's session window."""
+        return bool(self._queue)
+
+    # --- for its links, engine only -----------------------------------------------------------------------------------
+
+    def end_faulty(self, condition: Symbol, description: str) -> None:
+        """End the session because of what the peer did, and tell the owner at once."""
+        raise NotImplementedError
+
+    def release(self, link: LinkEndpoint) -> None:
+        """Forget a link that is detached by both ends, once our detach is written."""
+        raise NotImplementedError
+
+    # --- frames to the peer, engine only ------------------------------------------------------------------------------
+
+    def write(self, performative: Attach | Begin | Flow | Disposition | Detach | End) -> None:
+        """Send a frame without payload at once."""
+        if isinstance(performative, Flow):
+            if self._incoming_base is not None:
+                received = self._incoming_offered - self._incoming_left
+                self._incoming_base = (self._incoming_base + received) & SERIAL_MASK
+            # What was offered once may be on its way: a smaller window is reached by frames that come in.
+            self._incoming_left = self._incoming_offered = max(self._incoming_left, self.incoming_window)
+            performative.next_incoming_id = self._incoming_base
+            performative.incoming_window = self._incoming_left
+            performative.next_outgoing_id = self._next_outgoing_id
+            performative.outgoing_window = OUTGOING_WINDOW
+        self._writer.write(self.channel, encode_performative(performative))
+
+    def _write_of(self, link: LinkEndpoint, performative: Ordered) -> None:
+        self.write(performative)
+        if isinstance(performative, Detach):
+            link.detach_written = True
+
+    def write_ordered(self, link: LinkEndpoint, performative: Ordered) -> None:
+        """Send a frame of a link; that of a sender link may not overtake its own transfers that wait for the window."""
+        if not link.is_sender or not self._must_wait(link, performative):
+            self._write_of(link, performative)
+            return
+        self._writer.check_size(len(encode_performative(performative)))
+        self._queue.append((link, performative))
+        self._queued_of[link.handle] += 1
+        self._queued_control += 1
+
+    def _must_wait(self, link: LinkEndpoint, performative: Ordered) -> bool:
+        if isinstance(performative, Attach):  # 2.6.1: nor the detach of the link that had the name before
+            return any(isinstance(item, tuple) and item[0].name == link.name for item in self._queue)
+        return self._queued_of[link.handle] > 0
+
+    def is_written(self, delivery_id: int) -> bool:
+        """Whether the last frame of a delivery has left the queue, so that its settlement overtakes nothing."""
+        head = next((item for item in self._queue if isinstance(item, OutgoingDelivery)), None)
+        return head is None or serial_difference(delivery_id, head.delivery_id) < 0
+
+    def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> bool:
+        """Send a delivery in one frame, with ``encode_whole_delivery``; False where that is not possible now."""
+        window = self._remote_window
+        if window <= 0 or self._queue or handle > MAX_WHOLE_HANDLE:
+            return False
+        self._remote_window = window - 1
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
+        out = self._out
+        out.append(encode_whole_delivery(self.channel, handle, delivery_id, tag, settled, len(payload)))
+        out.append(payload)  # not joined here: large ones are copied only once
+        return True
+
+    def drop_queue(self) -> None:
+        """Forget what waits for the window: no delivery moves any more."""
+        self._queue.clear()
+        self._queued_of.clear()
+        self._queued_control = 0
+        self._waiting_echoes.clear()
+
+    def write_transfer(self, performative: bytes, payload: bytes) -> None:
+        """Send one transfer frame; the window must be open."""
+        self._remote_window -= 1
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
+        out = self._out
+        size = FRAME_HEADER_SIZE + len(performative) + len(payload)
+        out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
+        out.append(payload)  # not joined here: large ones are copied only once
+
+    def write_disposition(
+        self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None
+    ) -> None:
+        """Send a disposition at once."""
+        performative = encode_disposition(role, first, None if first == last else last, settled, state)
+        size = FRAME_HEADER_SIZE + len(performative)
+        self._out.append(_pack_header(size, MIN_DATA_OFFSET, AMQP_FRAME, self.channel) + performative)
+
+    def check_state_size(self, role: bool, settled: bool, state: DeliveryState | None) -> None:
+        """Raise LimitError, before anything is changed, if a disposition with ``state`` does not fit a frame."""
+        if state is not None and state is not ACCEPTED:
+            largest = encode_disposition(role, SERIAL_MASK, SERIAL_MASK, settled, state)
+            self._writer.check_size(len(largest))
+
+    def send_in_parts(self, delivery: OutgoingDelivery) -> None:
+        """Send a delivery as far as the window allows and keep the rest."""
+        if delivery.smallest_frame() > self._writer.max_frame_size:
+            raise LimitError("the delivery state does not fit a frame of the peer")
+        self._queue.append(delivery)
+        self._queued_of[delivery.handle] += 1
+        self._write_queued()
+
+    def defer_echo(self, link: LinkEndpoint) -> bool:
+        """While frames are queued, note that ``link`` owes the peer its state (once, however often it asks)."""
+        if self._queued_of[link.handle]:
+            self._waiting_echoes[link] = None
+            return True
+        return False
+
+    def _write_queued(self) -> None:
+        """Send what has waited for the window."""
+        queue = self._queue
+        while queue:
+            head = queue[0]
+            if isinstance(head, OutgoingDelivery):
+                if self._remote_window <= 0:
+                    return
+                performative, payload, last = head.next_frame(self._writer.max_frame_size)
+                self.write_transfer(performative, payload)
+                if last:
+                    queue.popleft()
+                    self._queued_of[head.handle] -= 1
+            else:
+                queue.popleft()
+                self._queued_control -= 1
+                link, frame = head
+                self._queued_of[link.handle] -= 1
+                self._write_of(link, frame)
+                self.release(link)
+        waiting = list(self._waiting_echoes)
+        self._waiting_echoes.clear()
+        for link in waiting:
+            if link.state is LinkState.ATTACHED:
+                link.answer_echo()
+
+    def _write_window(self) -> None:
+        self._largest_before, self._largest_frame = self._largest_frame, 0
+        self.write(Flow(None, 0, 0, 0))

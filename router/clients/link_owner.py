@@ -1,0 +1,49 @@
+"""What the shell of a link needs of the connection it belongs to."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from delivery_records.effects import Detach
+from delivery_records.inputs import Place
+from oncewire.wire import Link
+from router.logs import EventLog
+from router.records_driver import RecordsDriver
+
+
+class LinkOwner(Protocol):
+    """One client's connection, for its publisher and subscriber links; `ClientConnection` is it."""
+
+    log: EventLog
+    max_message_size: int
+    container_id: str
+    peer: str
+    """The client's address and port."""
+    is_dirty: bool
+    """Whether it is written at the end of this turn; asked before `mark_dirty`, for there is a call less then."""
+
+    @property
+    def driver(self) -> RecordsDriver:
+        """The incarnation that serves the client."""
+        ...
+
+    @property
+    def frame_size(self) -> int:
+        """The smaller of both max-frame-sizes (C-4)."""
+        ...
+
+    def place_of(self, link: Link) -> Place:
+        """The AMQP session and the connection of a link (A-9)."""
+        ...
+
+    def mark_dirty(self) -> None:
+        """Write at the end of this turn."""
+
+    def detach(self, number: int, link: Link, effect: Detach) -> None:
+        """Detach a link, or answer its detach; before the attach was answered this is a refusal (A-8)."""
+
+    def close(self, condition: str, description: str) -> None:
+        """Close the connection with an error."""
+
+    def fail(self) -> None:
+        """A fault of our own: end the connection (K-3b)."""
