@@ -1,4 +1,4 @@
-// Columns of the tables, each said once: what it shows, how it sorts, how it reads.
+// Columns of the tables, each defined once: what it shows, how it sorts, how it reads.
 
 import { age } from "./ages.js";
 import { badge, button, h } from "./dom.js";
@@ -78,17 +78,17 @@ const MEANINGS = {
   unreachable: "no path leads to its router",
   gone: "it disappeared while this page was open",
   "one-way": "only one end announces it, so it is not used",
-  elsewhere: "attached at the router named, which alone knows whether its link is up",
-  provisional: "attached, but its client has not shown life yet",
-  detached: "its link is gone; it is kept until it expires",
-  orphaned: "its router is gone; it is kept until it expires",
-  suspended: "its link is gone; its session is kept until it expires",
-  proving: "its link is up again, its client has not shown life yet",
+  elsewhere: "attached at the named router; only that router knows whether its link is up",
+  provisional: "attached, but its client has not proved yet that it is alive",
+  detached: "its link has ended; it is kept until it expires",
+  orphaned: "its router has stopped; it is kept until it expires",
+  suspended: "its link has ended; its session is kept until it expires",
+  proving: "its link is up again, its client has not proved yet that it is alive",
   waiting: "its link is up; its earlier session is not over yet",
   starting: "its session begins",
   closing: "it ends once everything is settled",
   "in-doubt": "its client has it and has not answered",
-  held: "its client takes no more now: no credit",
+  held: "its client accepts no more now: no credit",
   again: "its client wants it again, after a pause",
   underway: "it has not arrived at its router yet",
 };
