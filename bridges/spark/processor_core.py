@@ -19,16 +19,14 @@ from oncewire.wire import (
     DecodeError,
     Message,
     Properties,
-    Symbol,
     decode_message,
     encode_data_message,
     encode_message,
 )
+from oncewire.wire.vocabulary import DELIVERY_HASH
 
 logger = logging.getLogger("oncewire.processor")
 
-DELIVERY_HASH = Symbol("x-opt-topic-delivery-hash")
-"""The annotation of outputs and errors."""
 ERROR_CONTENT_TYPE = "application/json"
 MAX_ERROR_TEXT = 4_096
 """Characters of an exception's text in an error message: it may quote its whole input."""

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from oncewire.client import wire_words
 from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
-from oncewire.wire import DecodeError, Message, Symbol, decode_message
+from oncewire.wire import DecodeError, Message, Symbol, decode_message, vocabulary
 
 REJECTED = "oncewire:rejected-by-application"
 """Error condition of a rejection when the application names none."""
@@ -98,17 +97,17 @@ class Delivery:
     @property
     def publisher(self) -> str:
         """Who sent it, container-id/link-name; empty if unknown, as with each `message_format` other than 0."""
-        return str(self._annotation(wire_words.PUBLISHER) or "")
+        return str(self._annotation(vocabulary.PUBLISHER) or "")
 
     @property
     def is_redelivered(self) -> bool:
         """True when it was repeated after a failover; of use to at-least-once subscribers only."""
-        return self._annotation(wire_words.REDELIVERED) is True
+        return self._annotation(vocabulary.REDELIVERED) is True
 
     @property
     def is_in_doubt(self) -> bool:
         """True when its publisher sends it again not knowing what became of the first try (A-5)."""
-        return self._annotation(wire_words.IN_DOUBT) is True
+        return self._annotation(vocabulary.IN_DOUBT) is True
 
     def _annotation(self, key: Symbol) -> object:
         """What a router has written; in other formats it writes nothing, so the publisher would speak (I-1b)."""

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from oncewire.client.errors import UsageError
+from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT
 
 AMQP_PORT = 5672
 AMQPS_PORT = 5671
@@ -165,8 +166,8 @@ def told_address(info: Mapping[Any, object], base: Address) -> Address | None:
 
     User and password stay those of `base`. A change from TLS to plain text is not followed.
     """
-    host = info.get("network-host") or info.get("hostname")
-    port = info.get("port", base.port)
+    host = info.get(NETWORK_HOST) or info.get(HOSTNAME)
+    port = info.get(PORT, base.port)
     scheme = info.get("scheme", "amqps" if base.tls else "amqp")
     if not isinstance(host, str) or not host or isinstance(port, bool) or not isinstance(port, int):
         return None

@@ -16,8 +16,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from delivery_records.attachments.view import RouterRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.tags import link_key
-from delivery_records.view import RouterRecord, SubscriptionMode, SubscriptionRecord
 from router import node as router_node
 from router.config import RouterConfig
 from router.node import RouterNode
@@ -67,7 +67,7 @@ class LargeNetwork:
 
     def link(self, cost: int = 1) -> None:
         """All routers are linked with all; one link has this cost."""
-        incarnation = self.node._incarnation
+        incarnation = self.node.lifecycle.incarnation
         assert incarnation is not None
         routing, own = incarnation.neighbours.routing, incarnation.membership.rid
         rids = [own, *(rid_of(number) for number in range(1, ROUTERS))]
