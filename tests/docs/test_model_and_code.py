@@ -22,8 +22,6 @@ MODEL = {
 }  # fmt: skip
 """The model's actions. `R.heal` and `K.reap` are missing: the page says why."""
 
-ROOMS = ("delivery_records.", *(f"delivery_records.{room}." for room in ("attachments", "channels", "diagnostics")))
-
 INLINE_CODE = re.compile(r"`([^`\n]+)`")
 DOTTED = re.compile(r"[a-z_]+(?:\.\w+)*")
 LINKED_FILE = re.compile(r"\]\((\.\./[^)#]+)")
@@ -39,7 +37,7 @@ def resolves(name: str) -> bool:
     found: object
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
-        for package in (*ROOMS, ""):
+        for package in ("delivery_records.", ""):
             try:
                 found = importlib.import_module(package + ".".join(parts[:length]))
             except ModuleNotFoundError:
