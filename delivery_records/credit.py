@@ -26,12 +26,13 @@ class PublisherCredit:
         self.limit = 0
         self.session_told = False
 
-    def next_limit(self, window: Window, topic_window: int) -> int | None:
+    def next_limit(self, window: Window, map_share: int) -> int | None:
         """The new total to grant, or None while the outstanding credit is enough.
 
-        Credit once granted is never withdrawn; a grant waits until it is worth a frame.
+        Credit once granted is never withdrawn; a grant waits until it is worth a frame. C-4: the publishers' windows
+        must together fit the smallest map of the topic's subscriptions, `map_share` is this one's (0: no bound).
         """
-        size = min(self._limits.window, topic_window)
+        size = min(self._limits.window, map_share) if map_share else self._limits.window
         if self._map_bound:
             size = max(1, min(size, self._map_bound))
         wanted = window.unreceived + max(0, min(size - len(window), self._room(window)))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from delivery_records.attachments.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
+from delivery_records.channels.messages import Datagram, PeerMessage
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.peer_messages import Datagram, PeerMessage
-from delivery_records.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,18 @@ what it is done with. The ingress alone says what is settled: absence from its U
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from delivery_records import effects
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.attachments.proof import ProofOfLife
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.terms import held_terms, terms_after_proof, timeout_of
+from delivery_records.attachments.view import Subscription, SubscriptionMode
+from delivery_records.channels.messages import Run, Sync
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.endpoint import Endpoint
 from delivery_records.entries import (
     AGAIN,
     DONE,
@@ -23,22 +31,16 @@ from delivery_records.entries import (
     Entry,
     State,
     SyncState,
-    presented,
-)
-from delivery_records.inputs import LinkFlow, SubscriberAttach
+    presented_map,
+)  # fmt: skip
+from delivery_records.inputs import LinkFlow, LossCause, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.peer_messages import Run, Sync
 from delivery_records.reduction import Reduction
 from delivery_records.tags import VERBATIM_BYTES, network_tag
-from delivery_records.terms import held_terms, terms_after_proof
 from delivery_records.timers import Timer
-from delivery_records.trace import Rule
-from delivery_records.view import Subscription, SubscriptionMode
+from delivery_records.turn import Turn
 from delivery_records.waiting import Waiting
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
 _AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
@@ -46,113 +48,98 @@ _DELIVERED = Decision.DELIVERED
 _SETTLED_AT_SUBSCRIBER = Decision.SETTLED_AT_SUBSCRIBER
 
 
-class Egress:
+class Egress(Endpoint):
     """One subscription at its egress."""
 
     __slots__ = (
-        "_held", "_is_replied", "_resumes", "_settle_out", "_settle_queue", "awaits_proof", "confirmed", "core",
-        "created", "drain", "epoch", "exactly_once", "existed", "held_since", "is_closing", "is_known", "is_proven",
-        "key", "limit", "link", "map_bound", "mapped", "mode", "name", "reduction", "request", "sent",
-        "sessions", "sync_of_publisher", "syncs", "terms",
+        "_held", "_is_replied", "_parts", "_resumes", "_settle_out", "_settle_queue", "_turn", "created", "drain",
+        "exactly_once", "existed", "held_since", "is_closing", "limit", "link", "map_bound", "mapped", "mode", "proof",
+        "reduction", "request", "sent", "sessions", "sync_of_publisher", "syncs",
     )  # fmt: skip
 
-    def __init__(self, core: Records, subscription: Subscription, request: SubscriberAttach) -> None:
+    def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """Take over the subscription whose attachment the watch just delivered (A-6)."""
-        self.core = core
-        self.key = subscription.key
-        self.epoch = subscription.epoch
+        super().__init__(subscription.key, subscription.epoch, subscription.name)
+        self._turn = turn
+        self._parts = parts
         self.created = subscription.created
         self.existed = subscription.epoch != subscription.created
         """It was there before this attach: what it had, goes on."""
-        self.name = subscription.name
         self.link = request.link
         self.request = request
         self.mode = subscription.record.mode
         # What goes out settled takes no place in a map.
         self.map_bound = 0 if self.mode is SubscriptionMode.AT_MOST_ONCE else subscription.record.map_bound
         self.exactly_once = request.exactly_once
-        self.reduction = Reduction(self) if request.incomplete else None
+        self.reduction = Reduction(turn, self, self.link, parts.failures, parts.suspend) if request.incomplete else None
         """Only a part of the subscriber's map was presented (C-4)."""
-        self.terms = terms_after_proof(request, subscription.record, core.limits)
-        self.sessions: dict[bytes, dict[bytes, Entry]] = {}
+        terms = terms_after_proof(request, subscription.record, turn.limits)
+        self.proof = ProofOfLife(turn, parts.proposals, self, self.link, subscription, self.exactly_once, terms)
+        self.sessions = presented_map(turn, request.unsettled or {}, subscription.record.topic)
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
         self.syncs: dict[int, SyncState] = {}
         self.sync_of_publisher: dict[str, SyncState] = {}
-        self.mapped = 0
+        self.mapped = sum(len(entries) for entries in self.sessions.values())
         """Entries the subscriber's own map holds, or is to hold again (C-4)."""
         self.limit = 0
         self.sent = 0
         self.drain = False
-        self.confirmed = False
         self.is_closing = False
-        self.is_proven = held_terms(subscription.record) == self.terms and not subscription.record.provisional
-        """Its key says what it was granted, or is going to (A-10)."""
-        self.awaits_proof = self.exactly_once and not self.is_proven  # to be confirmed (A-10)
-        self.is_known = False  # to every live router (A-6)
         self._is_replied = False
-        self.held_since = core.now  # since when none of the held deliveries was sent
+        self.held_since = turn.now  # since when none of the held deliveries was sent
         self._held = Waiting()
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
         new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
         self._settle_queue: deque[Entry] = deque()
         self._settle_out: dict[bytes, None] = {}
-        self._load(request)
 
     # ------------------------------------------------------------------ attach
-
-    def _load(self, request: SubscriberAttach) -> None:
-        """Take the presented map; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
-        topic = self.core.view.subscriptions[self.key].record.topic
-        for tag, outcome in (request.unsettled or {}).items():
-            if self.core.is_live_tag(tag, topic):
-                self.sessions.setdefault(tag[1:11], {})[tag] = presented(tag, outcome)
-                self.mapped += 1
 
     def reply(self) -> None:
         """Answer the attach; transfers may follow at once (A-6b)."""
         if self._is_replied:
             return
         self._is_replied = True
-        self.core.timers.cancel(Timer.STOCK_REPLY, self.key)
+        self._turn.timers.cancel(Timer.STOCK_REPLY, self.key)
         request = self.request
-        subscription = self.core.view.subscriptions[self.key]
+        subscription = self._turn.view.subscriptions[self.key]
         kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.in_reply]
-        self.core.out.append(
+        self._turn.out.append(
             effects.SubscriberReply(
                 request.link, subscription.record.topic,
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
-                self.mode, self.core.told_incarnation(self.created),
-                held_terms(subscription.record).expiry_policy, self.core.expiry.timeout_of(subscription),
+                self.mode, self._turn.told_incarnation(self.created),
+                held_terms(subscription.record).expiry_policy, timeout_of(subscription),
             )
         )  # fmt: skip
         if self.reduction is not None:
             self.reduction.begin(len(request.unsettled or ()), len(kept))
         else:
-            self.core.forget_reductions(self.key)
+            self._parts.failures.forget_reductions(self.key)
         self._pump()
 
     def confirm(self) -> None:
         """The attach barrier is complete: from here on G1 covers this subscription (A-6)."""
-        self.is_known = True
+        self.proof.is_known = True
         self.reply()
-        self.core.proofs.confirm(self)
+        self.proof.confirm()
 
     # ------------------------------------------------------------------ from the ingress
 
     def on_sync(self, publisher_key: str, ingress_rid: int, session: int, sync: Sync) -> None:
         """E-2: everything of this session that is not in U is settled; repeat what S is done with."""
-        prefix = network_tag(self.core.nonce, session, b"")
+        prefix = network_tag(self._turn.nonce, session, b"")
         entries = self.sessions.setdefault(prefix[1:], {})
         old = self.sync_of_publisher.get(publisher_key)
         if old is not None:
             self._drop_held(old)
             self._forget_sync(old.epoch)
-        state = SyncState(self, sync.publisher_epoch, ingress_rid, session, prefix, entries)
+        state = SyncState(self, sync.publisher_epoch, ingress_rid, session, prefix, entries, self._parts.dirty_syncs)
         self.syncs[state.epoch] = state
-        self.core.synced.setdefault(state.epoch, {})[self.key] = self
+        self._parts.synced.setdefault(state.epoch, {})[self.key] = self
         self.sync_of_publisher[publisher_key] = state
-        tags = [self._network_tag(prefix, session, tag) for tag in sync.tags]
+        tags = [network_tag(self._turn.nonce, session, tag) for tag in sync.tags]
         unsettled = set(tags)
         if old is not None:  # E-3: the same tag under another number of the same epoch
             numbered = zip(tags, sync.numbers, strict=True)
@@ -173,7 +160,7 @@ class Egress:
                 # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
                 found = entries[tag] = Entry(tag, State.SKIPPED)
                 found.outcome = Outcome.ACCEPTED
-                self.core.counts[Decision.SKIPPED] += 1
+                self._turn.counts[Decision.SKIPPED] += 1
                 self._trace(found, Rule.SKIPPED)
             found.sync = state
             found.number = number
@@ -192,12 +179,12 @@ class Egress:
         """E-3: hand a delivery to the subscriber, unless its map says it has it."""
         sync = self.syncs.get(publisher_epoch)
         if sync is None:
-            self.core.counts[Decision.FRAME_NOT_SYNCED] += 1
+            self._turn.counts[Decision.FRAME_NOT_SYNCED] += 1
             return
         entry = sync.numbers.get(number)
         if entry is None:
             prefix = sync.prefix
-            whole = prefix + tag if len(tag) <= VERBATIM_BYTES else self._network_tag(prefix, sync.session, tag)
+            whole = prefix + tag if len(tag) <= VERBATIM_BYTES else network_tag(self._turn.nonce, sync.session, tag)
             if whole in sync.entries or whole in self._settle_out:
                 self._free_tag(sync, whole)
             entry = Entry(whole, HELD)
@@ -207,7 +194,7 @@ class Egress:
             sync.entries[whole] = entry
             waits = self._resumes or self._held.first
         elif self._wants(entry, sync):
-            waits = self._resumes if _has_place(entry) else self._resumes or self._held.first
+            waits = self._resumes if entry.has_place else self._resumes or self._held.first
         else:
             return
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
@@ -225,11 +212,11 @@ class Egress:
         if entry.state in (State.DONE, State.SKIPPED):
             assert entry.outcome is not None
             self._trace(entry, Rule.ALREADY_DONE)
-            self.core.counts[Decision.ALREADY_DONE] += 1
+            self._turn.counts[Decision.ALREADY_DONE] += 1
             sync.acknowledge(entry.number, entry.outcome)
             return False
         if entry.is_held or entry.state in (State.SENT, State.HELD):
-            self.core.counts[Decision.ALREADY_SENT] += 1
+            self._turn.counts[Decision.ALREADY_SENT] += 1
             self._trace(entry, Rule.ALREADY_SENT)
             return False
         return True
@@ -237,13 +224,13 @@ class Egress:
     def on_presettled(self, publisher_epoch: int, tag: bytes, message: bytes, message_format: int = 0) -> None:
         """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room."""
         sync = self.syncs.get(publisher_epoch)
-        whole = b"" if sync is None else self._network_tag(sync.prefix, sync.session, tag)
+        whole = b"" if sync is None else network_tag(self._turn.nonce, sync.session, tag)
         if sync is not None and (whole in sync.entries or whole in self._settle_out):
             self._free_tag(sync, whole)
         if sync is None or self.sent >= self.limit or len(self._held) >= HELD_PRESETTLED:
-            self.core.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
-            if self.core.tracing is not None:
-                self.core.tracing.of_epoch(publisher_epoch, tag, Rule.DROPPED, self.name)
+            self._turn.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
+            if self._turn.tracing is not None:
+                self._turn.tracing.of_epoch(publisher_epoch, tag, Rule.DROPPED, self.name)
             return
         entry = Entry(whole, State.HELD)
         entry.presettled = True
@@ -266,7 +253,7 @@ class Egress:
         sync = self.syncs.get(publisher_epoch)
         if sync is None:
             return
-        tracing = self.core.tracing
+        tracing = self._turn.tracing
         for first, count in runs:
             named: Sequence[int] = range(first, first + count)
             if count > len(sync.numbers):  # however long the run is, the work is bounded by what is here
@@ -282,10 +269,9 @@ class Egress:
 
     def on_session_gone(self, session: int) -> None:
         """E-6: nobody can send or settle deliveries of that session any more, so they are settled."""
-        prefix = network_tag(self.core.nonce, session, b"")
-        for entry in self.sessions.get(prefix[1:], {}).values() if self.core.tracing is not None else ():
-            self._trace(entry, Rule.SESSION_GONE)
+        prefix = network_tag(self._turn.nonce, session, b"")
         for entry in self.sessions.pop(prefix[1:], {}).values():
+            self._trace(entry, Rule.SESSION_GONE)
             self._settle(entry)
         for epoch in [epoch for epoch, sync in self.syncs.items() if sync.session == session]:
             self._forget_sync(epoch)
@@ -295,11 +281,11 @@ class Egress:
 
     def _forget_sync(self, epoch: int) -> None:
         self.syncs.pop(epoch, None)
-        egresses = self.core.synced.get(epoch)
+        egresses = self._parts.synced.get(epoch)
         if egresses is not None:
             egresses.pop(self.key, None)
             if not egresses:
-                del self.core.synced[epoch]
+                del self._parts.synced[epoch]
 
     def on_reput(self, subscription: Subscription) -> None:
         """A-10: same link, new epoch. Streams of the old one end here, and the ingress repeats them (I-5).
@@ -310,7 +296,7 @@ class Egress:
         for sync in list(self.syncs.values()):
             self._drop_held(sync)
         self.forget()
-        self.core.proofs.on_written(self)
+        self.proof.on_written()
 
     def forget(self) -> None:
         """The link is gone or stolen: nothing of it is kept (A-9, E-7)."""
@@ -324,21 +310,21 @@ class Egress:
         self.limit = flow.limit
         self.drain = flow.drain
         if flow.delivery_count > 0 or flow.echoed_epoch == self.epoch:
-            self.core.proofs.on_sign_of_life(self)  # A-10
+            self.proof.on_sign_of_life()  # A-10
         self._pump()
 
     def on_disposition(
         self, tags: Iterable[bytes], outcome: Outcome | None, settled: bool, annotations: Mapping[object, object] | None
     ) -> None:
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
-        self.core.proofs.on_sign_of_life(self)  # A-10
+        self.proof.on_sign_of_life()  # A-10
         # E-4a: settled without an outcome counts as released.
         verdict = outcome if outcome is not None else (Outcome.RELEASED if settled else None)
         if verdict is None:
             return
         is_done = verdict.is_done
         done = 0
-        tracing = self.core.tracing
+        tracing = self._turn.tracing
         for tag in tags:
             entries = self.sessions.get(tag[1:11])
             entry = None if entries is None else entries.get(tag)
@@ -356,7 +342,7 @@ class Egress:
             else:
                 entry.annotations = annotations
                 self._want_again(entry, verdict)
-        self.core.counts[Decision.OUTCOME_DONE] += done
+        self._turn.counts[Decision.OUTCOME_DONE] += done
         if self.reduction is not None and done:
             self.reduction.on_answered()
         if self._held or self._resumes or self._settle_queue:
@@ -364,16 +350,16 @@ class Egress:
 
     def _want_again(self, entry: Entry, outcome: Outcome) -> None:
         """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt."""
-        self.core.counts[Decision.OUTCOME_AGAIN] += 1
+        self._turn.counts[Decision.OUTCOME_AGAIN] += 1
         if not entry.peer_settled:
-            self.core.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
+            self._turn.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
         entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could lock it out (C-4)
         entry.in_reply = False
         entry.peer_settled = False
         if self.reduction is not None:
             self.reduction.on_gone()
         if entry.sync is not None:
-            self.core.send_nack(entry.sync, self, entry.number, outcome is Outcome.MODIFIED_FAILED)
+            self._parts.ask_again(entry.sync, entry.number, outcome is Outcome.MODIFIED_FAILED)
 
     # ------------------------------------------------------------------ sending
 
@@ -381,7 +367,7 @@ class Egress:
         """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
         if entry.sync is None:
             return False  # pre-settled: it leaves nothing unsettled
-        return entry.sync.ingress_rid != self.core.rid and not _has_place(entry)
+        return entry.sync.ingress_rid != self._turn.rid and not entry.has_place
 
     @property
     def is_at_rest(self) -> bool:
@@ -399,11 +385,11 @@ class Egress:
         """Reply first (A-6), no new delivery while a map is incomplete (2.6.13) or full (C-4)."""
         if not self._is_replied or self.is_closing:
             return False
-        if self.core.draining.is_on and self._is_held_back(entry):
+        if self._turn.is_draining and self._is_held_back(entry):
             return False
         if self.reduction is not None:
             return entry.in_reply
-        if not self._is_full or entry.presettled or _has_place(entry):
+        if not self._is_full or entry.presettled or entry.has_place:
             return True
         return self._is_locked_out(entry)
 
@@ -423,19 +409,19 @@ class Egress:
 
     def _hold(self, entry: Entry, message: bytes) -> None:
         """C-3: no credit; keep the order."""
-        self.core.counts[Decision.HELD] += 1
+        self._turn.counts[Decision.HELD] += 1
         if entry.state not in (State.KNOWN, State.AGAIN):
             entry.state = State.HELD
         entry.message = message
-        if self.core.tracing is not None:
+        if self._turn.tracing is not None:
             self._trace(entry, self._why_held(entry))
         if not self._held and not self._resumes:
-            self.held_since = self.core.now
-        if _has_place(entry):
+            self.held_since = self._turn.now
+        if entry.has_place:
             entry.is_held = True
             self._resumes.append(entry)
         else:
-            self._held.append(entry, self.core.draining.is_on and self._is_held_back(entry))
+            self._held.append(entry, self._turn.is_draining and self._is_held_back(entry))
 
     def park(self) -> None:
         """K-8a: the router begins to drain."""
@@ -445,15 +431,15 @@ class Egress:
         """The first reason why a delivery waits here."""
         if not self._is_replied:
             return Rule.NO_REPLY_YET
-        if self.core.draining.is_on and self._is_held_back(entry):
+        if self._turn.is_draining and self._is_held_back(entry):
             return Rule.HELD_BY_DRAIN
         if self.sent >= self.limit or self._settle_queue:
             return Rule.NO_CREDIT
         return Rule.IN_ORDER if self._may_send(entry) else Rule.MAP_FULL
 
     def _trace(self, entry: Entry, rule: Rule, *fields: object) -> None:
-        if self.core.tracing is not None:
-            self.core.tracing.seen(entry.tag, rule, self.name, *fields)
+        if self._turn.tracing is not None:
+            self._turn.tracing.seen(entry.tag, rule, self.name, *fields)
 
     def _transfer(self, entry: Entry, message: bytes) -> None:
         if self._settle_out and self.map_bound and self.mapped + len(self._settle_out) >= self.map_bound:
@@ -467,10 +453,10 @@ class Egress:
         if self.reduction is not None:
             self.reduction.on_resumed()
         once = self.mode is _AT_MOST_ONCE or entry.presettled
-        if self.core.tracing is not None:
+        if self._turn.tracing is not None:
             self._trace(entry, Rule.RESUMED if resume else Rule.DELIVERED)
-        self.core.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
-        self.core.out.append(
+        self._turn.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
+        self._turn.out.append(
             effects.Deliver(
                 self.link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,
                 entry.annotations, entry.message_format,
@@ -491,13 +477,13 @@ class Egress:
         entry.message = b""
         if state in MAPPED:
             self._count_place(entry, -1)
-            self.core.counts[_SETTLED_AT_SUBSCRIBER] += 1
+            self._turn.counts[_SETTLED_AT_SUBSCRIBER] += 1
             if entry.in_reply:
                 if self._is_replied:  # else it is left out of the reply, and that settles it (A-6)
                     self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
             elif not entry.peer_settled:
                 if not self._settle_out:
-                    self.core.mark_egress(self)
+                    self._parts.dirty.append(self)
                 self._settle_out[entry.tag] = None
             if self.reduction is not None and self._is_replied and not entry.in_reply:
                 self.reduction.on_gone()
@@ -534,7 +520,7 @@ class Egress:
             self.sent += 1
             if self.reduction is not None:
                 self.reduction.on_gone()
-            self.core.out.append(
+            self._turn.out.append(
                 effects.Deliver(self.link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
             )
         self._release_resumes()
@@ -551,7 +537,7 @@ class Egress:
                 if not self._may_send(entry):
                     break
                 entry.is_held = False
-                self.held_since = self.core.now
+                self.held_since = self._turn.now
                 message, entry.message = entry.message, b""
                 self._transfer(entry, message)
             waiting.popleft()
@@ -565,23 +551,26 @@ class Egress:
                     return
             self._held.remove(entry)
             message, entry.message = entry.message, b""
-            self.held_since = self.core.now
+            self.held_since = self._turn.now
             self._transfer(entry, message)
 
     def _answer_drain(self) -> None:
         """C-5: nothing more is here that may be sent."""
         self.drain = False
         self.sent = max(self.sent, self.limit)
-        self.core.out.append(effects.Drained(self.link))
+        self._turn.out.append(effects.Drained(self.link))
 
     def flush(self) -> None:
         """One disposition for everything this turn settled."""
         if self._settle_out:
             tags, self._settle_out = list(self._settle_out), {}
-            self.core.out.append(effects.SettleAtSubscriber(self.link, tags))
+            self._turn.out.append(effects.SettleAtSubscriber(self.link, tags))
 
-    def _network_tag(self, prefix: bytes, session: int, tag: bytes) -> bytes:
-        return prefix + tag if len(tag) <= 21 else network_tag(self.core.nonce, session, tag)
+    def on_reduction_timer(self) -> None:
+        """Nothing has happened to the presented part of the map for a while (C-4)."""
+        if self.reduction is not None:
+            entries = (entry for entries in self.sessions.values() for entry in entries.values())
+            self.reduction.on_timer(any(entry.state is SENT for entry in entries))
 
     @property
     def unsettled(self) -> int:
@@ -595,6 +584,17 @@ class Egress:
         return resumes + len(self._held)
 
 
-def _has_place(entry: Entry) -> bool:
-    """It counts in the map already: it stands in the reply map, or was there and is wanted again."""
-    return entry.in_reply or entry.state is AGAIN
+@dataclass(slots=True)
+class EgressParts:
+    """What every egress of a router works with."""
+
+    proposals: Proposals
+    failures: PastFailures
+    synced: dict[int, dict[str, Egress]]
+    dirty: list[Egress]
+    """Those with settlements to send at the end of this turn."""
+    dirty_syncs: list[SyncState]
+    """Streams with acknowledgements to send at the end of this turn."""
+    ask_again: Callable[[SyncState, int, bool], None]
+    """E-4a: ask the ingress for another attempt of a number; True counts as a failed one."""
+    suspend: Callable[[Endpoint, LossCause], None]

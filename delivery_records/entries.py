@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from delivery_records.endpoint import Endpoint
 from delivery_records.outcomes import Outcome
-
-if TYPE_CHECKING:
-    from delivery_records.egress import Egress
+from delivery_records.tags import session_of
+from delivery_records.topics import matches
+from delivery_records.turn import Turn
 
 
 class State(Enum):
@@ -83,19 +84,30 @@ class Entry:
         self.message_format = 0
         self.annotations: Mapping[object, object] | None = None
 
+    @property
+    def has_place(self) -> bool:
+        """It counts in the map already: it stands in the reply map, or was there and is wanted again."""
+        return self.in_reply or self.state is AGAIN
+
 
 class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 
     __slots__ = (
-        "_runs", "egress", "entries", "epoch", "held", "ingress_rid", "numbers", "places", "prefix", "session",
+        "_dirty", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid", "numbers", "places", "prefix",
+        "session",
     )  # fmt: skip
 
     def __init__(
-        self, egress: Egress, epoch: int, ingress_rid: int, session: int, prefix: bytes, entries: dict[bytes, Entry]
-    ) -> None:
-        """Start at a SYNC of publisher epoch `epoch`; `entries` is the egress' dict of this session."""
-        self.egress = egress
+        self, endpoint: Endpoint, epoch: int, ingress_rid: int, session: int, prefix: bytes,
+        entries: dict[bytes, Entry], dirty: list[SyncState],
+    ) -> None:  # fmt: skip
+        """Start at a SYNC of publisher epoch `epoch` for the egress `endpoint`.
+
+        `entries` is the egress' dict of this session; `dirty` are the streams with ACKs to send.
+        """
+        self.endpoint = endpoint
+        self._dirty = dirty
         self.epoch = epoch
         self.ingress_rid = ingress_rid
         self.session = session
@@ -123,7 +135,7 @@ class SyncState:
     def acknowledge(self, number: int, outcome: Outcome) -> None:
         """Have an ACK sent at the end of this turn; consecutive numbers become one run."""
         if not self._runs:
-            self.egress.core.dirty_syncs.append(self)
+            self._dirty.append(self)
         runs = self._runs.get(outcome)
         if runs is None:
             self._runs[outcome] = [[number, 1]]
@@ -140,7 +152,7 @@ class SyncState:
         return runs
 
 
-def presented(tag: bytes, outcome: Outcome | None) -> Entry:
+def _presented(tag: bytes, outcome: Outcome | None) -> Entry:
     """An entry of the map that the subscriber presents (A-6)."""
     if outcome is not None and not outcome.is_done:
         return Entry(tag, State.AGAIN)  # E-4a: left out of the reply; E-2 must not take it for one before the start
@@ -148,3 +160,27 @@ def presented(tag: bytes, outcome: Outcome | None) -> Entry:
     entry.outcome = outcome
     entry.in_reply = True
     return entry
+
+
+def presented_map(
+    turn: Turn, unsettled: Mapping[bytes, Outcome | None], topic: str
+) -> dict[bytes, dict[bytes, Entry]]:
+    """The presented map by session; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
+    sessions: dict[bytes, dict[bytes, Entry]] = {}
+    for tag, outcome in unsettled.items():
+        if is_live(turn, tag, topic):
+            sessions.setdefault(tag[1:11], {})[tag] = _presented(tag, outcome)
+    return sessions
+
+
+def is_live(turn: Turn, tag: bytes, pattern: str) -> bool:
+    """E-6: False when the tag counts as settled: nobody will send a subscription to `pattern` its SYNC.
+
+    That is so when its session is not in view, or is one of a publisher of another topic. Tags of another cluster
+    nonce are not ours to settle: they are kept until the application decides.
+    """
+    session = session_of(tag, turn.nonce)
+    if session == 0:
+        return True
+    publisher = turn.view.publisher_of(session)
+    return publisher is not None and matches(pattern, publisher.topic)

@@ -7,41 +7,44 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from delivery_records.peer_messages import Msg, Run, Settle, Sync
+from delivery_records.attachments.view import Subscription, SubscriptionMode
+from delivery_records.channels.channel import Channel, Channels
+from delivery_records.channels.messages import Msg, Run, Settle, Sync
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.egress import Egress
+from delivery_records.endpoint import Endpoint
 from delivery_records.starts import Start, Starts
-from delivery_records.trace import Rule
-from delivery_records.view import Subscription, SubscriptionMode
-from delivery_records.window import Cursor, Slot
-
-if TYPE_CHECKING:
-    from delivery_records.channel import Channel
-    from delivery_records.egress import Egress
-    from delivery_records.ingress import Ingress
-    from delivery_records.records import Records
+from delivery_records.turn import Turn
+from delivery_records.window import Cursor, Slot, Window
 
 
 class Fanout:
     """The subscriptions of one publisher, with a cursor each, and where to send."""
 
     __slots__ = (
-        "_core",
-        "_ingress",
-        "_last_start",
-        "_left_at",
-        "_local",
-        "_plan_version",
-        "_remote",
-        "cursors",
-        "is_active",
-        "listeners",
-    )
+        "_channels", "_endpoint", "_last_start", "_left_at", "_local", "_plan_version", "_remote", "_to_egresses",
+        "_turn", "_window", "cursors", "is_active", "listeners",
+    )  # fmt: skip
 
-    def __init__(self, core: Records, ingress: Ingress) -> None:
-        """No subscription has joined; nothing may be sent before activation."""
-        self._core = core
-        self._ingress = ingress
+    def __init__(
+        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels
+    ) -> None:
+        """No subscription has joined; nothing may be sent before activation.
+
+        Args:
+            turn: of this router.
+            endpoint: the ingress; its epoch names the publisher in every frame.
+            window: of the publisher.
+            to_egresses: the egresses of this router.
+            channels: the way to those of other routers.
+        """
+        self._turn = turn
+        self._endpoint = endpoint
+        self._window = window
+        self._to_egresses = to_egresses
+        self._channels = channels
         self.cursors: dict[str, Cursor] = {}
         self.listeners: dict[str, None] = {}
         """At-most-once subscriptions: they get what comes and owe nothing (c.3)."""
@@ -64,7 +67,7 @@ class Fanout:
 
     def join(self, subscription: Subscription) -> None:
         """I-6: a new subscription owes only what is received from now on."""
-        start = self._ingress.window.end
+        start = self._window.end
         self._admit(subscription, start)
 
     def _admit(self, subscription: Subscription, start: int) -> None:
@@ -90,23 +93,22 @@ class Fanout:
         cursor = self.cursors.pop(key, None)
         if cursor is None:
             return False
-        self._left_at = self._core.view.applied
-        for slot in self._ingress.window.slots():
+        self._left_at = self._turn.view.applied
+        for slot in self._window.slots():
             if slot.verdict is None and cursor.owes(slot.number):
                 slot.pending -= 1
                 assert slot.pending >= 0
-                self._ingress.trace(slot, Rule.OWED_NO_LONGER, slot.pending)
-        self._ingress.retries.forget_subscription(key)
+                self._trace(slot, Rule.OWED_NO_LONGER, slot.pending)
         return True
 
     def owing(self, number: int) -> list[str]:
         """Names of the subscriptions that owe a delivery; one with a fixed outcome is owed by nobody."""
         owing: list[str] = []
-        slot = self._ingress.window.at(number)
+        slot = self._window.at(number)
         if slot is None or slot.verdict is not None:
             return owing
         for key, cursor in self.cursors.items():
-            subscription = self._core.view.subscriptions.get(key)
+            subscription = self._turn.view.subscriptions.get(key)
             if subscription is not None and cursor.owes(number):
                 owing.append(subscription.name)
         return owing
@@ -121,39 +123,39 @@ class Fanout:
                 named += self.listeners
             self._send_to(slot, named)
             return
-        if self._plan_version != self._core.plan_version:
+        if self._plan_version != self._turn.plan_version:
             self._refresh_plan()
-        ingress = self._ingress
+        epoch = self._endpoint.epoch
         for egress in self._local:
             try:
-                egress.on_msg(ingress.epoch, slot.number, slot.tag, slot.message)
+                egress.on_msg(epoch, slot.number, slot.tag, slot.message)
             except Exception as error:  # noqa: BLE001  (K-3b)
-                self._core.faults.of_endpoint(egress, error)
+                self._to_egresses.on_fault(egress, error)
         if self._remote:
-            message = Msg(ingress.epoch, slot.number, slot.tag, slot.message, after=self._left_at)
-            self._core.peers.broadcast(self._remote, message)
+            message = Msg(epoch, slot.number, slot.tag, slot.message, after=self._left_at)
+            self._channels.broadcast(self._remote, message)
 
     def forward_presettled(self, tag: bytes, message: bytes, message_format: int) -> None:
         """I-1c: forwarded once to what is synced; never repeated."""
         self._refresh_plan()
         for egress in self._local:
             try:
-                egress.on_presettled(self._ingress.epoch, tag, message, message_format)
+                egress.on_presettled(self._endpoint.epoch, tag, message, message_format)
             except Exception as error:  # noqa: BLE001  (K-3b)
-                self._core.faults.of_endpoint(egress, error)
+                self._to_egresses.on_fault(egress, error)
         if self._remote:
             presettled = Msg(
-                self._ingress.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
+                self._endpoint.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
             )
-            self._core.peers.broadcast(self._remote, presettled)
+            self._channels.broadcast(self._remote, presettled)
 
     def send_again(self, key: str, number: int, attempt: int) -> None:
         """E-4a: one more attempt for one subscription."""
-        slot = self._ingress.window.at(number)
+        slot = self._window.at(number)
         cursor = self.cursors.get(key)
         # One that the publisher has not repeated yet has no body; it is forwarded when it comes (I-1).
         if slot is not None and slot.received and cursor is not None and cursor.owes(number):
-            self._ingress.trace(slot, Rule.SENT_AGAIN_RETRY, self._core.view.subscriptions[key].name, attempt)
+            self._trace(slot, Rule.SENT_AGAIN_RETRY, self._turn.view.subscriptions[key].name, attempt)
             self._send_to(slot, [key], attempt)
 
     def settle(self, runs: tuple[Run, ...]) -> None:
@@ -162,13 +164,13 @@ class Fanout:
             return
         self._refresh_plan()
         for egress in self._local:
-            self._core.peering.settle(egress, self._ingress.epoch, runs)
+            self._to_egresses.settle(egress, self._endpoint.epoch, runs)
         if self._remote:
-            self._core.peers.broadcast(self._remote, Settle(self._ingress.epoch, runs))
+            self._channels.broadcast(self._remote, Settle(self._endpoint.epoch, runs))
 
     def sync_all(self) -> None:
         """I-5 at activation: SYNC to every subscription."""
-        self.sync([self._core.view.subscriptions[key] for key in self._joined()])
+        self.sync([self._turn.view.subscriptions[key] for key in self._joined()])
 
     def _joined(self) -> list[str]:
         return [*self.cursors, *self.listeners]
@@ -181,12 +183,12 @@ class Fanout:
                 by_router.setdefault(subscription.record.rid, []).append(subscription)
         if not by_router:
             return
-        unsettled = [slot for slot in self._ingress.window.slots() if slot.verdict is None]
+        unsettled = [slot for slot in self._window.slots() if slot.verdict is None]
         numbers = tuple(slot.number for slot in unsettled)
         tags = tuple(slot.tag for slot in unsettled)
         for rid, group in by_router.items():
             epochs = tuple(subscription.epoch for subscription in group)
-            self._core.send_to_router(rid, Sync(self._ingress.epoch, epochs, numbers, tags))
+            self._send(rid, Sync(self._endpoint.epoch, epochs, numbers, tags))
             for slot in unsettled:
                 if slot.received:
                     self._repeat(slot, rid, group)
@@ -194,47 +196,58 @@ class Fanout:
     def sync_router(self, rid: int) -> None:
         """T-4: the channel to that router restarted; repeat I-5 for its subscriptions."""
         if self.is_active:
-            found = (self._core.view.subscriptions[key] for key in self._joined())
+            found = (self._turn.view.subscriptions[key] for key in self._joined())
             self.sync([subscription for subscription in found if subscription.record.rid == rid])
 
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
         owing = tuple(s.epoch for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number))
         if owing:
-            router = self._core.view.routers.get(rid)
+            router = self._turn.view.routers.get(rid)
             if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
-                self._ingress.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
+                self._trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
             message = Msg(
-                self._ingress.epoch, slot.number, slot.tag, slot.message, owing,
+                self._endpoint.epoch, slot.number, slot.tag, slot.message, owing,
                 redelivered=True, message_format=slot.message_format,
             )  # fmt: skip
-            self._core.send_to_router(rid, message)
+            self._send(rid, message)
 
     def _send_to(self, slot: Slot, keys: list[str], attempt: int = 0) -> None:
         by_router: dict[int, list[int]] = {}
         for key in keys:
-            subscription = self._core.view.subscriptions[key]
+            subscription = self._turn.view.subscriptions[key]
             by_router.setdefault(subscription.record.rid, []).append(subscription.epoch)
         for rid, epochs in by_router.items():
             message = Msg(
-                self._ingress.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
+                self._endpoint.epoch, slot.number, slot.tag, slot.message, tuple(epochs),
                 redelivered=slot.repeated, attempt=attempt, message_format=slot.message_format,
             )  # fmt: skip
-            self._core.send_to_router(rid, message)
+            self._send(rid, message)
+
+    def _send(self, rid: int, message: Msg | Sync) -> None:
+        """To the egresses at one router, which may be this one."""
+        if rid == self._turn.rid:
+            self._to_egresses.deliver(rid, message)
+        else:
+            self._channels.send_stream(rid, message)
+
+    def _trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+        if self._turn.tracing is not None:
+            self._turn.tracing.of_epoch(self._endpoint.epoch, slot.tag, rule, *fields)
 
     def _refresh_plan(self) -> None:
         """Where all subscriptions are; recomputed only when a subscription or an egress changed."""
-        if self._plan_version == self._core.plan_version:
+        if self._plan_version == self._turn.plan_version:
             return
-        self._plan_version = self._core.plan_version
-        core = self._core
+        self._plan_version = self._turn.plan_version
+        turn = self._turn
         self._local = []
         remote: dict[int, Channel] = {}
         for key in self._joined():
-            rid = core.view.subscriptions[key].record.rid
-            if rid == core.rid:
-                egress = core.egresses.get(key)
+            rid = turn.view.subscriptions[key].record.rid
+            if rid == turn.rid:
+                egress = self._to_egresses.egresses.get(key)
                 if egress is not None:
                     self._local.append(egress)
-            elif rid not in remote and rid in core.view.routers:
-                remote[rid] = core.peers.channel(rid)
+            elif rid not in remote and rid in turn.view.routers:
+                remote[rid] = self._channels.channel(rid)
         self._remote = list(remote.values())

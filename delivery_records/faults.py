@@ -7,17 +7,17 @@ own is broken: both end the incarnation (K-3).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from delivery_records import effects, inputs
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.expiry import Expiry
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.messages import Ack, Credit, MsgPart, Nack, PeerMessage
 from delivery_records.egress import Egress
+from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import LossCause, SendFailed
-from delivery_records.peer_messages import Ack, Credit, MsgPart, Nack, PeerMessage
 from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
-
-if TYPE_CHECKING:
-    from delivery_records.records import Records
+from delivery_records.turn import Turn
 
 CONDITION = "amqp:internal-error"
 _TEXT = "a fault of this router; its log has the traceback. Attach again"
@@ -28,11 +28,14 @@ _ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach)
 class Faults:
     """Confines an exception to the endpoint whose records it may have left half changed."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_channels", "_endpoints", "_expiry", "_turn")
 
-    def __init__(self, core: Records) -> None:
-        """Act on `core`."""
-        self._core = core
+    def __init__(self, turn: Turn, endpoints: Endpoints, expiry: Expiry, channels: Channels) -> None:
+        """Nothing has failed."""
+        self._turn = turn
+        self._endpoints = endpoints
+        self._expiry = expiry
+        self._channels = channels
 
     def of_input(self, item: object, error: Exception) -> None:
         """An input could not be handled.
@@ -40,37 +43,40 @@ class Faults:
         Raises:
             Exception: `error`, where shared state may be half changed.
         """
-        core = self._core
+        turn = self._turn
         if isinstance(item, inputs.PeerFrame):
             self._of_frame(item, error)
         elif isinstance(item, _OF_A_LINK):
-            endpoint = core.links.get(item.link)
+            endpoint = self._endpoints.links.get(item.link)
             if not isinstance(endpoint, (Ingress, Egress)):
                 raise error
             self.of_endpoint(endpoint, error)
-        elif isinstance(item, _ATTACHES) and item.link not in core.links and not isinstance(error, AssertionError):
-            core.out.append(effects.Faulted(error))  # nothing of it was kept yet
-            core.out.append(effects.Detach(item.link, True, CONDITION, _TEXT))
+        elif isinstance(item, _ATTACHES) and self._is_new(item.link) and not isinstance(error, AssertionError):
+            turn.out.append(effects.Faulted(error))  # nothing of it was kept yet
+            turn.out.append(effects.Detach(item.link, True, CONDITION, _TEXT))
         else:
             raise error
+
+    def _is_new(self, link: int) -> bool:
+        return link not in self._endpoints.links
 
     def of_timer(self, timer: Timer, owner: str | int, error: Exception) -> None:
         """A deadline could not be carried out. Raises as `of_input` does."""
         endpoint: Ingress | Egress | None = None
         if isinstance(owner, str) and timer in OF_AN_INGRESS:
-            endpoint = self._core.ingresses.get(owner)
+            endpoint = self._endpoints.ingresses.get(owner)
         elif isinstance(owner, str) and timer in OF_AN_EGRESS:
-            endpoint = self._core.egresses.get(owner)
+            endpoint = self._endpoints.egresses.get(owner)
         if endpoint is None:
             raise error
         self.of_endpoint(endpoint, error)
 
     def _of_frame(self, frame: inputs.PeerFrame, error: Exception) -> None:
         """A frame of another router: what it named was confined before; here its channel starts over (T-4)."""
-        channel = self._core.peers.find(frame.origin)
+        channel = self._channels.find(frame.origin)
         if channel is None or isinstance(error, AssertionError):
             raise error
-        self._core.out.append(effects.Faulted(error))
+        self._turn.out.append(effects.Faulted(error))
         channel.restart("a frame could not be handled")
 
     def on_send_failed(self, failed: SendFailed) -> None:
@@ -80,20 +86,20 @@ class Faults:
         if endpoint is not None:
             self._forget(endpoint)
         for rid in failed.rids:
-            channel = self._core.peers.find(rid)
+            channel = self._channels.find(rid)
             if channel is not None:
                 channel.restart("a frame could not be encoded")
 
     def _speaker(self, message: PeerMessage) -> Ingress | Egress | None:
-        core = self._core
+        turn = self._turn
         if isinstance(message, (Ack, Nack)):
-            return core.egresses.get(core.view.subscription_epochs.get(message.subscription_epoch, ""))
+            return self._endpoints.egresses.get(turn.view.subscription_epochs.get(message.subscription_epoch, ""))
         if isinstance(message, Credit):
             return None
         epoch = message.head.publisher_epoch if isinstance(message, MsgPart) else message.publisher_epoch
-        return core.ingress_by_epoch.get(epoch)
+        return self._endpoints.ingress_by_epoch.get(epoch)
 
-    def of_endpoint(self, endpoint: Ingress | Egress, error: Exception) -> None:
+    def of_endpoint(self, endpoint: Endpoint, error: Exception) -> None:
         """The records of this endpoint may be half changed: forget them and suspend its link (A-9).
 
         Raises:
@@ -101,24 +107,25 @@ class Faults:
         """
         if isinstance(error, AssertionError):
             raise error
-        self._core.out.append(effects.Faulted(error))
+        self._turn.out.append(effects.Faulted(error))
         self._forget(endpoint)
 
-    def _forget(self, endpoint: Ingress | Egress) -> None:
-        core = self._core
+    def _forget(self, endpoint: Endpoint) -> None:
+        turn = self._turn
         if isinstance(endpoint, Ingress):
-            if core.ingresses.get(endpoint.key) is not endpoint:
+            if self._endpoints.ingresses.get(endpoint.key) is not endpoint:
                 return
-            link = endpoint.link
-            core.reactions.forget_ingress(endpoint)
-            publisher = core.view.publishers.get(endpoint.key)
+            link: int | None = endpoint.link
+            self._endpoints.forget_ingress(endpoint)
+            publisher = turn.view.publishers.get(endpoint.key)
             if publisher is not None and link is not None:  # else its time runs, or waits for an end, already
                 policy, place = endpoint.expiry_policy, endpoint.place
-                core.expiry.on_link_lost(f"pubs/{endpoint.key}", publisher, policy, LossCause.DETACH, place)
+                self._expiry.on_link_lost(f"pubs/{endpoint.key}", publisher, policy, LossCause.DETACH, place)
         else:
-            if core.egresses.get(endpoint.key) is not endpoint:
+            assert isinstance(endpoint, Egress)
+            if self._endpoints.egresses.get(endpoint.key) is not endpoint:
                 return
             link = endpoint.link
-            core.suspend_subscriber(endpoint, LossCause.DETACH)
+            self._endpoints.suspend(endpoint, LossCause.DETACH)
         if link is not None:
-            core.out.append(effects.Detach(link, False, CONDITION, _TEXT))
+            turn.out.append(effects.Detach(link, False, CONDITION, _TEXT))

@@ -7,11 +7,21 @@ STARTING one; then it is ACTIVE. SUSPENDED keeps collecting acceptances after th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from delivery_records import credit, effects
 from delivery_records.arrivals import Arrivals
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.terms import publisher_terms
+from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
 from delivery_records.inputs import LinkFlow, LossCause, PublisherAttach, Transfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
@@ -19,14 +29,12 @@ from delivery_records.outcomes import Decision, Outcome, Told
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
-from delivery_records.terms import publisher_terms
 from delivery_records.timers import Timer
-from delivery_records.trace import Rule
-from delivery_records.view import SESSION_IS_THIS_PUT, Publisher, Subscription
+from delivery_records.turn import Turn
 from delivery_records.window import Slot, Window, add_run, frozen_runs
 
-if TYPE_CHECKING:
-    from delivery_records.records import Records
+Annotate: TypeAlias = Callable[[bytes, str, bytes, int], bytes]
+"""(message, publisher, tag, session) -> the message with our annotations spliced in (I-1b); ValueError if malformed."""
 
 
 class Phase(Enum):
@@ -46,52 +54,28 @@ _TRANSFER_STORED = Decision.TRANSFER_STORED
 _DELIVERY_SETTLED = Decision.DELIVERY_SETTLED
 
 
-class Ingress:
+class Ingress(Endpoint):
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
-        "_began",
-        "_resume_flags",
-        "_start_told",
-        "_starts",
-        "arrivals",
-        "core",
-        "credit",
-        "epoch",
-        "exactly_once",
-        "expiry_policy",
-        "fanout",
-        "is_dirty",
-        "is_shut_out",
-        "key",
-        "last_progress",
-        "link",
-        "name",
-        "peer",
-        "phase",
-        "place",
-        "resend_since",
-        "retries",
-        "session",
-        "settled_runs",
-        "settles_first",
-        "timeout_s",
-        "told",
-        "told_settled",
-        "topic",
-        "window",
-    )
+        "_annotate", "_began", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
+        "exactly_once", "expiry_policy", "fanout", "is_dirty", "is_shut_out", "last_progress", "link", "peer", "phase",
+        "place", "resend_since", "retries", "session", "settled_runs", "settles_first", "timeout_s", "told",
+        "told_settled", "topic", "window",
+    )  # fmt: skip
 
-    def __init__(self, core: Records, publisher: Publisher, request: PublisherAttach, began: float) -> None:
+    def __init__(
+        self, turn: Turn, publisher: Publisher, request: PublisherAttach, began: float, parts: IngressParts
+    ) -> None:
         """Take over the publisher whose attachment the watch just delivered (A-3); its attach was read at `began`."""
-        self.core = core
-        self.key = publisher.key
-        self.epoch = publisher.epoch
+        super().__init__(publisher.key, publisher.epoch, publisher.name)
+        self._turn = turn
+        self._parts = parts
+        self._annotate = parts.annotate
         self.session = publisher.session
-        self.name = publisher.name
         self.topic = publisher.record.topic
         self.timeout_s = publisher.record.timeout_s
-        self.expiry_policy = publisher_terms(request, core.limits).expiry_policy
+        self.expiry_policy = publisher_terms(request, turn.limits).expiry_policy
         self.place = request.place
         self.peer = request.peer
         self.link: int | None = request.link
@@ -99,20 +83,20 @@ class Ingress:
         self.settles_first = request.settles_first
         # A terminal entry is settled by the publisher itself; what is left is U (A-4).
         unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
-        self.window = Window(unsettled, core.budget)
+        self.window = Window(unsettled, turn.budget)
         self._starts = presented_starts(self.window, request.starts, publisher.epoch)
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
-        self.arrivals = Arrivals(self.window.end, core.now)
-        self.fanout = Fanout(core, self)
-        self.retries = Retries(core, self)
-        self.credit = credit.PublisherCredit(core.limits, request.map_bound, core.budget)
+        self.arrivals = Arrivals(self.window.end, turn.now)
+        self.fanout = Fanout(turn, self, self.window, parts.to_egresses, parts.channels)
+        self.retries = Retries(turn, self, self.window, self.fanout)
+        self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
         self.settled_runs: list[list[int]] = []
         self.told: dict[Told, list[int]] = {}
         self.told_settled: dict[Told, list[int]] = {}
         self.is_dirty = False
-        self.last_progress = core.now
-        self.resend_since = core.now
+        self.last_progress = turn.now
+        self.resend_since = turn.now
         self.is_shut_out = False
         """The AMQP session it shares with others has no room, or room for a frame at a time (C-6)."""
         self._began = began
@@ -123,26 +107,26 @@ class Ingress:
 
     def open(self, request: PublisherAttach) -> None:
         """Answer the attach, and ask for proof of life or start at once (A-3, A-3a, A-4)."""
-        core = self.core
+        turn = self._turn
         resumed = len(self.window) > 0
-        core.note(
+        turn.note(
             Decision.PUBLISHER_RESUMED if resumed else Decision.PUBLISHER_ATTACHED,
             publisher=self.name, topic=self.topic, epoch=self.epoch, unsettled=len(self.window), peer=request.peer,
         )  # fmt: skip
-        core.out.append(
+        turn.out.append(
             effects.PublisherReply(
                 request.link, request.unsettled is not None, resumed, self.exactly_once, self.settles_first,
                 self.timeout_s, self.expiry_policy,
             )
         )  # fmt: skip
         if self.phase is Phase.PROVING:
-            core.out.append(effects.AskEcho(request.link, self.epoch))
-            core.timers.set(Timer.PROOF, self.key, core.now + core.limits.proof_timeout_s)
+            turn.out.append(effects.AskEcho(request.link, self.epoch))
+            turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)
         elif not resumed:
             self._activate()  # c.5: the session started with the attach itself
         else:
             self._grant()  # A-4 (ii): the first frame that needs this credit proves life
-            core.timers.set(Timer.PROOF, self.key, core.now + core.limits.proof_timeout_s)
+            turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)
 
     def on_flow(self, flow: LinkFlow) -> None:
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
@@ -152,7 +136,7 @@ class Ingress:
                 return
             self._tell_owing(flow.asked_tag)
         if self.phase is Phase.PROVING and flow.echoed_epoch == self.epoch:
-            self.core.timers.cancel(Timer.PROOF, self.key)
+            self._turn.timers.cancel(Timer.PROOF, self.key)
             if len(self.window):
                 self._activate()
             else:
@@ -160,36 +144,33 @@ class Ingress:
 
     def _start_session(self) -> None:
         """A-4: a session exists only after proof of life; its number is the revision of this put."""
-        record = self.core.view.publishers[self.key].record
+        record = self._turn.view.publishers[self.key].record
         self.phase = Phase.STARTING
-        nonce = self.core.propose_record(f"pubs/{self.key}", self.epoch, record, session=SESSION_IS_THIS_PUT)
-        self.core.remember_reput(nonce, self)
-        self.core.timers.set(Timer.UNKNOWN_PUT, nonce, self.core.now + UNKNOWN_PUT_S)
+        nonce = self._parts.proposals.put_again(f"pubs/{self.key}", self, record, session=SESSION_IS_THIS_PUT)
+        self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
 
     def on_reput(self, publisher: Publisher) -> None:
         """The watch delivered the put that starts the session: its revision is the new epoch (A-4)."""
         assert self.phase in (Phase.STARTING, Phase.SUSPENDED, Phase.CLOSING)
-        self.core.ingress_by_epoch.pop(self.epoch, None)
         self.epoch = publisher.epoch
         self.session = publisher.session
-        self.core.ingress_by_epoch[self.epoch] = self
         if self.phase is Phase.STARTING:
-            self.core.note(Decision.SESSION_STARTED, publisher=self.name, session=self.session)
+            self._turn.note(Decision.SESSION_STARTED, publisher=self.name, session=self.session)
             self._activate()
 
     def _activate(self) -> None:
         """Declare U to every subscription, then let the publisher send (A-4, I-5)."""
         self.phase = Phase.ACTIVE
-        self.core.timers.cancel(Timer.PROOF, self.key)
-        self.resend_since = self.core.now
-        self.fanout.join_all(self.core.view.matching(self.topic), self._starts)
+        self._turn.timers.cancel(Timer.PROOF, self.key)
+        self.resend_since = self._turn.now
+        self.fanout.join_all(self._turn.view.matching(self.topic), self._starts)
         for slot, owed in self.fanout.owed(self.window.slots()):
             slot.pending = owed
             self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
         if self.window.unreceived:
-            self.core.timers.set(Timer.RESEND, self.key, self.core.now + self.core.limits.resend_timeout_s)
-        self.core.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
+            self._turn.timers.set(Timer.RESEND, self.key, self._turn.now + self._turn.limits.resend_timeout_s)
+        self._turn.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
         self._grant()
         self.mark_dirty()
 
@@ -204,7 +185,7 @@ class Ingress:
             self.mark_dirty()
         if (transfer.settled or transfer.resume or transfer.aborted) and not self._has_place(transfer):
             return
-        core = self.core
+        turn = self._turn
         window = self.window
         slot = window.find(transfer.tag)
         if slot is None:
@@ -213,7 +194,7 @@ class Ingress:
             slot = window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
         elif slot.received:
-            core.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
+            turn.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
             self._detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
             return
         elif self.exactly_once:
@@ -222,19 +203,19 @@ class Ingress:
         message = transfer.message
         if transfer.message_format == 0:
             try:
-                message = core.annotate(message, self.name, transfer.tag, self.session)  # I-1b
+                message = self._annotate(message, self.name, transfer.tag, self.session)  # I-1b
             except ValueError as error:
                 self._store_malformed(slot, transfer, str(error))
                 return
         else:
             slot.message_format = transfer.message_format
         window.fill(slot, message, transfer.delivery_id)
-        core.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
+        turn.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
         if not slot.pending or self.fanout.listeners:
             self._on_no_answer_due(slot)
-        if core.tracing is not None:
+        if turn.tracing is not None:
             rule = Rule.REPEATED if slot.repeated else Rule.STORED
-            core.tracing.own(self.session, slot.tag, rule, slot.number, slot.pending, len(message))
+            turn.tracing.own(self.session, slot.tag, rule, slot.number, slot.pending, len(message))
         self.fanout.forward(slot)
         if transfer.settled:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
@@ -250,27 +231,27 @@ class Ingress:
 
     def _on_repeated(self) -> None:
         """I-9: the publisher makes progress with its map; with the last of it, its failover is over."""
-        self.resend_since = self.core.now
+        self.resend_since = self._turn.now
         if not self.window.unreceived:
-            self.core.durations.failover.observe(self.core.now - self._began)
+            self._turn.durations.failover.observe(self._turn.now - self._began)
 
     def _may_activate(self) -> bool:
         """c.5: the first transfer on the credit of a resumed link activates it; no other phase takes transfers."""
         if self.phase is Phase.WAITING:
             self._activate()
             return True
-        self.core.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
+        self._turn.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
         return False
 
     def _has_place(self, transfer: Transfer) -> bool:
         """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
-        core = self.core
+        turn = self._turn
         if transfer.aborted:
             self._on_aborted(transfer.tag)
             return False
         if transfer.resume:
             # A-3a: our map is empty, so a resumed delivery is ignored (AMQP 1.0 section 2.6.13).
-            core.counts[Decision.TRANSFER_RESUME_IGNORED] += 1
+            turn.counts[Decision.TRANSFER_RESUME_IGNORED] += 1
             self._resume_flags += 1
             if self._resume_flags >= RESUME_FLAGS_IGNORED:
                 self._detach("amqp:not-allowed", "resend without resume: the reply's unsettled map is empty")
@@ -286,18 +267,18 @@ class Ingress:
         message = transfer.message
         if transfer.message_format == 0:
             try:
-                message = self.core.annotate(message, self.name, transfer.tag, self.session)
+                message = self._annotate(message, self.name, transfer.tag, self.session)
             except ValueError:
-                self.core.counts[Decision.TRANSFER_MALFORMED] += 1
+                self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
                 return
-        self.core.counts[Decision.TRANSFER_PRESETTLED] += 1
-        if self.core.tracing is not None:
-            self.core.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
+        self._turn.counts[Decision.TRANSFER_PRESETTLED] += 1
+        if self._turn.tracing is not None:
+            self._turn.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
         self.fanout.forward_presettled(transfer.tag, message, transfer.message_format)
 
     def _store_malformed(self, slot: Slot, transfer: Transfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
-        self.core.counts[Decision.TRANSFER_MALFORMED] += 1
+        self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
         self.window.fill(slot, b"", transfer.delivery_id)
         slot.pending = 0
         slot.verdict = Outcome.REJECTED
@@ -306,7 +287,7 @@ class Ingress:
 
     def _on_aborted(self, tag: bytes) -> None:
         """I-1a: an aborted delivery leaves no trace; an unreceived entry may still be repeated."""
-        self.core.counts[Decision.TRANSFER_ABORTED] += 1
+        self._turn.counts[Decision.TRANSFER_ABORTED] += 1
 
     def _abandon_unreceived(self, before: int) -> None:
         """I-9: resends come first and in order, so unreceived entries below number `before` will not come any more."""
@@ -315,14 +296,14 @@ class Ingress:
         left = self.window.passed_over(before)
         if not left:
             return
-        self.core.note(Decision.DELIVERY_ABANDONED, publisher=self.name, deliveries=len(left))
-        for slot in left if self.core.tracing is not None else ():
+        self._turn.note(Decision.DELIVERY_ABANDONED, publisher=self.name, deliveries=len(left))
+        for slot in left if self._turn.tracing is not None else ():
             self.trace(slot, Rule.ABANDONED)
         for slot in left:
             self._drop(slot)
 
     def _releases_when_empty(self) -> bool:
-        return not self.exactly_once and self.core.limits.release_without_subscriptions
+        return not self.exactly_once and self._turn.limits.release_without_subscriptions
 
     # ------------------------------------------------------------------ outcomes
 
@@ -333,7 +314,7 @@ class Ingress:
             return
         window = self.window
         is_accepted = outcome is Outcome.ACCEPTED
-        tracing = self.core.tracing
+        tracing = self._turn.tracing
         for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
             if slot.verdict is None:
                 slot.pending -= 1
@@ -344,11 +325,16 @@ class Ingress:
                     self.trace(slot, Rule.ACKNOWLEDGED, subscription.name, outcome.value, slot.pending)
         self.mark_dirty()
 
+    def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
+        """E-4a: the subscription wants another attempt, until it has had too many."""
+        if self.retries.on_again(subscription, number, failed):
+            self.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
+
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
-        self.last_progress = self.core.now
-        counts = self.core.counts
-        tracing = self.core.tracing
+        self.last_progress = self._turn.now
+        counts = self._turn.counts
+        tracing = self._turn.tracing
         for tag in tags:
             slot = self.window.find(tag)
             if slot is not None:
@@ -369,7 +355,7 @@ class Ingress:
         """Carry out what this turn added up to: acceptances, settlements, credit (2.4: once per turn)."""
         self.is_dirty = False
         if self.window.end != self.arrivals.end:
-            self.arrivals.mark(self.window, self.core.now)
+            self.arrivals.mark(self.window, self._turn.now)
         if not self.fanout.is_active:
             return
         if self.phase is Phase.ACTIVE and self.link is not None:
@@ -396,7 +382,7 @@ class Ingress:
         plain = slot.processed and slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)
         slot.accepted = True
-        if self.core.tracing is not None:
+        if self._turn.tracing is not None:
             self.trace(slot, Rule.TOLD, told.outcome.value)
         if not self.window.told:
             self._await_settlement()
@@ -408,9 +394,9 @@ class Ingress:
 
     def _await_settlement(self) -> None:
         """I-4, T_settle: from the first told outcome on. While outcomes are told the timer sets itself again."""
-        self.last_progress = self.core.now
-        if not self.core.timers.is_set(Timer.SETTLE, self.key):
-            self.core.timers.set(Timer.SETTLE, self.key, self.core.now + self.core.limits.settle_timeout_s)
+        self.last_progress = self._turn.now
+        if not self._turn.timers.is_set(Timer.SETTLE, self.key):
+            self._turn.timers.set(Timer.SETTLE, self.key, self._turn.now + self._turn.limits.settle_timeout_s)
 
     def _outcome_of(self, slot: Slot) -> Told:
         """The outcome told to the publisher (I-3)."""
@@ -422,7 +408,7 @@ class Ingress:
         if not slot.processed and self._releases_when_empty():
             slot.verdict = Outcome.RELEASED  # I-3: whoever owed it has ended without it
             return _RELEASED
-        if slot.rejected_by and self.core.limits.report_rejections:
+        if slot.rejected_by and self._turn.limits.report_rejections:
             text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
             names = tuple(slot.rejected_by[:OWING_NAMES])
             return Told(Outcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
@@ -439,35 +425,35 @@ class Ingress:
     def _dispose(self, all_told: dict[Told, list[int]], settled: bool) -> None:
         assert self.link is not None
         for told, ids in all_told.items():
-            self.core.counts[_TOLD[told.outcome]] += len(ids)
+            self._turn.counts[_TOLD[told.outcome]] += len(ids)
             info: dict[str, object] = {}
             if told.rejected_by:
                 info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
-            self.core.out.append(
+            self._turn.out.append(
                 effects.Dispose(self.link, ids, told.outcome, settled, told.condition, told.description, info)
             )
 
     def _grant(self) -> None:
         """C-1: credit for every unreceived map entry, and for what is free in the window."""
         assert self.link is not None
-        if self.core.draining.is_on:
+        if self._turn.is_draining:
             return
-        limit = self.credit.next_limit(self.window, self.core.topic_window(self.topic))
+        limit = self.credit.next_limit(self.window, self._turn.view.map_share(self.topic))
         if limit is not None:
             first = None if self.credit.session_told or not self.session else self.session
             self.credit.session_told = self.credit.session_told or first is not None
-            self.core.out.append(effects.GrantCredit(self.link, limit, first))
+            self._turn.out.append(effects.GrantCredit(self.link, limit, first))
 
     def withdraw_credit(self) -> None:
         """K-8a: take back what was granted; what was sent on it is still received."""
         if self.link is not None and self.credit.limit > self.credit.received:
             self.credit.limit = self.credit.received
-            self.core.out.append(effects.GrantCredit(self.link, self.credit.limit))
+            self._turn.out.append(effects.GrantCredit(self.link, self.credit.limit))
 
     @property
     def is_held_up(self) -> bool:
         """C-6: bodies that wait for subscribers fill what is there for it, so that it may be unable to repeat more."""
-        return self.window.body_bytes * 2 >= self.core.limits.window_bytes
+        return self.window.body_bytes * 2 >= self._turn.limits.window_bytes
 
     def on_session_window(self, is_narrow: bool, now: float) -> None:
         """C-6: T_resend counts from when its session had room for more than a frame."""
@@ -487,8 +473,8 @@ class Ingress:
 
     def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
         """A step of a delivery of this publisher, while an operator wants to see them."""
-        if self.core.tracing is not None:
-            self.core.tracing.own(self.session, slot.tag, rule, *fields)
+        if self._turn.tracing is not None:
+            self._turn.tracing.own(self.session, slot.tag, rule, *fields)
 
     def retire(self) -> None:
         """I-7: a newer epoch or a deletion ended this one; nothing of it may be sent any more."""
@@ -500,7 +486,7 @@ class Ingress:
         """Have `flush` called at the end of this turn."""
         if not self.is_dirty:
             self.is_dirty = True
-            self.core.dirty_ingresses.append(self)
+            self._parts.dirty.append(self)
 
     # ------------------------------------------------------------------ subscriptions come, move and go
 
@@ -509,9 +495,8 @@ class Ingress:
         if self.phase not in (Phase.ACTIVE, Phase.SUSPENDED) or not self.fanout.is_active:
             return
         if is_new or self.fanout.has_other_mode(subscription):
-            if self.fanout.leave(subscription.key):
-                self.mark_dirty()
-            for slot in self.window.slots() if self.core.tracing is not None else ():
+            self.on_subscription_deleted(subscription.key)
+            for slot in self.window.slots() if self._turn.tracing is not None else ():
                 self.trace(slot, Rule.NOT_OWED, subscription.name)
             self.fanout.join(subscription)
         if is_new:
@@ -522,11 +507,12 @@ class Ingress:
         """I-6a: the publisher alone can tell its next ingress that all of this was sent before the subscription."""
         if self.exactly_once and self.link is not None and self._start_told < self.window.end and len(self.window):
             self._start_told = self.window.end
-            self.core.out.append(effects.TellStart(self.link, subscription.created, self.window.newest.tag))
+            self._turn.out.append(effects.TellStart(self.link, subscription.created, self.window.newest.tag))
 
     def on_subscription_deleted(self, key: str) -> None:
         """I-3: what a deleted subscription owed is owed no longer."""
         if self.fanout.leave(key):
+            self.retries.forget_subscription(key)
             self.mark_dirty()
 
     # ------------------------------------------------------------------ ends of the link
@@ -537,15 +523,15 @@ class Ingress:
         if self.phase is not Phase.ACTIVE:
             self.fanout.is_active = False
         self.phase = Phase.SUSPENDED
-        self.core.timers.cancel(Timer.PROOF, self.key)
-        self.core.timers.cancel(Timer.RESEND, self.key)
-        self.core.timers.cancel(Timer.SETTLE, self.key)
-        self.core.note(Decision.PUBLISHER_LOST, publisher=self.name, unsettled=len(self.window))
+        self._turn.timers.cancel(Timer.PROOF, self.key)
+        self._turn.timers.cancel(Timer.RESEND, self.key)
+        self._turn.timers.cancel(Timer.SETTLE, self.key)
+        self._turn.note(Decision.PUBLISHER_LOST, publisher=self.name, unsettled=len(self.window))
 
     def on_proof_timeout(self) -> None:
         """A-4: no proof of life within T_life."""
         if self.phase in (Phase.PROVING, Phase.WAITING):
-            self.core.note(Decision.PUBLISHER_NOT_ALIVE, publisher=self.name)
+            self._turn.note(Decision.PUBLISHER_NOT_ALIVE, publisher=self.name)
             echo = "no answer to the flow with x-opt-topic-echo"
             text = echo if self.exactly_once else "no transfer on the credit of a resumed link"
             self._detach("amqp:link:detach-forced", text)
@@ -555,38 +541,38 @@ class Ingress:
         if self.phase is not Phase.ACTIVE or not self.window.unreceived:
             return
         if self.is_held_up or self.is_shut_out:
-            self.resend_since = self.core.now
-        deadline = self.resend_since + self.core.limits.resend_timeout_s
-        if self.core.now < deadline:  # it is repeating, if slowly
-            self.core.timers.set(Timer.RESEND, self.key, deadline)
+            self.resend_since = self._turn.now
+        deadline = self.resend_since + self._turn.limits.resend_timeout_s
+        if self._turn.now < deadline:  # it is repeating, if slowly
+            self._turn.timers.set(Timer.RESEND, self.key, deadline)
             return
-        failures = self.core.count_resend_failure(self.key, self.timeout_s)
+        failures = self._parts.failures.count_resend(self.key, self._turn.now, self.timeout_s)
         self._detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
         if failures >= RESEND_FAILURES:
-            self.core.propose_deletion(f"pubs/{self.key}", self.epoch)
+            self._parts.proposals.delete(f"pubs/{self.key}", self.epoch)
 
     def on_settle_timeout(self) -> None:
         """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
         if self.phase is not Phase.ACTIVE or not self.window.told:
             return
-        deadline = self.last_progress + self.core.limits.settle_timeout_s
-        if self.core.now < deadline:
-            self.core.timers.set(Timer.SETTLE, self.key, deadline)
+        deadline = self.last_progress + self._turn.limits.settle_timeout_s
+        if self._turn.now < deadline:
+            self._turn.timers.set(Timer.SETTLE, self.key, deadline)
             return
-        self.core.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)
+        self._turn.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)
         self._detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
 
     def _detach(self, condition: str, description: str) -> None:
         """Suspend the link from our side; the terminus stays (A-9)."""
         if self.link is not None:
-            self.core.out.append(effects.Detach(self.link, False, condition, description))
-            self.core.suspend_publisher(self, LossCause.DETACH)
+            self._turn.out.append(effects.Detach(self.link, False, condition, description))
+            self._parts.suspend(self, LossCause.DETACH)
 
     def _tell_owing(self, tag: bytes) -> None:
         slot = self.window.find(tag)
         names = [] if slot is None else self.fanout.owing(slot.number)
         if self.link is not None:
-            self.core.out.append(effects.TellOwing(self.link, tag, names[:OWING_NAMES], len(names)))
+            self._turn.out.append(effects.TellOwing(self.link, tag, names[:OWING_NAMES], len(names)))
 
 
 _ACCEPTED = Told(Outcome.ACCEPTED)
@@ -597,3 +583,17 @@ _TOLD = {
     Outcome.REJECTED: Decision.DELIVERY_REJECTED,
     Outcome.RELEASED: Decision.DELIVERY_RELEASED,
 }
+
+
+@dataclass(slots=True)
+class IngressParts:
+    """What every ingress of a router works with."""
+
+    annotate: Annotate
+    proposals: Proposals
+    failures: PastFailures
+    to_egresses: ToEgresses
+    channels: Channels
+    dirty: list[Ingress]
+    """Those to flush at the end of this turn."""
+    suspend: Callable[[Endpoint, LossCause], None]

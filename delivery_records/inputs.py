@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from delivery_records.attachments.view import Change, PublisherRecord, SubscriptionMode, SubscriptionRecord
+from delivery_records.channels.messages import Datagram, PeerMessage
 from delivery_records.limits import DRAIN_LIMIT_S
 from delivery_records.outcomes import Outcome
-from delivery_records.peer_messages import Datagram, PeerMessage
-from delivery_records.view import Change, PublisherRecord, SubscriptionMode, SubscriptionRecord
 
 UnsettledMap: TypeAlias = Mapping[bytes, Outcome | None]
 """A presented unsettled map: tag -> terminal outcome, or None while there is none (AMQP 1.0 section 2.6.13)."""

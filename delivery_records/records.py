@@ -8,49 +8,37 @@ Records away and starts with new ones (K-3): nothing in here outlives the incarn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from delivery_records import effects, inputs
-from delivery_records.attaching import Attaching, Attempt
-from delivery_records.barrier import AttachBarrier
-from delivery_records.budget import Budget
-from delivery_records.channel import Peers
-from delivery_records.draining import Draining
-from delivery_records.durations import Durations
-from delivery_records.egress import Egress
-from delivery_records.ending import OrderedEnds
+from delivery_records.attachments.attaching import Attaching, Attempt
+from delivery_records.attachments.barrier import AttachBarrier
+from delivery_records.attachments.closing import Closing
+from delivery_records.attachments.draining import Draining
+from delivery_records.attachments.ending import OrderedEnds
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.expiry import Expiry
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.steals import StealGuard
+from delivery_records.attachments.watch_handlers import WatchHandlers
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.messages import Ack, Hello, Nack
+from delivery_records.channels.routing import FrameRouting
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.channels.to_ingresses import ToIngresses
+from delivery_records.diagnostics.tables import describe
+from delivery_records.egress import Egress, EgressParts
+from delivery_records.endpoint import Endpoint
 from delivery_records.entries import SyncState
-from delivery_records.expiry import Expiry
 from delivery_records.faults import Faults
-from delivery_records.ingress import Ingress, Phase
-from delivery_records.inputs import Failure, Input, LossCause
-from delivery_records.limits import (
-    REDUCTION_ROUNDS,
-    RESEND_FAILURES,
-    ROOM_CHECK_S,
-    UNKNOWN_PUT_S,
-    Limits,
-)
-from delivery_records.outcomes import Decision
-from delivery_records.peer_messages import Ack, Hello, Nack, PeerMessage
-from delivery_records.peering import Peering
-from delivery_records.reactions import Reactions
-from delivery_records.steals import StealGuard
-from delivery_records.tables import describe
-from delivery_records.tags import ERA_BITS, REVISION_BITS, session_of
-from delivery_records.terms import SubscriberProofs, held_terms
-from delivery_records.timers import OF_AN_EGRESS, Timer, Timers
-from delivery_records.topics import matches
-from delivery_records.trace import Rule, Trace
-from delivery_records.view import Kind, Publisher, PublisherRecord, Subscription, SubscriptionRecord, View
+from delivery_records.ingress import Annotate, Ingress, IngressParts, Phase
+from delivery_records.inputs import Input, LossCause
+from delivery_records.limits import Limits
+from delivery_records.room import Room
+from delivery_records.timers import Timer
+from delivery_records.turn import Turn
 from delivery_records.window import frozen_runs
-
-Annotate = Callable[[bytes, str, bytes, int], bytes]
-"""(message, publisher, tag, session) -> the message with our annotations spliced in (I-1b); ValueError if malformed."""
-
-_COUNTED_KEYS = 10_000
-"""Keys whose failures are counted; the oldest is forgotten first."""
 
 
 def keep_message(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
@@ -76,62 +64,47 @@ class Records:
             era: drawn together with the nonce, part of the incarnations subscribers are told (K-9).
             nonce_revision: when the nonce was written; publisher sessions of before are over (K-9).
         """
-        assert 0 <= era < 1 << ERA_BITS
-        self.rid = rid
+        self.turn = turn = Turn(rid, nonce, limits or Limits(), era)
         self.node_id = node_id
-        self.nonce = nonce
-        self.era = era
-        self.nonce_revision = nonce_revision
-        self.limits = limits or Limits()
-        self.annotate = annotate
-        self.now = 0.0
-        self.out: list[effects.Effect] = []
-        self.counts: dict[Decision, int] = dict.fromkeys(Decision, 0)
-        self.durations = Durations()
-        self.view = View()
-        self.timers = Timers()
-        self.budget = Budget(self.limits.router_bytes)
-        self.trace = Trace(self)
-        self.tracing: Trace | None = None
-        """`trace` while an operator wants to see which rules deliveries meet."""
-        self.store_available = False
-        self.plan_version = 0
-        self.links: dict[int, Attempt | Ingress | Egress] = {}
-        self.ingresses: dict[str, Ingress] = {}
-        self.ingress_by_epoch: dict[int, Ingress] = {}
-        self.disconnected: dict[str, Ingress] = {}
-        """Those whose link is gone, longest first: their windows are forgotten for room (C-6)."""
-        self.egresses: dict[str, Egress] = {}
-        self.synced: dict[int, dict[str, Egress]] = {}
-        """Subscriptions here that are synced to a publisher epoch."""
-        self.reputs: dict[str, Ingress | Egress] = {}
-        """Puts of attached links (session start A-4, proof of life A-10) whose event is awaited."""
-        self.deletions: dict[str, str] = {}
-        """Proposed deletions: nonce -> path."""
-        self.dirty_ingresses: list[Ingress] = []
-        self.dirty_egresses: list[Egress] = []
-        self.dirty_syncs: list[SyncState] = []
-        self.steals = StealGuard()
-        self.attaching = Attaching(self)
-        self.barrier = AttachBarrier(self)
-        self.expiry = Expiry(self)
-        self.proofs = SubscriberProofs(self)
-        self.ordered_ends = OrderedEnds(self)
-        self.draining = Draining(self)
-        self.peers = Peers(self)
-        self.peering = Peering(self)
-        self.reactions = Reactions(self)
-        self.faults = Faults(self)
-        self._nonces = 0
-        self._resend_failures: dict[str, list[float]] = {}
-        self._reductions: dict[str, int] = {}
+        self.rid, self.nonce, self.limits, self.view, self.timers = rid, nonce, turn.limits, turn.view, turn.timers
+        self.budget, self.counts, self.durations, self.trace = turn.budget, turn.counts, turn.durations, turn.trace
+        proposals, failures, steals = Proposals(turn), PastFailures(), StealGuard()
+        self._to_egresses = ToEgresses(turn, self._on_fault)
+        self._to_ingresses = ToIngresses(turn, self._on_fault)
+        self.channels = Channels(turn, self._sync_router, self._drop_parked)
+        self._routing = FrameRouting(turn, self.channels, self._to_egresses, self._to_ingresses)
+        self.egresses = self._to_egresses.egresses
+        self.attaching = Attaching(turn, proposals, failures, steals, nonce_revision)
+        self.links = self.attaching.links
+        self.barrier = AttachBarrier(turn)
+        self.expiry = Expiry(turn, proposals)
+        self.endpoints = Endpoints(
+            turn, self.attaching, self.expiry, self.barrier, self.egresses, self._to_ingresses.by_epoch
+        )
+        self.ingresses = self.endpoints.ingresses
+        self._ingress_parts = IngressParts(
+            annotate, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend
+        )
+        self._egress_parts = EgressParts(
+            proposals, failures, self._to_egresses.synced, [], [], self._ask_again, self.endpoints.suspend
+        )
+        self._proposals = proposals
+        self._orders = OrderedEnds(turn, proposals, self.egresses)
+        self._closing = Closing(turn, proposals, self.endpoints, self.attaching, self._orders)
+        self._draining = Draining(turn, self.endpoints)
+        self._room = Room(turn, self.endpoints)
+        self._faults = Faults(turn, self.endpoints, self.expiry, self.channels)
+        self._watch = WatchHandlers(
+            turn, self.endpoints, self._ingress_parts, self._egress_parts, self.attaching, self.barrier, self.expiry,
+            self._orders, steals, self._routing, self._to_ingresses,
+        )  # fmt: skip
         self._handlers = self._handler_of_each_input()
 
     def _handler_of_each_input(self) -> dict[type, Callable[[Any], None]]:
         return {
             inputs.SubscriberDisposition: self._on_disposition,
             inputs.PublisherSettle: self._on_settle,
-            inputs.PeerFrame: self.peering.on_frame,
+            inputs.PeerFrame: self._routing.on_frame,
             inputs.PeerDatagram: self._on_datagram,
             inputs.LinkFlow: self._on_flow,
             inputs.PublisherAttach: self.attaching.start,
@@ -140,14 +113,14 @@ class Records:
             inputs.LinkLost: self._on_lost,
             inputs.EndpointEnded: self.expiry.on_endpoint_ended,
             inputs.ReadDone: self.attaching.on_read,
-            inputs.StoreFailed: self._on_store_failed,
-            inputs.ViewChanges: self.reactions.on_changes,
-            inputs.ViewSnapshot: self.reactions.on_snapshot,
+            inputs.StoreFailed: self._closing.on_failed,
+            inputs.ViewChanges: self._watch.on_changes,
+            inputs.ViewSnapshot: self._watch.on_snapshot,
             inputs.StoreHealth: self._on_store_health,
-            inputs.PathsChanged: self._on_paths,
-            inputs.Drain: self.draining.start,
-            inputs.EndSubscription: self.ordered_ends.start,
-            inputs.SendFailed: self.faults.on_send_failed,
+            inputs.PathsChanged: self.channels.on_paths,
+            inputs.Drain: self._draining.start,
+            inputs.EndSubscription: self._orders.start,
+            inputs.SendFailed: self._faults.on_send_failed,
         }
 
     # ------------------------------------------------------------------ driving
@@ -159,8 +132,7 @@ class Records:
             batch: what the router saw.
             now: seconds on the caller's monotonic clock; never smaller than before.
         """
-        assert now >= self.now, "time goes forward"
-        self.now = now
+        self.turn.begin(now)
         handlers = self._handlers
         for item in batch:
             try:
@@ -171,56 +143,88 @@ class Records:
                 else:
                     handlers[type(item)](item)
             except Exception as error:  # noqa: BLE001  (K-3b: whatever it is, it ends what it concerns)
-                self.faults.of_input(item, error)
+                self._faults.of_input(item, error)
         return self._finish_turn()
 
     def handle_timer(self, now: float) -> list[effects.Effect]:
         """Carry out every deadline that has come. Call it at `next_deadline()`."""
-        assert now >= self.now, "time goes forward"
-        self.now = now
+        self.turn.begin(now)
         for timer, owner in self.timers.due(now):
             try:
                 self._on_timer(timer, owner)
             except Exception as error:  # noqa: BLE001  (K-3b)
-                self.faults.of_timer(timer, owner, error)
+                self._faults.of_timer(timer, owner, error)
         return self._finish_turn()
+
+    @property
+    def now(self) -> float:
+        """Seconds on the caller's clock, as it was told last."""
+        return self.turn.now
 
     def next_deadline(self) -> float | None:
         """When `handle_timer` wants to be called; None: not before the next input."""
         return self.timers.next_deadline()
 
     def _finish_turn(self) -> list[effects.Effect]:
-        if self.budget.was_full:
-            self.reactions.on_budget()
-        while self.dirty_syncs or self.dirty_ingresses:
-            syncs, self.dirty_syncs = self.dirty_syncs, []
+        budget = self.budget
+        if budget.was_full:
+            self._room.make()
+        dirty_syncs, dirty_ingresses = self._egress_parts.dirty_syncs, self._ingress_parts.dirty
+        while dirty_syncs or dirty_ingresses:
+            syncs = dirty_syncs[:]
+            dirty_syncs.clear()
             for sync in syncs:
                 self._send_acks(sync)
-            ingresses, self.dirty_ingresses = self.dirty_ingresses, []
+            ingresses = dirty_ingresses[:]
+            dirty_ingresses.clear()
             for ingress in ingresses:
                 try:
                     ingress.flush()
                 except Exception as error:  # noqa: BLE001  (K-3b)
-                    self.faults.of_endpoint(ingress, error)
-        if self.budget.was_full and not self.timers.is_set(Timer.ROOM, 0):
-            self.timers.set(Timer.ROOM, 0, self.now + ROOM_CHECK_S)
-        egresses, self.dirty_egresses = self.dirty_egresses, []
-        for egress in egresses:
-            egress.flush()
-        out, self.out = self.out, []
-        return out
+                    self._faults.of_endpoint(ingress, error)
+        if budget.was_full:
+            self._room.set_timer()
+        dirty_egresses = self._egress_parts.dirty
+        if dirty_egresses:
+            egresses = dirty_egresses[:]
+            dirty_egresses.clear()
+            for egress in egresses:
+                egress.flush()
+        return self.turn.end()
 
     def _send_acks(self, sync: SyncState) -> None:
-        egress = sync.egress
+        endpoint = sync.endpoint
         for outcome, runs in sync.take_runs().items():
             if sync.ingress_rid == self.rid:
-                ingress = self.ingress_by_epoch.get(sync.epoch)
-                subscription = self.view.subscriptions.get(egress.key)
+                ingress = self._to_ingresses.by_epoch.get(sync.epoch)
+                subscription = self.view.subscriptions.get(endpoint.key)
                 if ingress is not None and subscription is not None:
-                    self.peering.acknowledge(ingress, subscription, runs, outcome)
+                    self._to_ingresses.acknowledge(ingress, subscription, runs, outcome)
             else:
-                ack = Ack(sync.epoch, egress.epoch, outcome, frozen_runs(runs))
-                self.send_control(sync.ingress_rid, ack)
+                ack = Ack(sync.epoch, endpoint.epoch, outcome, frozen_runs(runs))
+                self.channels.send_control(sync.ingress_rid, ack)
+
+    # ------------------------------------------------------------------ what the parts ask for
+
+    def _on_fault(self, endpoint: Endpoint, error: Exception) -> None:
+        self._faults.of_endpoint(endpoint, error)
+
+    def _ask_again(self, sync: SyncState, number: int, failed: bool) -> None:
+        """E-4a: ask the ingress for another attempt."""
+        nack = Nack(sync.epoch, sync.endpoint.epoch, number, failed)
+        if sync.ingress_rid == self.rid:
+            self._to_ingresses.deliver(nack)
+        else:
+            self.channels.send_control(sync.ingress_rid, nack)
+
+    def _sync_router(self, rid: int) -> None:
+        """T-4: a channel came up; repeat I-5 for all publishers here."""
+        for ingress in self.ingresses.values():
+            ingress.fanout.sync_router(rid)
+
+    def _drop_parked(self, rid: int) -> None:
+        """T-4: what the old generation left parked is repeated."""
+        self._routing.drop(rid)
 
     # ------------------------------------------------------------------ inputs of client links
 
@@ -246,77 +250,23 @@ class Records:
         if endpoint is None:
             return
         if not detach.closed:
-            self.out.append(effects.Detach(detach.link, False))
-            self.lose(detach.link, endpoint, LossCause.DETACH)
+            self.turn.out.append(effects.Detach(detach.link, False))
+            self.endpoints.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Attempt):
             # E-8, I-8: nothing was deleted, so it must not look closed
-            self.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
-            self.lose(detach.link, endpoint, LossCause.DETACH)
+            self.turn.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
+            self.endpoints.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
             endpoint.phase = Phase.CLOSING  # I-8
-            self.propose_deletion(f"pubs/{endpoint.key}", endpoint.epoch)
+            self._proposals.delete(f"pubs/{endpoint.key}", endpoint.epoch)
         else:
             endpoint.is_closing = True  # E-8
-            self.propose_deletion(f"subs/{endpoint.key}", endpoint.epoch)
+            self._proposals.delete(f"subs/{endpoint.key}", endpoint.epoch)
 
     def _on_lost(self, lost: inputs.LinkLost) -> None:
         endpoint = self.links.get(lost.link)
         if endpoint is not None:
-            self.lose(lost.link, endpoint, lost.cause)
-
-    def lose(self, link: int, endpoint: Attempt | Ingress | Egress, cause: LossCause) -> None:
-        """A-9: the link is suspended; its terminus stays until its timer or a newer attach."""
-        self.links.pop(link, None)
-        if isinstance(endpoint, Attempt):
-            self.attaching.on_link_gone(endpoint)
-        elif isinstance(endpoint, Ingress):
-            self.suspend_publisher(endpoint, cause)
-        else:
-            self.suspend_subscriber(endpoint, cause)
-
-    def suspend_publisher(self, ingress: Ingress, cause: LossCause) -> None:
-        """The publisher's link is gone; T_pub starts as its policy says (A-9, K-5)."""
-        if ingress.link is not None:
-            self.links.pop(ingress.link, None)
-        ingress.on_link_lost()
-        if self.ingresses.get(ingress.key) is ingress:
-            self.disconnected[ingress.key] = ingress
-        publisher = self.view.publishers.get(ingress.key)
-        if publisher is not None:
-            policy = ingress.expiry_policy
-            self.expiry.on_link_lost(f"pubs/{ingress.key}", publisher, policy, cause, ingress.place)
-
-    def suspend_subscriber(self, egress: Egress, cause: LossCause) -> None:
-        """The subscriber's link is gone: forget all but the K-5 timer (E-7, A-9)."""
-        self.note(Decision.SUBSCRIBER_LOST, subscription=egress.name, cause=cause.value)
-        tracing = self.tracing  # it may end with any step, when its time is over
-        if tracing is not None:
-            for tag in [tag for entries in egress.sessions.values() for tag in entries]:
-                tracing.seen(tag, Rule.LINK_LOST, egress.name)
-        self.forget_egress(egress)
-        subscription = self.view.subscriptions.get(egress.key)
-        if subscription is not None:
-            policy = held_terms(subscription.record).expiry_policy
-            self.expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause, egress.request.place)
-
-    def forget_egress(self, egress: Egress) -> None:
-        """Drop everything this router remembers of the subscription's link."""
-        self.links.pop(egress.link, None)
-        egress.flush()
-        egress.forget()
-        if self.egresses.get(egress.key) is egress:
-            del self.egresses[egress.key]
-            self.budget.release_map(len(egress.request.unsettled or ()))
-        self.plan_version += 1
-        self.barrier.forget(egress.key)
-        self.proofs.forget(egress)
-        for timer in OF_AN_EGRESS:
-            self.timers.cancel(timer, egress.key)
-
-    def remember_reput(self, nonce: str, endpoint: Ingress | Egress) -> None:
-        """Know the put of an attached link by its nonce when the watch shows it (K-2a)."""
-        self.reputs[nonce] = endpoint
-        _bound(self.reputs)
+            self.endpoints.lose(lost.link, endpoint, lost.cause)
 
     # ------------------------------------------------------------------ inputs of peers and etcd
 
@@ -325,60 +275,12 @@ class Records:
             return
         if isinstance(datagram.message, Hello):
             self.barrier.on_hello(datagram.origin, datagram.message)
-        self.peers.on_datagram(datagram.origin, datagram.message)
-
-    def _on_paths(self, paths: inputs.PathsChanged) -> None:
-        for channel in self.peers.existing():
-            if channel.rid in paths.moved and channel.rid in paths.reachable:
-                channel.on_path_moved()
+            self.channels.channel(datagram.origin).on_hello(datagram.message)
+        else:
+            self.barrier.on_datagram(datagram.origin, datagram.message)
 
     def _on_store_health(self, health: inputs.StoreHealth) -> None:
-        self.store_available = health.available
-
-    def _on_store_failed(self, failed: inputs.StoreFailed) -> None:
-        if self.attaching.on_failed(failed.nonce, failed.failure):
-            return
-        if self.ordered_ends.on_failed(failed.nonce, failed.failure):
-            return
-        endpoint = self.reputs.get(failed.nonce)
-        if endpoint is not None:
-            self._on_reput_failed(failed.nonce, endpoint, failed.failure)
-        path = self.deletions.get(failed.nonce)
-        if path is None:
-            return
-        if failed.failure is Failure.UNKNOWN:
-            self.watch_unknown(failed.nonce)
-            return
-        del self.deletions[failed.nonce]
-        if failed.failure is Failure.CONFLICT:
-            self.reactions.on_deletion_lost(path)
-        else:
-            self.reactions.on_deletion_failed(path)
-
-    def _on_reput_failed(self, nonce: str, endpoint: Ingress | Egress, failure: Failure) -> None:
-        if isinstance(endpoint, Egress):
-            if failure is not Failure.UNKNOWN:
-                del self.reputs[nonce]  # one of unknown fate is still ours if the watch shows it (K-2a)
-            self.proofs.on_put_failed(endpoint, failure)
-            if failure is not Failure.CONFLICT and self.egresses.get(endpoint.key) is endpoint:
-                self.reactions.on_deletion_failed(f"subs/{endpoint.key}")  # E-8: if a close waits for this put
-        elif failure is not Failure.UNKNOWN:
-            del self.reputs[nonce]
-            self.timers.cancel(Timer.UNKNOWN_PUT, nonce)
-            self._close_unstarted(endpoint, failure)
-
-    def _close_unstarted(self, ingress: Ingress, failure: Failure) -> None:
-        """A-4: the put that starts the session failed or its fate is unknown."""
-        if self.ingresses.get(ingress.key) is not ingress:
-            return  # K-2a: a newer attach has taken the link over, and its timers are not ours
-        if ingress.link is not None and ingress.phase is Phase.STARTING:
-            text = "the session could not be started in etcd; connect again"
-            self.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
-            self.suspend_publisher(ingress, LossCause.CONNECTION_LOSS)
-        elif failure is Failure.CONFLICT:
-            self.reactions.on_deletion_lost(f"pubs/{ingress.key}")  # I-8: if a close waits for this put
-        else:
-            self.reactions.on_deletion_failed(f"pubs/{ingress.key}")
+        self.turn.store_available = health.available
 
     # ------------------------------------------------------------------ timers
 
@@ -398,189 +300,35 @@ class Records:
         elif timer is Timer.ATTACH_RETRY:
             self.attaching.on_retry_timer(owner)
         elif timer is Timer.UNKNOWN_PUT:
-            self._on_unknown_put(owner)
+            self._closing.on_unknown_timer(owner)
         elif timer is Timer.EXPIRY:
             self.expiry.on_timer(owner)
         elif timer is Timer.STOCK_REPLY and egress is not None:
             egress.reply()
         elif timer is Timer.PROVISIONAL and egress is not None:
-            self.proofs.on_sign_of_life(egress)
+            egress.proof.on_sign_of_life()
         elif timer is Timer.LIFE and egress is not None:
-            self.proofs.on_silence(egress)
-        elif timer is Timer.REDUCTION and egress is not None and egress.reduction is not None:
-            egress.reduction.on_timer()
+            egress.proof.on_silence()
+        elif timer is Timer.REDUCTION and egress is not None:
+            egress.on_reduction_timer()
 
     def _on_router_timer(self, timer: Timer, rid: int) -> None:
         if timer is Timer.CHANNEL:
-            channel = self.peers.find(rid)
-            if channel is not None:
-                channel.on_timer()
+            self.channels.on_timer(rid)
         elif timer is Timer.BARRIER:
             self.barrier.on_timer()
         elif timer is Timer.GRACE:
             self.barrier.on_grace_over(rid)
         elif timer is Timer.PARKED:
-            self.peering.on_parked_timer(rid)
+            self._routing.on_parked_timer(rid)
         elif timer is Timer.DRAIN:
-            self.draining.look()
+            self._draining.look()
         elif timer is Timer.ROOM:
-            self.reactions.on_room_timer()
-
-    def _on_unknown_put(self, nonce: str) -> None:
-        if self.attaching.on_unknown_timer(nonce):
-            return
-        self.ordered_ends.on_unknown_timer(nonce)
-        endpoint = self.reputs.get(nonce)
-        if isinstance(endpoint, Ingress):
-            self._close_unstarted(endpoint, Failure.UNKNOWN)
-        path = self.deletions.pop(nonce, None)
-        if path is not None:
-            self.reactions.on_deletion_failed(path)
-
-    def end_round(self, key: str, has_progressed: bool) -> None:
-        """C-4: a link with a part of a map is detached."""
-        if has_progressed:
-            self.forget_reductions(key)
-        else:
-            self._reductions[key] = self._reductions.get(key, 0) + 1
-            _bound(self._reductions)
-
-    def forget_reductions(self, key: str) -> None:
-        """The map fits, or became smaller: rounds without progress are counted anew (C-4)."""
-        self._reductions.pop(key, None)
-
-    def refuses_reduction(self, path: str) -> bool:
-        """True after REDUCTION_ROUNDS rounds without progress (C-4). Told once: publishers may be back next time."""
-        key = path.partition("/")[2]
-        if self._reductions.get(key, 0) < REDUCTION_ROUNDS:
-            return False
-        self.forget_reductions(key)
-        return True
-
-    # ------------------------------------------------------------------ etcd proposals
-
-    def new_nonce(self) -> str:
-        """A name for one read or put of this incarnation (K-2a)."""
-        self._nonces += 1
-        return f"{self.rid:x}.{self._nonces}"
-
-    def put(self, nonce: str, path: str, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
-        """Propose a compare-and-put of `record`, marked with the nonce."""
-        self.out.append(effects.Propose(nonce, path, expect, replace(record, nonce=nonce)))
-
-    def propose_record(
-        self, path: str, expect: int, record: PublisherRecord | SubscriptionRecord, **changed: object
-    ) -> str:
-        """Put an attachment of ours again with some fields changed; returns the nonce."""
-        nonce = self.new_nonce()
-        changes: dict[str, Any] = dict(changed)
-        self.put(nonce, path, expect, replace(record, **changes))
-        return nonce
-
-    def propose_deletion(self, path: str, epoch: int) -> None:
-        """Compare-and-delete an attachment (K-5, I-8, E-8)."""
-        nonce = self.new_nonce()
-        self.deletions[nonce] = path
-        _bound(self.deletions)
-        self.out.append(effects.Propose(nonce, path, epoch, None))
-
-    def attachment(self, path: str) -> Subscription | Publisher | None:
-        """What the view has at `subs/<h>` or `pubs/<h>`."""
-        kind, _, key = path.partition("/")
-        return (self.view.subscriptions if kind == Kind.SUBSCRIPTION.value else self.view.publishers).get(key)
-
-    # ------------------------------------------------------------------ services of the parts
-
-    def note(self, decision: Decision, **fields: object) -> None:
-        """Count a decision and have it logged."""
-        self.counts[decision] += 1
-        self.out.append(effects.Note(decision, fields))
-
-    def mark_egress(self, egress: Egress) -> None:
-        """Have the egress' settlements sent at the end of this turn."""
-        self.dirty_egresses.append(egress)
-
-    def told_incarnation(self, created: int) -> int:
-        """K-9: the number a subscriber is told; a create revision alone may come again when etcd's data went back."""
-        return self.era << REVISION_BITS | created
-
-    def is_live_tag(self, tag: bytes, pattern: str) -> bool:
-        """E-6: False when the tag counts as settled: nobody will send a subscription to `pattern` its SYNC.
-
-        That is so when its session is not in view, or is one of a publisher of another topic. Tags of another cluster
-        nonce are not ours to settle: they are kept until the application decides.
-        """
-        session = session_of(tag, self.nonce)
-        if session == 0:
-            return True
-        publisher = self.view.publisher_of(session)
-        return publisher is not None and matches(pattern, publisher.topic)
-
-    def topic_window(self, topic: str) -> int:
-        """C-4: the sum of the publishers' windows must fit the smallest map of the topic's subscriptions."""
-        share = self.view.map_share(topic)
-        if not share:
-            return self.limits.window
-        return min(self.limits.window, share)
-
-    def count_resend_failure(self, key: str, within_s: float) -> int:
-        """How often this publisher missed T_resend at this router in the last `within_s` seconds (I-9)."""
-        times = [time for time in self._resend_failures.pop(key, []) if self.now - time < within_s]
-        self._resend_failures[key] = [*times, self.now][-RESEND_FAILURES:]
-        _bound(self._resend_failures)
-        return len(self._resend_failures[key])
-
-    def forget_resend_failures(self, key: str) -> None:
-        """The publisher's key is gone; a later one starts anew (I-9)."""
-        self._resend_failures.pop(key, None)
-
-    def send_to_router(self, rid: int, message: PeerMessage) -> None:
-        """Send SYNC or MSG to the egress at `rid`, which may be this router."""
-        if rid == self.rid:
-            self.peering.deliver(self.rid, message)
-        elif rid in self.view.routers:
-            self.peers.channel(rid).send_stream(_epoch_of(message), message)
-
-    def send_control(self, rid: int, message: PeerMessage) -> None:
-        """Send ACK or NACK to the ingress at `rid`."""
-        if rid in self.view.routers:
-            self.peers.channel(rid).send_control(message)
-
-    def send_nack(self, sync: SyncState, egress: Egress, number: int, failed: bool) -> None:
-        """E-4a: ask the ingress for another attempt."""
-        nack = Nack(sync.epoch, egress.epoch, number, failed)
-        if sync.ingress_rid == self.rid:
-            self.peering.deliver(self.rid, nack)
-        else:
-            self.send_control(sync.ingress_rid, nack)
-
-    def sync_router(self, rid: int) -> None:
-        """T-4: a channel came up; repeat I-5 for all publishers here."""
-        for ingress in self.ingresses.values():
-            ingress.fanout.sync_router(rid)
-
-    def drop_parked(self, rid: int) -> None:
-        """T-4: what the old generation left parked is repeated."""
-        self.peering.drop(rid)
-
-    def watch_unknown(self, nonce: str) -> None:
-        """Wait for a put whose fate is unknown (K-2a)."""
-        self.timers.set(Timer.UNKNOWN_PUT, nonce, self.now + UNKNOWN_PUT_S)
+            self._room.on_timer()
 
     def describe(self) -> dict[str, object]:
         """Tables for people."""
-        return describe(self)
+        return describe(self.node_id, self.turn, self.endpoints, self.channels, self.barrier)
 
 
 _CLOSED_EARLY = "the link was closed before its attach was complete; attach and close again"
-
-
-def _epoch_of(message: PeerMessage) -> int:
-    epoch = getattr(message, "publisher_epoch", None)
-    assert isinstance(epoch, int)
-    return epoch
-
-
-def _bound(remembered: dict[str, Any]) -> None:
-    while len(remembered) > _COUNTED_KEYS:
-        remembered.pop(next(iter(remembered)))

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from delivery_records import effects
-from delivery_records.entries import SENT
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.endpoint import Endpoint
 from delivery_records.inputs import LossCause
 from delivery_records.limits import REDUCTION_QUIET_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
-
-if TYPE_CHECKING:
-    from delivery_records.egress import Egress
+from delivery_records.turn import Turn
 
 
 class Reduction:
     """One round: the link of an attach with incomplete-unsettled, from the reply to the detach."""
 
-    __slots__ = ("_egress", "_left", "has_progressed")
+    __slots__ = ("_endpoint", "_failures", "_left", "_link", "_suspend", "_turn", "has_progressed")
 
-    def __init__(self, egress: Egress) -> None:
+    def __init__(
+        self, turn: Turn, endpoint: Endpoint, link: int, failures: PastFailures,
+        suspend: Callable[[Endpoint, LossCause], None],
+    ) -> None:  # fmt: skip
         """The attach was read; it is not answered."""
-        self._egress = egress
+        self._turn = turn
+        self._endpoint = endpoint
+        self._link = link
+        self._failures = failures
+        self._suspend = suspend
         self._left = 0
         self.has_progressed = False
         """Something of the presented part was settled or answered."""
@@ -50,19 +56,16 @@ class Reduction:
 
     def _wait(self) -> None:
         """Until nothing has happened for a while; no longer when nothing is left."""
-        egress = self._egress
-        at = egress.core.now + (REDUCTION_QUIET_S if self._left else 0)
-        egress.core.timers.set(Timer.REDUCTION, egress.key, at)
+        at = self._turn.now + (REDUCTION_QUIET_S if self._left else 0)
+        self._turn.timers.set(Timer.REDUCTION, self._endpoint.key, at)
 
-    def on_timer(self) -> None:
+    def on_timer(self, is_in_hand: bool) -> None:
         """Both sides suspend, and the client attaches again with the next part."""
-        egress = self._egress
-        entries = (entry for entries in egress.sessions.values() for entry in entries.values())
-        if any(entry.state is SENT for entry in entries):
-            self._wait()  # C-2: the subscriber has them in hand, and alone knows how long they take
+        if is_in_hand:
+            self._wait()  # C-2: the subscriber has some in hand, and alone knows how long they take
             return
-        core = egress.core
-        core.end_round(egress.key, self.has_progressed)
-        core.note(Decision.SUBSCRIBER_MAP_REDUCED, subscription=egress.name)
-        core.out.append(effects.Detach(egress.link, False))
-        core.suspend_subscriber(egress, LossCause.DETACH)
+        turn, endpoint = self._turn, self._endpoint
+        self._failures.end_round(endpoint.key, self.has_progressed)
+        turn.note(Decision.SUBSCRIBER_MAP_REDUCED, subscription=endpoint.name)
+        turn.out.append(effects.Detach(self._link, False))
+        self._suspend(endpoint, LossCause.DETACH)

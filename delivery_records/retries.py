@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from delivery_records.attachments.view import Subscription
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.endpoint import Endpoint
+from delivery_records.fanout import Fanout
 from delivery_records.limits import RELEASES_PER_ATTEMPT, RETRY_CAP_S
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
-from delivery_records.trace import Rule
-from delivery_records.view import Subscription
-
-if TYPE_CHECKING:
-    from delivery_records.ingress import Ingress
-    from delivery_records.records import Records
+from delivery_records.turn import Turn
+from delivery_records.window import Slot, Window
 
 
 class _Attempts:
@@ -26,36 +24,38 @@ class _Attempts:
 class Retries:
     """What one ingress must send again, and when. Entries leave with their delivery or their subscription."""
 
-    __slots__ = ("_attempts", "_core", "_due", "_ingress")
+    __slots__ = ("_attempts", "_due", "_endpoint", "_fanout", "_turn", "_window")
 
-    def __init__(self, core: Records, ingress: Ingress) -> None:
+    def __init__(self, turn: Turn, endpoint: Endpoint, window: Window, fanout: Fanout) -> None:
         """Nothing to retry. Attempt counts do not survive the ingress (E-4a)."""
-        self._core = core
-        self._ingress = ingress
+        self._turn = turn
+        self._endpoint = endpoint
+        self._window = window
+        self._fanout = fanout
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._due: dict[tuple[str, int], float] = {}
 
-    def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
-        """Schedule the next attempt, or count the delivery as rejected at the poison limit."""
-        slot = self._ingress.window.at(number)
-        cursor = self._ingress.fanout.cursors.get(subscription.key)
+    def on_again(self, subscription: Subscription, number: int, failed: bool) -> bool:
+        """Schedule the next attempt; True at the poison limit, when the delivery counts as rejected instead."""
+        slot = self._window.at(number)
+        cursor = self._fanout.cursors.get(subscription.key)
         if slot is None or cursor is None or not cursor.owes(number):
-            return
+            return False
         entry = self._attempts.setdefault((subscription.key, number), _Attempts())
         delay = self._count(entry, failed)
-        if entry.failed >= self._core.limits.max_attempts:
-            self._core.note(
-                Decision.DELIVERY_POISONED, publisher=self._ingress.name, subscription=subscription.name,
+        if entry.failed >= self._turn.limits.max_attempts:
+            self._turn.note(
+                Decision.DELIVERY_POISONED, publisher=self._endpoint.name, subscription=subscription.name,
                 tag=slot.tag.hex(),
             )  # fmt: skip
-            self._ingress.trace(slot, Rule.POISONED, subscription.name, entry.failed)
-            self._ingress.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
+            self._trace(slot, Rule.POISONED, subscription.name, entry.failed)
             self._forget_pair((subscription.key, number))  # what others asked for goes on
-            return
-        self._core.counts[Decision.RETRY_SCHEDULED] += 1
-        self._ingress.trace(slot, Rule.RETRY, subscription.name, delay)
-        self._due[(subscription.key, number)] = self._core.now + delay
+            return True
+        self._turn.counts[Decision.RETRY_SCHEDULED] += 1
+        self._trace(slot, Rule.RETRY, subscription.name, delay)
+        self._due[(subscription.key, number)] = self._turn.now + delay
         self._arm()
+        return False
 
     def _count(self, entry: _Attempts, failed: bool) -> float:
         """Seconds until the next attempt: 0 for the first release, else 2^n up to a minute."""
@@ -71,12 +71,12 @@ class Retries:
 
     def on_timer(self) -> None:
         """Send what is due."""
-        now = self._core.now
+        now = self._turn.now
         for (key, number), deadline in list(self._due.items()):
             if deadline <= now:
                 del self._due[(key, number)]
                 entry = self._attempts[(key, number)]
-                self._ingress.fanout.send_again(key, number, entry.failed)
+                self._fanout.send_again(key, number, entry.failed)
         self._arm()
 
     def forget(self, number: int) -> None:
@@ -89,6 +89,10 @@ class Retries:
         for pair in [pair for pair in self._attempts if pair[0] == key]:
             self._forget_pair(pair)
 
+    def _trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+        if self._turn.tracing is not None:
+            self._turn.tracing.of_epoch(self._endpoint.epoch, slot.tag, rule, *fields)
+
     def _forget_pair(self, pair: tuple[str, int]) -> None:
         del self._attempts[pair]
         self._due.pop(pair, None)
@@ -100,7 +104,7 @@ class Retries:
 
     def _arm(self) -> None:
         if self._due:
-            self._core.timers.set(Timer.RETRY, self._ingress.key, min(self._due.values()))
+            self._turn.timers.set(Timer.RETRY, self._endpoint.key, min(self._due.values()))
 
 
 def _doubling(times: int) -> float:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from delivery_records.budget import Budget
+from delivery_records.channels.messages import Run
 from delivery_records.limits import ENTRY_BYTES, ROUTER_BYTES
 from delivery_records.outcomes import Outcome
-from delivery_records.peer_messages import Run
 
 
 class Slot:

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from delivery_records.view import RouterRecord
+from delivery_records.attachments.view import RouterRecord
 from oncewire.cli.errors import CliError
 from router.clients.listener import ClientListener
 from router.clients.redirect import other_routers

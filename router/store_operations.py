@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
+from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionRecord
 from delivery_records.effects import Propose, Read
 from delivery_records.inputs import Failure, Input, ReadDone, StoreFailed
-from delivery_records.view import Kind, PublisherRecord, SubscriptionRecord
 from router.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from topology.attachments import MalformedValue, decode_record, encode_record, store_key

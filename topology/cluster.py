@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from delivery_records.view import Change, Kind, PublisherRecord, RouterRecord, session_of_record
+from delivery_records.attachments.view import Change, Kind, PublisherRecord, RouterRecord, session_of_record
 from topology.attachments import (
     CLUSTER_KEY,
     ClusterLife,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
+from delivery_records.attachments.view import RouterRecord
 from delivery_records.inputs import StoreHealth, ViewChanges, ViewSnapshot
-from delivery_records.view import RouterRecord
 from topology.attachments import (
     CLUSTER_KEY,
     ClusterLife,

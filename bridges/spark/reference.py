@@ -41,7 +41,7 @@ def _cells(option: Option) -> tuple[str, ...]:
 
 
 def with_reference(page: str) -> str:
-    """The page with its reference made anew.
+    """The page with its reference generated again.
 
     Raises:
         ValueError: the marks are not there, once each and in order.

@@ -14,7 +14,7 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     Edit(
         "doubled-frames", "T-1", "channel",
         "        if sequence <= self.received:\n"
-        "            self._core.counts[Decision.FRAME_STALE] += 1\n"
+        "            self._turn.counts[Decision.FRAME_STALE] += 1\n"
         "            return None\n"
         "        if sequence != self.received + 1:\n",
         "        if sequence > self.received + 1:\n",
@@ -22,14 +22,14 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         aim=("double", "shipped=0", "routers=2"),
     ),
     Edit(
-        "causal", "T-3", "peering",
-        "        if place in self._parked or _revision(message) > self._core.view.applied:\n",
+        "causal", "T-3", "routing",
+        "        if place in self._parked or _revision(message) > self._turn.view.applied:\n",
         "        if False:\n",
         "a SYNC that arrives before the egress knows its own attach is dropped for good",
         aim=("drop-s", "drop-p", "routers=2"),
     ),
     Edit(
-        "parked-are-overtaken", "T-3", "peering",
+        "parked-are-overtaken", "T-3", "routing",
         "        if place in self._parked or _revision",
         "        if _revision",
         "a message overtakes the SYNC that waits for the watch",
@@ -37,7 +37,7 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "reset-repeats", "T-4", "channel",
-        "        self._core.sync_router(self.rid)\n", "",
+        "        self._on_up(self.rid)\n", "",
         "frames lost with a channel are never sent again",
         aim=("reset", "routers=2"),
     ),
@@ -54,15 +54,15 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         aim=("reset", "large=1", "routers=2", "messages=60", "window=30", "prefetch=50"),
     ),
     Edit(
-        "ack-epoch", "T-7", "peering",
-        "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch)  # T-7: numbers of this epoch only\n",
-        "        ingress = self._core.ingress_by_epoch.get(ack.publisher_epoch) or "
-        "next(iter(self._core.ingresses.values()), None)\n",
+        "ack-epoch", "T-7", "to_ingresses",
+        "        ingress = self.by_epoch.get(ack.publisher_epoch)  # T-7: numbers of this epoch only\n",
+        "        ingress = self.by_epoch.get(ack.publisher_epoch) or "
+        "next(iter(self.by_epoch.values()), None)\n",
         "an acknowledgement of an older window is read with the numbers of the newer one",
         aim=("drop-p", "window=8", "messages=8"),
     ),
     Edit(
-        "largest-epoch", "T-8", "peering",
+        "largest-epoch", "T-8", "routing",
         "        return max(message.publisher_epoch, *message.subscription_epochs)\n",
         "        return message.publisher_epoch\n",
         "a message that names an epoch not applied yet is handled",
@@ -90,9 +90,9 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
     Edit(
-        "forgets-attached-windows", "C-6", "reactions",
-        "        forgettable = core.disconnected\n",
-        "        forgettable = core.ingresses\n",
+        "forgets-attached-windows", "C-6", "room",
+        "        forgettable = self._endpoints.disconnected\n",
+        "        forgettable = self._endpoints.ingresses\n",
         "of an attached publisher, whose link says nothing of it, nothing would be accepted any more",
         aim=("large=1",),
     ),

@@ -28,7 +28,7 @@ DIRECTED: tuple[Edit, ...] = (
     ),
     Edit(
         "deleted-where-seen", "T-3", "fanout",
-        "        self._left_at = self._core.view.applied\n", "",
+        "        self._left_at = self._turn.view.applied\n", "",
         "a message for all synced subscriptions reaches one that the ingress knows to be deleted, behind a hole",
         is_directed=True,
     ),
@@ -36,16 +36,14 @@ DIRECTED: tuple[Edit, ...] = (
         "unsubscribed-too-early", "E-8", "records",
         "            endpoint.is_closing = True  # E-8\n",
         "            endpoint.is_closing = True\n"
-        "            self.out.append(effects.Detach(detach.link, True))\n",
+        "            self.turn.out.append(effects.Detach(detach.link, True))\n",
         "a client that believes it has unsubscribed leaves a subscription behind (F3)",
         is_directed=True,
     ),
     Edit(
-        "lost-close-looks-done", "E-8", "reactions",
-        "            core.out.append(effects.Detach(endpoint.link, True, _STOLEN, _LOST_CLOSE))\n"
-        "            core.suspend_subscriber",
-        "            core.out.append(effects.Detach(endpoint.link, True))\n"
-        "            core.suspend_subscriber",
+        "lost-close-looks-done", "E-8", "closing",
+        "            self._turn.out.append(effects.Detach(link, True, STOLEN, _LOST_CLOSE))\n",
+        "            self._turn.out.append(effects.Detach(link, True))\n",
         "a close that lost its compare is answered as if it had won (F3)",
         is_directed=True,
     ),
@@ -64,8 +62,8 @@ DIRECTED: tuple[Edit, ...] = (
         is_directed=True,
     ),
     Edit(
-        "session-behind-its-subscriber", "K-4", "reactions",
-        "        core.view.announce(snapshot.entries)\n",
+        "session-behind-its-subscriber", "K-4", "watch_handlers",
+        "        turn.view.announce(snapshot.entries)\n",
         "",
         "a snapshot settles what a subscriber has processed of a publisher that moved later (F37)",
         is_directed=True,

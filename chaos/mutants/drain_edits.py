@@ -21,7 +21,7 @@ DRAIN_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "drain-without-limit", "K-8a", "draining",
-        "        is_over = core.now >= self._limit_at\n",
+        "        is_over = turn.now >= self._limit_at\n",
         "        is_over = False\n",
         "one subscriber that does not answer keeps a router from stopping",
         aim=("drain", "stock_subscriber=1", "routers=2", "messages=8"),

@@ -11,6 +11,7 @@ import importlib.util
 import sys
 import types
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from chaos.simulator.cores import SHIPPED, Cores
 
 _PACKAGE = "delivery_records"
 _SHARED = frozenset(
-    {"", "effects", "inputs", "limits", "outcomes", "peer_messages", "tags", "timers", "topics", "view"}
+    {"effects", "inputs", "limits", "outcomes", "messages", "tags", "timers", "topics", "view"}
 )
 """Data that worlds and cores exchange; an edit there would split the types."""
 _ALONE = {
@@ -71,23 +72,33 @@ def load(edits: tuple[Edit, ...]) -> Cores:
         field, made = _ALONE[name]
         parts[field] = getattr(_execute_alone(name, sources[name]), made)
     if touched - _ALONE.keys():
-        parts["records"] = _execute({name: source for name, source in sources.items() if name not in _ALONE})
+        names = _names()
+        parts["records"] = _execute({names[name]: source for name, source in sources.items() if name not in _ALONE})
     return replace(SHIPPED, **parts)
 
 
 def _modules() -> dict[str, Path]:
     """Modules an edit may name: those of the record core by their last name, others by their whole name."""
+    found: dict[str, Path] = {}
+    for name, module in {**_names(), **{alone: alone for alone in _ALONE}}.items():
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        found[name] = Path(spec.origin)
+    return found
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Whole names of the record core's modules that can be edited, by their last name, which is theirs alone."""
     spec = importlib.util.find_spec(_PACKAGE)
     assert spec is not None
     assert spec.submodule_search_locations is not None
     folder = Path(next(iter(spec.submodule_search_locations)))
-    found = {path.stem: path for path in folder.glob("*.py") if path.stem not in _SHARED | {"__init__"}}
-    for name in _ALONE:
-        alone = importlib.util.find_spec(name)
-        assert alone is not None
-        assert alone.origin is not None
-        found[name] = Path(alone.origin)
-    return found
+    files = [file for file in folder.rglob("*.py") if file.stem not in _SHARED | {"__init__"}]
+    names = {file.stem: ".".join([_PACKAGE, *file.relative_to(folder).with_suffix("").parts]) for file in files}
+    assert len(names) == len(files)
+    return names
 
 
 def _execute_alone(name: str, source: str) -> types.ModuleType:
@@ -108,10 +119,9 @@ class _Finder:
         self._sources = sources
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        package, _, module = name.rpartition(".")
-        if package != _PACKAGE or module not in self._sources:
+        if name not in self._sources:
             return None
-        return importlib.util.spec_from_loader(name, _Loader(self._sources[module]))  # type: ignore[arg-type]  # duck
+        return importlib.util.spec_from_loader(name, _Loader(self._sources[name]))  # type: ignore[arg-type]  # duck
 
 
 class _Loader:
@@ -126,11 +136,10 @@ class _Loader:
 
 
 def _execute(sources: dict[str, str]) -> type[Any]:
-    names = [f"{_PACKAGE}.{module}" for module in sources]
-    saved = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    package = sys.modules[_PACKAGE]
-    attributes = {module: getattr(package, module) for module in sources if hasattr(package, module)}
-    for module in attributes:
+    saved = {name: sys.modules.pop(name) for name in sources if name in sys.modules}
+    places = [(sys.modules[package], module) for package, _, module in (name.rpartition(".") for name in sources)]
+    attributes = [(package, module, getattr(package, module)) for package, module in places if hasattr(package, module)]
+    for package, module, _ in attributes:
         delattr(package, module)  # `from delivery_records import credit` must import, not find the shipped one
     finder = _Finder(sources)
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]  # a finder needs find_spec only
@@ -138,10 +147,10 @@ def _execute(sources: dict[str, str]) -> type[Any]:
         loaded = importlib.import_module(f"{_PACKAGE}.records").Records
     finally:
         sys.meta_path.remove(finder)  # type: ignore[arg-type]  # as above
-        for name in names:
+        for name in sources:
             sys.modules.pop(name, None)
         sys.modules.update(saved)
-        for name, value in attributes.items():
-            setattr(package, name, value)
+        for package, module, value in attributes:
+            setattr(package, module, value)
     assert isinstance(loaded, type)
     return loaded

@@ -6,17 +6,17 @@ from chaos.mutants.edits import Edit
 
 EGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
-        "F33-entries-of-another-topic", "E-6", "records",
-        "        return publisher is not None and matches(pattern, publisher.topic)\n",
-        "        return publisher is not None\n",
+        "F33-entries-of-another-topic", "E-6", "entries",
+        "    return publisher is not None and matches(pattern, publisher.topic)\n",
+        "    return publisher is not None\n",
         "a subscription that comes back with another topic keeps entries that nobody will ever settle",
         aim=("retopic-s", "topics=2", "publishers=2", "messages=8"),
     ),
     Edit(
-        "C6-latest-publisher-epoch", "E-1", "peering",
-        "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch)\n",
-        "        key = self._core.view.publisher_epochs.get(sync.publisher_epoch)\n"
-        "        key = key or next(iter(self._core.view.publishers), None)\n",
+        "C6-latest-publisher-epoch", "E-1", "to_egresses",
+        "        key = self._turn.view.publisher_epochs.get(sync.publisher_epoch)\n",
+        "        key = self._turn.view.publisher_epochs.get(sync.publisher_epoch)\n"
+        "        key = key or next(iter(self._turn.view.publishers), None)\n",
         "frames of a zombie ingress are taken for current ones",
         aim=("drop-p", "clog", "routers=2", "shipped=0"),
     ),
@@ -70,7 +70,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "done-is-sent-again", "E-3", "egress",
-        "            self.core.counts[Decision.ALREADY_DONE] += 1\n"
+        "            self._turn.counts[Decision.ALREADY_DONE] += 1\n"
         "            sync.acknowledge(entry.number, entry.outcome)\n"
         "            return False\n",
         "            return True\n",
@@ -93,9 +93,9 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "refuses=1", "shipped=0"),
     ),
     Edit(
-        "again-left-out-is-forgotten", "E-4a", "egress",
-        "            if self.core.is_live_tag(tag, topic):\n",
-        "            if self.core.is_live_tag(tag, topic) and (outcome is None or outcome.is_done):\n",
+        "again-left-out-is-forgotten", "E-4a", "entries",
+        "        if is_live(turn, tag, topic):\n",
+        "        if is_live(turn, tag, topic) and (outcome is None or outcome.is_done):\n",
         "an entry that was wanted again and is left out of the reply looks like one before the start (F29)",
         aim=("drop-s", "refuses=1", "shipped=0", "routers=2", "window=8", "prefetch=5", "messages=8"),
     ),
@@ -125,9 +125,9 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "drop-p", "refuses=1", "shipped=0"),
     ),
     Edit(
-        "again-has-no-place", "E-4a", "egress",
-        "    return entry.in_reply or entry.state is AGAIN\n",
-        "    return entry.in_reply\n",
+        "again-has-no-place", "E-4a", "entries",
+        "        return self.in_reply or self.state is AGAIN\n",
+        "        return self.in_reply\n",
         "newer deliveries take the place in the map of one that is wanted again and lock it out",
         aim=(
             "drop-s", "refuses=1", "shipped=0", "publishers=2", "map_bound=2",
@@ -145,20 +145,21 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C9-sessions-end", "E-6", "egress",
-        "        for entry in self.sessions.pop(prefix[1:], {}).values():\n            self._settle(entry)\n",
+        "        for entry in self.sessions.pop(prefix[1:], {}).values():\n"
+        "            self._trace(entry, Rule.SESSION_GONE)\n            self._settle(entry)\n",
         "        self.sessions.get(prefix[1:])\n",
         "deliveries of a publisher that never comes back stay unsettled for ever",
         aim=("expire-p",),
     ),
     Edit(
-        "dead-sessions-kept", "E-6", "egress",
-        "            if self.core.is_live_tag(tag, topic):\n",
-        "            if True:\n",
+        "dead-sessions-kept", "E-6", "entries",
+        "        if is_live(turn, tag, topic):\n",
+        "        if True:\n",
         "entries of a session that ended before the attach stay for ever",
         aim=("expire-p", "drop-s"),
     ),
     Edit(
-        "newer-epoch-unnoticed", "E-7", "reactions",
+        "newer-epoch-unnoticed", "E-7", "watch_handlers",
         "        if here is not None:\n"
         "            self._steal_subscriber(here, subscription)\n",
         "",
@@ -166,8 +167,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         aim=("drop-s",),
     ),
     Edit(
-        "deletion-unnoticed", "E-7", "reactions",
-        '                core.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))\n',
+        "deletion-unnoticed", "E-7", "watch_handlers",
+        '                turn.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))\n',
         "                pass\n",
         "a subscriber whose subscription was deleted is not told, and waits at a link that nobody serves",
         aim=("expire-s",),

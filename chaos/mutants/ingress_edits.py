@@ -10,7 +10,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         "            slot = window.append(transfer.tag)\n"
         "            slot.pending = len(self.fanout.cursors)\n",
         "            slot = window.append(transfer.tag)\n"
-        "            slot.pending = sum(key in core.egresses for key in self.fanout.cursors)\n",
+        "            slot.pending = sum(key in self._parts.to_egresses.egresses for key in self.fanout.cursors)\n",
         "an entry is owed to subscriptions, wherever they are attached",
         aim=("drop-s",),
     ),
@@ -22,12 +22,12 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         aim=("drop-s",),
     ),
     Edit(
-        "C5-obligations-of-subscriptions", "I-3", "records",
-        "        self.forget_egress(egress)\n        subscription = self.view.subscriptions.get(egress.key)\n",
+        "C5-obligations-of-subscriptions", "I-3", "endpoints",
+        "        self.forget_egress(egress)\n        subscription = turn.view.subscriptions.get(egress.key)\n",
         "        self.forget_egress(egress)\n"
         "        for ingress in self.ingresses.values():\n"
         "            ingress.on_subscription_deleted(egress.key)\n"
-        "        subscription = self.view.subscriptions.get(egress.key)\n",
+        "        subscription = turn.view.subscriptions.get(egress.key)\n",
         "acceptance that waits only for connected subscribers loses what the others owe",
         aim=("drop-s",),
     ),
@@ -74,7 +74,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
         "C10-sync-even-when-empty", "I-5", "fanout",
         "        if not by_router:\n            return\n",
-        "        if not by_router or not len(self._ingress.window):\n            return\n",
+        "        if not by_router or not len(self._window):\n            return\n",
         "a subscriber that moved while its delivery was settled never learns it",
         aim=("drop-s",),
     ),
@@ -87,14 +87,14 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "joiner-start", "I-6", "fanout",
-        "        start = self._ingress.window.end\n", "        start = 0\n",
+        "        start = self._window.end\n", "        start = 0\n",
         "a new subscription counts for deliveries that do not wait for it",
         aim=("drop-s", "late_joiner=1"),
     ),
     Edit(
         "start-after-a-move", "I-6a", "ingress",
-        "        self.fanout.join_all(self.core.view.matching(self.topic), self._starts)\n",
-        "        self.fanout.join_all(self.core.view.matching(self.topic), ())\n",
+        "        self.fanout.join_all(self._turn.view.matching(self.topic), self._starts)\n",
+        "        self.fanout.join_all(self._turn.view.matching(self.topic), ())\n",
         "a subscription that was made anew is sent, by the publisher's next router, what was sent before it",
         aim=("renew-s", "drop-p", "subscribers=2", "shipped=1", "messages=8", "window=8"),
     ),
@@ -106,8 +106,8 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         aim=("renew-s", "drop-p", "subscribers=2", "shipped=1", "messages=12", "window=8", "prefetch=1"),
     ),
     Edit(
-        "C14-old-ingress-ends", "I-7", "reactions",
-        "            self.forget_ingress(here)\n            if here.link is not None:\n"
+        "C14-old-ingress-ends", "I-7", "watch_handlers",
+        "            self._endpoints.forget_ingress(here)\n            if here.link is not None:\n"
         "                self._steal_publisher(here, publisher)\n",
         "            if here.link is not None:\n                self._steal_publisher(here, publisher)\n",
         "the old ingress' records stay when the publisher has moved",

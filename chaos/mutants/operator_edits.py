@@ -13,11 +13,13 @@ OPERATOR_EDITS: tuple[Edit, ...] = (
         aim=("end-s", "drop-s", "routers=2"),
     ),
     Edit(
-        "ended-before-the-watch", "K-5a", "ending",
-        "            core.out.append(effects.Propose(nonce",
-        "            for ingress in core.ingresses.values():\n"
-        "                ingress.on_subscription_deleted(order.key)\n"
-        "            core.out.append(effects.Propose(nonce",
+        "ended-before-the-watch", "K-5a", "records",
+        "            inputs.EndSubscription: self._orders.start,\n",
+        "            inputs.EndSubscription: lambda order: (\n"
+        "                self._orders.start(order),\n"
+        "                self.turn.out and isinstance(self.turn.out[-1], effects.Propose)\n"
+        "                and [each.on_subscription_deleted(order.key) for each in self.ingresses.values()],\n"
+        "            ),\n",
         "a router that forgets at once what a subscription is owed accepts it although the deletion fails",
         aim=("end-s", "drop-s", "routers=2", "slow_store=1"),
     ),

@@ -6,64 +6,65 @@ from chaos.mutants.edits import Edit
 
 STORE_EDITS: tuple[Edit, ...] = (
     Edit(
-        "acts-before-the-watch", "K-2", "attaching",
-        "        if attempt is None or attempt.step is not Step.READING:\n            return\n",
-        "        if attempt is None or attempt.step is not Step.READING:\n            return\n"
-        "        if done.record is not None and done.mod_revision > self._core.view.applied:\n"
-        "            from delivery_records.inputs import ViewChanges\n"
-        "            from delivery_records.view import Change, Kind\n"
-        "            kind, key = Kind(attempt.path[:4]), attempt.path[5:]\n"
-        "            change = Change(kind, key, done.record, done.create_revision, done.mod_revision)\n"
-        "            self._core.reactions.on_changes(ViewChanges(done.mod_revision, (change,)))\n",
+        "acts-before-the-watch", "K-2", "records",
+        "                    handlers[type(item)](item)\n",
+        "                    if type(item) is inputs.ReadDone and item.record is not None:\n"
+        "                        attempt = self.attaching._by_nonce.get(item.nonce)\n"
+        "                        if attempt is not None and item.mod_revision > self.view.applied:\n"
+        "                            from delivery_records.attachments.view import Change, Kind\n"
+        "                            kind, key = Kind(attempt.path[:4]), attempt.path[5:]\n"
+        "                            change = Change(kind, key, item.record, item.create_revision, item.mod_revision)\n"
+        "                            self._watch.on_changes(inputs.ViewChanges(item.mod_revision, (change,)))\n"
+        "                    handlers[type(item)](item)\n",
         "a router that takes what etcd answers into its view before the watch delivers it says that it has "
         "applied what it has not (the core is not told of a put's success, so the answer is that of a read)",
         aim=("drop-s", "drop-p", "stall", "routers=2", "subscribers=2", "window=8", "messages=8"),
     ),
     Edit(
-        "nonces-of-one-router", "K-2a", "records",
-        '        return f"{self.rid:x}.{self._nonces}"\n',
+        "nonces-of-one-router", "K-2a", "proposals",
+        '        return f"{self._turn.rid:x}.{self._nonces}"\n',
         '        return f"{self._nonces}"\n',
         "a router takes another router's put for its own",
         aim=("drop-p", "drop-s", "routers=2"),
     ),
     Edit(
-        "snapshot-without-deletions", "K-4", "reactions",
-        "        for change in core.view.difference(list(snapshot.entries)):\n"
+        "snapshot-without-deletions", "K-4", "watch_handlers",
+        "        for change in turn.view.difference(list(snapshot.entries)):\n"
         "            self._apply(change)\n",
-        "        for change in core.view.difference(list(snapshot.entries)):\n"
+        "        for change in turn.view.difference(list(snapshot.entries)):\n"
         "            if change.record is not None:\n"
         "                self._apply(change)\n",
         "what was deleted behind a compaction stays in the view",
         aim=("compact", "relist", "expire-s", "expire-p"),
     ),
     Edit(
-        "C8-expiry-in-one-place", "K-5", "reactions",
+        "C8-expiry-in-one-place", "K-5", "watch_handlers",
         "        self._orphans(rid)\n",
         "        self._orphans(rid)\n"
-        "        for key, subscription in core.view.subscriptions.items():\n"
+        "        for key, subscription in turn.view.subscriptions.items():\n"
         "            if subscription.record.rid == rid:\n"
-        "                for ingress in core.ingresses.values():\n"
+        "                for ingress in self._endpoints.ingresses.values():\n"
         "                    ingress.on_subscription_deleted(key)\n",
         "a router that times a subscription out on its own accepts what the subscriber still expects",
         aim=("crash",),
     ),
     Edit(
         "expiry-outlives-attach", "K-5", "expiry",
-        "        self._core.timers.cancel(Timer.EXPIRY, path)\n",
+        "        self._turn.timers.cancel(Timer.EXPIRY, path)\n",
         "",
         "the time of a link that was lost goes on although its client is back",
         aim=("drop-p", "drop-s"),
     ),
     Edit(
         "outage-counts", "K-6", "expiry",
-        "        delay = self.timeout_of(attachment) + self._rank(path) * ORPHAN_RANK_STEP_S\n",
+        "        delay = timeout_of(attachment) + self._rank(path) * ORPHAN_RANK_STEP_S\n",
         "        delay = self._rank(path) * ORPHAN_RANK_STEP_S\n",
         "a router that has just come takes every key of its dead predecessors for an expired one",
         aim=("crash",),
     ),
     Edit(
-        "applied-too-early", "K-7", "reactions",
-        "            core.view.applied = max(core.view.applied, change.mod_revision)\n"
+        "applied-too-early", "K-7", "watch_handlers",
+        "            turn.view.applied = max(turn.view.applied, change.mod_revision)\n"
         "            self._apply(change)\n",
         "            self._advance(changes.revision)\n"
         "            self._apply(change)\n",
@@ -79,7 +80,7 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "sessions-outlive-the-nonce", "K-9", "attaching",
-        "            if old_session < self._core.nonce_revision:\n",
+        "            if old_session < self._nonce_revision:\n",
         "            if old_session < 0:\n",
         "after a restore a publisher goes on in a session whose tags its subscribers hold under the former nonce",
         aim=("restore",),
@@ -88,18 +89,18 @@ STORE_EDITS: tuple[Edit, ...] = (
         "compare-with-the-view", "A-2", "attaching",
         "        attempt.expect = expect\n"
         "        self._name(attempt)\n"
-        "        self._core.put(attempt.nonce, attempt.path, expect, record)\n",
-        "        held = self._core.attachment(attempt.path)\n"
+        "        self._proposals.put(attempt.nonce, attempt.path, expect, record)\n",
+        "        held = self._turn.view.attachment(attempt.path)\n"
         "        attempt.expect = expect\n"
         "        self._name(attempt)\n"
-        "        self._core.put(attempt.nonce, attempt.path, held.epoch if held else 0, record)\n",
+        "        self._proposals.put(attempt.nonce, attempt.path, held.epoch if held else 0, record)\n",
         "a put over what the view shows instead of what was read undoes a write in between",
         aim=("thief-p", "half-p", "drop-p"),
     ),
     Edit(
         "view-instead-of-read", "A-2b", "attaching",
-        "        self._core.out.append(effects.Read(attempt.nonce, attempt.path))\n",
-        "        held = self._core.attachment(attempt.path)\n"
+        "        self._turn.out.append(effects.Read(attempt.nonce, attempt.path))\n",
+        "        held = self._turn.view.attachment(attempt.path)\n"
         "        if held is None:\n"
         "            self.on_read(ReadDone(attempt.nonce, None))\n"
         "        else:\n"
@@ -113,7 +114,8 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        if isinstance(request, SubscriberAttach) and request.unsettled:\n"
         "            from dataclasses import replace\n"
         "            presented = request.unsettled.items()\n"
-        "            live = {tag: found for tag, found in presented if core.is_live_tag(tag, request.topic)}\n"
+        "            from delivery_records.entries import is_live\n"
+        "            live = {tag: found for tag, found in presented if is_live(turn, tag, request.topic)}\n"
         "            request = replace(request, unsettled=live)\n"
         "        attempt = Attempt(request, path)\n",
         "a router with a late watch leaves entries of a session that it does not know yet out of the reply",
@@ -137,9 +139,9 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "live", "A-4", "ingress",
-        "        if self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
+        "        if self.phase is Phase.PROVING:\n            turn.out.append(effects.AskEcho",
         "        if self.phase is Phase.PROVING and resumed:\n            self._activate()\n"
-        "        elif self.phase is Phase.PROVING:\n            core.out.append(effects.AskEcho",
+        "        elif self.phase is Phase.PROVING:\n            turn.out.append(effects.AskEcho",
         "a stale attach read from a dead connection declares U from a stale map",
         aim=("drop-p",),
     ),
@@ -159,9 +161,9 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "credit", "A-4", "ingress",
-        "        self.core.remember_reput(nonce, self)\n        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
-        "        self.core.remember_reput(nonce, self)\n        self._activate()\n"
-        "        self.core.timers.set(Timer.UNKNOWN_PUT, nonce,",
+        "        self._turn.timers.set(Timer.UNKNOWN_PUT, nonce,",
+        "        self._activate()\n"
+        "        self._turn.timers.set(Timer.UNKNOWN_PUT, nonce,",
         "a delivery sent before its session is in etcd falls into the old session",
     ),
     Edit(
@@ -178,8 +180,8 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C4-attach-barrier", "A-6", "barrier",
-        "        core = self._core\n        if core.view.applied < created:\n            return False\n",
-        "        core = self._core\n        return True\n",
+        "        turn = self._turn\n        if turn.view.applied < created:\n            return False\n",
+        "        turn = self._turn\n        return True\n",
         "an attach confirmed before every router knows it misses accepted messages",
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
@@ -192,11 +194,11 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "barrier-answered-early", "A-6a", "barrier",
-        "            if self._core.view.applied >= message.revision:\n"
-        "                self._core.out.append(effects.PeerSendDatagram(rid, "
-        "Applied(self._core.view.applied)))\n",
+        "            if self._turn.view.applied >= message.revision:\n"
+        "                self._turn.out.append(effects.PeerSendDatagram(rid, "
+        "Applied(self._turn.view.applied)))\n",
         "            if True:\n"
-        "                self._core.out.append(effects.PeerSendDatagram(rid, Applied(message.revision)))\n",
+        "                self._turn.out.append(effects.PeerSendDatagram(rid, Applied(message.revision)))\n",
         "a router that says it has applied what it has not makes a subscription count too early",
         aim=("stall", "late_joiner=1", "routers=2", "messages=20"),
     ),
@@ -205,7 +207,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        self._is_replied = True\n",
         "        self._is_replied = True\n"
         "        if self.exactly_once:\n"
-        "            self.core.out.append(effects.Confirm(self.link, self.created, 0.0, ''))\n",
+        "            self._turn.out.append(effects.Confirm(self.link, self.created, 0.0, ''))\n",
         "the reply to the attach is taken for the confirmation",
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
@@ -218,16 +220,16 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "shipped=1"),
     ),
     Edit(
-        "suspended-for-ever", "A-9", "records",
-        '            self.expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause, ',
+        "suspended-for-ever", "A-9", "endpoints",
+        '            self._expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause, ',
         "            (",
         "a link that is gone starts no time-out, so its subscription stays for ever",
         aim=("close-s", "drop-s"),
     ),
     Edit(
-        "loss-ends-the-session", "A-9", "records",
-        '            self.expiry.on_link_lost(f"pubs/{ingress.key}", publisher, policy, cause, ingress.place)\n',
-        '            self.propose_deletion(f"pubs/{ingress.key}", publisher.epoch)\n',
+        "loss-ends-the-session", "A-9", "endpoints",
+        '            self._expiry.on_link_lost(f"pubs/{ingress.key}", publisher, policy, cause, ingress.place)\n',
+        '            self._expiry._proposals.delete(f"pubs/{ingress.key}", publisher.epoch)\n',
         "a lost transport is taken for the end of the session",
         aim=("drop-p",),
     ),
@@ -240,20 +242,20 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "states-what-does-not-hold", "A-10", "egress",
-        "held_terms(subscription.record).expiry_policy, self.core.expiry.timeout_of(subscription),\n",
-        "held_terms(subscription.record).expiry_policy, self.terms.timeout_s,\n",
+        "held_terms(subscription.record).expiry_policy, timeout_of(subscription),\n",
+        "held_terms(subscription.record).expiry_policy, self.proof._terms.timeout_s,\n",
         "the reply states the whole time-out of a subscription that is provisional",
         aim=("away-s", "timeout_s=90", "subscribers=1"),
     ),
     Edit(
-        "confirmed-before-it-is-written", "A-10", "terms",
-        "        if not egress.is_known or egress.awaits_proof:\n"
+        "confirmed-before-it-is-written", "A-10", "proof",
+        "        if not self.is_known or self.awaits_proof:\n"
         "            return\n",
-        "        if egress.is_known and egress.exactly_once and not egress.is_proven:\n"
-        "            core.out.append(\n"
-        "                effects.Confirm(egress.link, egress.created, egress.terms.timeout_s, '')\n"
+        "        if self.is_known and self._exactly_once and not self.is_proven:\n"
+        "            self._turn.out.append(\n"
+        "                effects.Confirm(self._link, self._created, self._terms.timeout_s, '')\n"
         "            )\n"
-        "        if not egress.is_known or egress.awaits_proof:\n"
+        "        if not self.is_known or self.awaits_proof:\n"
         "            return\n",
         "a subscriber whose subscription was confirmed loses it after T_prov",
         aim=("away-s", "drop-s", "timeout_s=90", "subscribers=1", "messages=2"),
@@ -273,24 +275,24 @@ STORE_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
     Edit(
-        "F31-replaced-link", "K-2a", "records",
-        "        if self.ingresses.get(ingress.key) is not ingress:\n"
+        "F31-replaced-link", "K-2a", "closing",
+        "        if not self._endpoints.is_here(ingress):\n"
         "            return  # K-2a: a newer attach has taken the link over, and its timers are not ours\n",
         "",
         "a put that is given up starts T_pub for a publisher that is attached again",
         aim=("half-p", "drop-p", "isolate", "outage", "slow_store=1", "leases=1"),
     ),
     Edit(
-        "never-confirms", "A-6b", "terms",
-        "        if not egress.is_known or egress.awaits_proof:\n",
-        "        if egress.exactly_once:\n",
+        "never-confirms", "A-6b", "proof",
+        "        if not self.is_known or self.awaits_proof:\n",
+        "        if self._exactly_once:\n",
         "a subscriber never learns that its subscription counts",
         aim=("drop-s",),
     ),
     Edit(
         "tells-another-incarnation", "A-6", "egress",
-        "                self.mode, self.core.told_incarnation(self.created),\n",
-        "                self.mode, self.core.told_incarnation(self.epoch),\n",
+        "                self.mode, self._turn.told_incarnation(self.created),\n",
+        "                self.mode, self._turn.told_incarnation(self.epoch),\n",
         "a subscriber cannot tell a new life of its subscription from a new attach",
         aim=("drop-s",),
     ),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from delivery_records.inputs import ReadDone
-from delivery_records.view import (
+from delivery_records.attachments.view import (
     Change,
     Kind,
     PublisherRecord,
@@ -15,6 +14,7 @@ from delivery_records.view import (
     SubscriptionRecord,
     router_key,
 )
+from delivery_records.inputs import ReadDone
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from delivery_records import inputs
+from delivery_records.attachments.view import RouterRecord, router_key
 from delivery_records.records import Records
-from delivery_records.view import RouterRecord, router_key
 from topology.lease_clock import LeaseClock
 
 

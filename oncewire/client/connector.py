@@ -11,7 +11,6 @@ from functools import cache
 from importlib import metadata
 from typing import Protocol
 
-from oncewire.client import wire_words
 from oncewire.client.errors import AuthenticationFailed
 from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, told_address
@@ -45,6 +44,7 @@ from oncewire.wire import (
     SessionEnded,
     Symbol,
     unsettled_map_bound,
+    vocabulary,
 )
 
 logger = logging.getLogger("oncewire.client")
@@ -62,7 +62,7 @@ class Owner(Protocol):
         """Links may be attached."""
 
     def session_lost(self) -> None:
-        """All links are gone."""
+        """All links have ended."""
 
     def tell(self, event: ClientEvent) -> None:
         """Tell the application."""
@@ -72,11 +72,11 @@ class Connector:
     """See the module.
 
     Args:
-        owner: told about sessions.
+        owner: notified about sessions.
         failover: where to connect.
         container_id: ours.
         ssl_context: for TLS; None = Python's default.
-        idle_time_out_s: silence after which a router counts as gone.
+        idle_time_out_s: silence after which a router counts as unreachable.
         max_frame_size: bytes.
 
     Attributes:
@@ -131,12 +131,12 @@ class Connector:
         return unsettled_map_bound(min(self._transport.engine.send_frame_size, self._max_frame_size))
 
     def flush(self) -> None:
-        """Write what the links have to say at the end of this turn."""
+        """Write the links' output at the end of this turn."""
         if self._transport is not None:
             self._transport.flush_soon()
 
     def leave_router(self, redirect: AmqpError | None) -> None:
-        """Drop this connection and go on with the next router, or the one a redirect names."""
+        """Drop this connection and continue with the next router, or the one a redirect names."""
         if self._address is None or self._transport is None:
             return
         if redirect is not None:
@@ -309,9 +309,7 @@ class Connector:
             if self._begun is not None and not self._begun.done():
                 self._begun.set_result(None)
             assert self._transport is not None
-            self._owner.tell(
-                Connected(str(self._address), self._transport.engine.remote_container_id or "")
-            )
+            self._owner.tell(Connected(str(self._address), self._transport.engine.remote_container_id or ""))
             self._owner.session_begun(event.session)
         elif isinstance(event, SessionEnded):
             self.cause = _error_text("the session was ended", event.error)
@@ -337,7 +335,7 @@ class Connector:
             self._failover.prefer(told)
 
     def _learn(self, told: Fields, address: Address) -> None:
-        listed = told.get(wire_words.FAILOVER_LIST)
+        listed = told.get(vocabulary.FAILOVER_LIST)
         if isinstance(listed, list):
             found = [told_address(entry, address) for entry in listed if isinstance(entry, dict)]
             self._failover.learn([*(other for other in found if other is not None), address])

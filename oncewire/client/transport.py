@@ -92,7 +92,7 @@ class Transport(asyncio.Protocol):
             self._transport.close()
 
     def _hand_out(self) -> None:
-        """Events to the owner. An exception there is a fault of ours: it must end the client, not be logged away."""
+        """Events to the owner. An exception there is our own fault: it must end the client, not only be logged."""
         if self.closed.done():
             return
         try:

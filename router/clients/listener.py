@@ -6,10 +6,11 @@ import asyncio
 import time
 
 from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
+from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.clients.connection import ClientConnection
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
-from router.clients.redirect import FAILOVER_LIST, choose, other_routers, redirect_info, server_list
+from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, WindowLimits
 from router.config import RouterConfig, anonymous_is_allowed
 from router.listening import listen, port_of

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from delivery_records.diagnostics.trace import Choice
 from delivery_records.effects import Ending, OrderAnswered
 from delivery_records.inputs import EndSubscription
 from delivery_records.limits import UNKNOWN_PUT_S
-from delivery_records.trace import Choice
 from oncewire.cli.errors import CliError
 from oncewire.wire import CONNECTION_FORCED
 from router import logs

@@ -9,12 +9,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from delivery_records.attachments.view import Subscription
+from delivery_records.diagnostics.lateness import DELAYED_S, STUCK_S
+from delivery_records.diagnostics.lookup import FoundDelivery, find
+from delivery_records.diagnostics.waits import (
+    Holder,
+    Reason,
+    Waiting,
+    holder,
+    owing,
+    unsettled_since,
+    waiting,
+)
 from delivery_records.ingress import Ingress
-from delivery_records.lateness import DELAYED_S, STUCK_S
-from delivery_records.lookup import FoundDelivery, find
 from delivery_records.tags import network_tag, session_of
-from delivery_records.view import Subscription
-from delivery_records.waits import Holder, Reason, Waiting, holder, owing, unsettled_since, waiting
 from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
@@ -93,7 +101,7 @@ class LocalTables:
         if table == "waits":
             return self._wait_heads()
         if table == "channels":
-            rids = [channel.rid for channel in self._core.peers.existing()]
+            rids = [channel.rid for channel in self._core.channels.existing()]
         elif table == "neighbours":
             rids = list(self._incarnation.neighbours.links)
         else:
@@ -137,7 +145,9 @@ class LocalTables:
                 continue
             names: list[Row] = []
             if found.reason is Reason.SUBSCRIPTIONS:
-                holders, looked = owing(ingress, found.number, NAMED, looks)
+                holders, looked = owing(
+                    self._core.turn, self._core.egresses, ingress, found.number, NAMED, looks
+                )
                 looks -= looked
                 names = [
                     {
@@ -166,7 +176,10 @@ class LocalTables:
     def holder(self, tag: bytes, key: str) -> str | None:
         """Where a delivery is on its way to a subscription; None when there is no such subscription."""
         subscription = self._core.view.subscriptions.get(key)
-        return None if subscription is None else self._seen(holder(self._core, subscription, tag), subscription, tag)
+        if subscription is None:
+            return None
+        found = holder(self._core.turn, self._core.egresses, subscription, tag)
+        return self._seen(found, subscription, tag)
 
     def _seen(self, found: Holder, subscription: Subscription, tag: bytes) -> str:
         """The same, told apart by what the paths and the entries here tell: who waits for a path blames no client."""
@@ -182,7 +195,7 @@ class LocalTables:
         return network_tag(self._core.nonce, ingress.session, found.tag)
 
     def _channel(self, head: Head) -> Row | None:
-        channel = self._core.peers.find(int(head.key, 16))
+        channel = self._core.channels.find(int(head.key, 16))
         if channel is None:
             return None
         return {
@@ -220,7 +233,8 @@ class LocalTables:
     def deliveries(self, tag: bytes, publisher: str, with_bodies: bool) -> list[Row]:
         """Records of the deliveries of this tag, and what is traced of those that have none any more."""
         now = time.monotonic()
-        rows = [self._record(found, with_bodies, now) for found in find(self._core, tag, publisher)]
+        here = find(self._core.turn, self._core.endpoints, tag, publisher)
+        rows = [self._record(found, with_bodies, now) for found in here]
         known = {row["network_tag"] for row in rows}
         steps = self._core.trace.steps_of(tag)
         return rows + [
@@ -281,7 +295,7 @@ class LocalTables:
     def _rules(self, tag: bytes, now: float) -> Row:
         steps = self._core.trace.steps_of(tag)
         off = None
-        if self._core.tracing is None and not steps:
+        if not self._core.trace.is_on and not steps:
             off = (
                 "rules are not traced, for that costs time with each message; for a while it can be switched on: "
                 f"oncewire manage call router {self._core.node_id} trace on=true"

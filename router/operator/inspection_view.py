@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from delivery_records.attachments.terms import timeout_of
+from delivery_records.attachments.view import Publisher, Router, Subscription
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
 from delivery_records.timers import Timer
 from delivery_records.topics import is_pattern, matches
-from delivery_records.view import Publisher, Router, Subscription
 from router.incarnation import Incarnation
 from topology.inspector.rows_core import Head, Row
 
@@ -211,8 +212,8 @@ class ViewTables:
             "key": subscription.key, "name": subscription.name, "topic": record.topic,
             "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": subscription.epoch,
             # Text, for JavaScript's numbers end at 2^53.
-            "incarnation": str(core.told_incarnation(subscription.created)), "mode": record.mode.value,
-            "timeout_s": core.expiry.timeout_of(subscription), "peer": record.peer, "state": state or "attached",
+            "incarnation": str(core.turn.told_incarnation(subscription.created)), "mode": record.mode.value,
+            "timeout_s": timeout_of(subscription), "peer": record.peer, "state": state or "attached",
             "expires_in_s": None if state is None else self._expires_in("subs", subscription.key),
             "confirmed": None, "joins_behind": [], "lag": None, "held": None, "credit": None,
         }  # fmt: skip
@@ -222,12 +223,12 @@ class ViewTables:
 
     def _numbers_of_egress(self, egress: Egress) -> Row:
         numbers: Row = {
-            "confirmed": egress.confirmed, "lag": egress.unsettled, "held": egress.held,
+            "confirmed": egress.proof.confirmed, "lag": egress.unsettled, "held": egress.held,
             "credit": max(0, egress.limit - egress.sent),
         }  # fmt: skip
-        if not egress.is_proven:
+        if not egress.proof.is_proven:
             numbers["state"] = "provisional"
-        if not egress.confirmed:
+        if not egress.proof.confirmed:
             numbers["joins_behind"] = [self.name_of(rid) for rid in self.core.barrier.missing(egress.created)]
         return numbers
 

@@ -6,9 +6,9 @@ import time
 from collections import Counter
 
 from delivery_records import Records
-from delivery_records.durations import Durations
+from delivery_records.diagnostics.durations import Durations
+from delivery_records.diagnostics.lateness import late
 from delivery_records.ingress import Ingress
-from delivery_records.lateness import late
 from router.clients.listener import ClientListener
 from router.event_loop_lag import LoopWatch
 from router.incarnation import Incarnation
@@ -78,7 +78,7 @@ class Accounts:
 def core_numbers(records: Records, now: float) -> CoreNumbers:
     """Gauges of one record core, `now` on its clock."""
     found = CoreNumbers(
-        late=late(records, now),
+        late=late(records.ingresses.values(), now),
         barriers_waiting=records.barrier.waiting,
         routers=len(records.view.routers),
         subscriptions=len(records.view.subscriptions),

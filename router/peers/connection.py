@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, cast
 
-from delivery_records import peer_codec
+from delivery_records.channels import codec as peer_codec
 from oncewire.wire import (
     AmqpError,
     Connection,

@@ -10,13 +10,13 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from delivery_records import peer_codec
+from delivery_records.channels import codec as peer_codec
+from delivery_records.channels.codec import Header, PeerCodecError, Target
+from delivery_records.channels.messages import Hello
 from delivery_records.effects import PeerSend, PeerSendDatagram
 from delivery_records.inputs import Input, PathsChanged, PeerDatagram, PeerFrame
-from delivery_records.peer_codec import Header, PeerCodecError, Target
-from delivery_records.peer_messages import Hello
 from oncewire.wire import Connection, Open, Role, SaslClient, SaslServer
-from router.clients import conventions
+from oncewire.wire.vocabulary import INTER_ROUTER
 from router.config import RouterConfig, anonymous_is_allowed
 from router.logs import EventLog, RouterEvent
 from router.passwords import password_check
@@ -106,8 +106,8 @@ class Neighbours:
             # Half of this is told (2.4.5): our silence. So the neighbour says something twice as often, whatever its
             # own settings are, and routing gives it up before the engine would.
             idle_time_out_ms=round(2000 * self.silence_s),
-            offered_capabilities=[conventions.INTER_ROUTER],
-            desired_capabilities=[conventions.INTER_ROUTER],
+            offered_capabilities=[INTER_ROUTER],
+            desired_capabilities=[INTER_ROUTER],
             properties=open_properties(self.rid, self._nonce, cost),
             sasl=sasl,
             now=time.monotonic(),

@@ -11,7 +11,7 @@ from collections import deque
 from struct import Struct, error
 
 FRAME = 1
-"""Item: a frame of delivery_records.peer_codec."""
+"""Item: a frame of delivery_records.channels.codec."""
 LINK_STATE = 2
 """Item: an announcement of the routing protocol between neighbours."""
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import pytest
 
 from delivery_records import effects
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.inputs import SubscriberDisposition
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.view import SubscriptionMode
 from oncewire.client.core_effects import (
     DeliverMessage,
     DisposeDeliveries,

@@ -14,12 +14,13 @@ from typing import TypeVar
 
 from chaos.simulator.etcd import SimEtcd
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, router_key
+from delivery_records.ingress import Annotate
 from delivery_records.inputs import Failure, LossCause
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.records import Annotate, Records, keep_message
+from delivery_records.records import Records, keep_message
 from delivery_records.tags import link_key
-from delivery_records.view import Kind, RouterRecord, SubscriptionMode, router_key
 
 NONCE = b"nets"
 TOPIC = "orders"

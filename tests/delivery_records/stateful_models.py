@@ -15,11 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from chaos.mutants.edits import Edit, load
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, SubscriptionRecord
+from delivery_records.channels.messages import Ack, Hello, PeerMessage, Run
+from delivery_records.ingress import Annotate
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Outcome
-from delivery_records.peer_messages import Ack, Hello, PeerMessage, Run
-from delivery_records.records import Annotate, Records, keep_message
-from delivery_records.view import Kind, RouterRecord, SubscriptionMode, SubscriptionRecord
+from delivery_records.records import Records, keep_message
 from tests.delivery_records.harness import NONCE, TOPIC, Net, Node, PublisherLink, SubscriberLink
 
 Core = Callable[..., Records]

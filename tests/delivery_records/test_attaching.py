@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.inputs import Failure
 from delivery_records.limits import PUT_RETRIES, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.view import Kind, PublisherRecord, SubscriptionMode, SubscriptionRecord
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
 KINDS = pytest.mark.parametrize("kind", ["s", "p"])

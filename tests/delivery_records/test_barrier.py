@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import SubscriptionMode
+from delivery_records.channels.messages import Applied, Barrier
 from delivery_records.limits import BARRIER_PERIOD_S, BARRIER_REPEAT_CAP_S, BARRIER_REPEAT_S, GRACE_S
-from delivery_records.peer_messages import Applied, Barrier
-from delivery_records.view import SubscriptionMode
 from tests.delivery_records.harness import Net, Node, SubscriberLink
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
-from delivery_records.attaching import Attempt
+from delivery_records.attachments.attaching import Attempt
 from delivery_records.inputs import Failure
 from delivery_records.limits import ENTRY_BYTES, KIB, ROOM_CHECK_S, UNKNOWN_PUT_S, Limits
 from delivery_records.outcomes import Decision

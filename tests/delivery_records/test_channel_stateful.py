@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import inputs
-from delivery_records.channel import Channel, ChannelState
+from delivery_records.channels.channel import Channel, ChannelState
+from delivery_records.channels.messages import Credit, Msg, MsgPart, PeerMessage, Settle, Sync
 from delivery_records.limits import Limits
-from delivery_records.peer_messages import Credit, Msg, MsgPart, PeerMessage, Settle, Sync
 from tests.delivery_records.harness import Node
 from tests.delivery_records.stateful_models import (
     Core,
@@ -46,7 +46,8 @@ SMALL = (
     Edit(
         "tells-what-it-takes", "T-1", "channel",
         "        self.received = sequence\n",
-        "        self.received = sequence\n        self._core.taken(self.rid, generation, sequence, message)\n",
+        "        self.received = sequence\n"
+        "        self._on_up.__self__.taken(self.rid, generation, sequence, message)\n",
         "the model sees what is handed up, and not only what becomes of it",
     ),
 )  # fmt: skip
@@ -329,7 +330,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def channels_keep_their_bounds(self) -> None:
         self.is_sound = False
         for side in self.sides:
-            for channel in side.core.peers.existing():
+            for channel in side.core.channels.existing():
                 place = (side.rid, channel.rid)
                 assert channel.generation >= self.highest.get(place, 1), "T-4: a generation never comes again"
                 self.highest[place] = channel.generation
@@ -385,7 +386,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     def _check_tail(self) -> None:
         """T-4, T-9: both ends are up in one generation, and all that was sent in it has come."""
-        one, other = [channel for side in self.sides for channel in side.core.peers.existing()]
+        one, other = [channel for side in self.sides for channel in side.core.channels.existing()]
         assert one.generation == other.generation, "T-4: both sides agree on a generation"
         assert one.state.value == other.state.value == ChannelState.UP.value, "T-4: both sides are up"
         assert (one.sent, one.received) == (other.received, other.sent), "T-9: the lost tail is found"
@@ -401,7 +402,7 @@ class ChannelMachine(RuleBasedStateMachine):
                 "G6: entries"
             )
         self._check_tail()
-        assert [c.waiting for side in self.sides for c in side.core.peers.existing()] == [0, 0]
+        assert [c.waiting for side in self.sides for c in side.core.channels.existing()] == [0, 0]
         before = [len(side.done) for side in self.sides]
         self.net.advance(20 * QUIET_S)
         assert [len(side.done) for side in self.sides] == before, "T-9: a quiet channel is not probed"
@@ -423,7 +424,7 @@ FAULTS = {
         "T-1",
         Edit(
             "twice", "T-1", "channel",
-            "        if sequence <= self.received:\n            self._core.counts[Decision.FRAME_STALE] += 1\n"
+            "        if sequence <= self.received:\n            self._turn.counts[Decision.FRAME_STALE] += 1\n"
             "            return None\n        if sequence != self.received + 1:\n",
             "        if sequence > self.received + 1:\n",
             "the copy of a frame is handed up",

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.channels.messages import Credit, Hello, Msg, MsgPart, Settle, Sync
 from delivery_records.limits import (
     CHANNEL_CREDIT_BYTES,
     HELLO_RETRY_CAP_S,
@@ -15,7 +16,6 @@ from delivery_records.limits import (
     Limits,
 )
 from delivery_records.outcomes import Decision
-from delivery_records.peer_messages import Credit, Hello, Msg, MsgPart, Settle, Sync
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 MIB = 1024 * 1024
@@ -46,7 +46,7 @@ def _drop_nth(net: Net, numbers: set[int]) -> None:
 
 
 def _generation(net: Net) -> set[int]:
-    return {channel.generation for node in net.nodes for channel in node.core.peers.existing()}
+    return {channel.generation for node in net.nodes for channel in node.core.channels.existing()}
 
 
 def test_a_lost_frame_in_the_middle_restarts_the_channel_and_nothing_is_missing() -> None:
@@ -113,7 +113,7 @@ def test_restarts_that_cross_end_in_one_generation() -> None:
     here.send(b"1")
     there.send(b"2")
     for node in net.nodes:
-        for channel in node.core.peers.existing():
+        for channel in node.core.channels.existing():
             channel.restart("test")
         net.feed(node)
     net.held = set()
@@ -195,7 +195,7 @@ def test_a_stray_frame_of_an_unknown_router_is_not_greeted_for_ever() -> None:
     before = len(net.nodes[0].all(effects.PeerSendDatagram))
     net.advance(600.0)
     assert len(net.nodes[0].all(effects.PeerSendDatagram)) == before
-    assert list(net.nodes[0].core.peers.existing()) == []
+    assert list(net.nodes[0].core.channels.existing()) == []
 
 
 def test_frames_of_a_dead_router_are_not_taken() -> None:
@@ -205,7 +205,7 @@ def test_frames_of_a_dead_router_are_not_taken() -> None:
     late = Msg(publisher.last(effects.AskEcho).epoch + 1, 1, b"2", b"2")
     net.feed(net.nodes[1], inputs.PeerFrame(net.nodes[0].rid, 1, 99, late))
     assert subscriber.deliveries == [b"1"]
-    assert list(net.nodes[1].core.peers.existing()) == []
+    assert list(net.nodes[1].core.channels.existing()) == []
 
 
 # ---------------------------------------------------------------------- one copy (T-2)
@@ -317,7 +317,7 @@ def test_bodies_under_way_never_exceed_the_credit_and_all_of_it_comes_back(seed:
     net.held = set()
     net.run()
     assert sorted(d.message for d in subscriber.all(effects.Deliver)) == sorted(bodies)
-    (channel,) = net.nodes[0].core.peers.existing()
+    (channel,) = net.nodes[0].core.channels.existing()
     assert channel.waiting == 0
     assert _sent(net.nodes[1], Credit)
     for number in range(100, 300):
@@ -391,6 +391,6 @@ def test_what_waits_for_a_router_that_dies_is_dropped_with_it() -> None:
     net.held = {(0, 1)}
     publisher.send(b"1", bytes(2 * CHANNEL_CREDIT_BYTES))
     net.kill(net.nodes[1])
-    assert list(net.nodes[0].core.peers.existing()) == []
+    assert list(net.nodes[0].core.channels.existing()) == []
     net.advance(100.0)
-    assert net.nodes[0].core.peers.find(net.nodes[1].rid) is None
+    assert net.nodes[0].core.channels.find(net.nodes[1].rid) is None

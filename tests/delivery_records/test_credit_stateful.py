@@ -512,8 +512,8 @@ SUBSCRIBER_FAULTS = {
         "C-3|C-5",
         Edit(
             "no-release", "C-3", "egress",
-            "            self.core.proofs.on_sign_of_life(self)  # A-10\n        self._pump()\n",
-            "            self.core.proofs.on_sign_of_life(self)  # A-10\n",
+            "            self.proof.on_sign_of_life()  # A-10\n        self._pump()\n",
+            "            self.proof.on_sign_of_life()  # A-10\n",
             "what is held waits for the next frame of somebody else",
         ),
     ),

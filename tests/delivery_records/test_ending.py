@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.ending import ORDERS
 from delivery_records.effects import Ending, OrderAnswered
-from delivery_records.ending import ORDERS
 from delivery_records.inputs import EndSubscription, Failure, StoreHealth
 from delivery_records.limits import UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision

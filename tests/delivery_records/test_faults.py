@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.proof import ProofOfLife
+from delivery_records.channels.messages import Msg, Sync
 from delivery_records.egress import Egress
 from delivery_records.outcomes import Outcome
-from delivery_records.peer_messages import Msg, Sync
-from delivery_records.terms import SubscriberProofs
 from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink
 
@@ -112,11 +112,11 @@ def test_a_frame_of_another_router_that_cannot_be_handled_restarts_its_channel(m
     net.expects_faults = True
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
     core = net.nodes[1].core
-    channel = core.peers.channel(net.nodes[0].rid)
+    channel = core.channels.channel(net.nodes[0].rid)
     generation = channel.generation
     broken = Msg(0, 0, b"1", b"", to=("no number",))  # type: ignore[arg-type]  # a fault of ours
     net.feed(net.nodes[1], inputs.PeerFrame(net.nodes[0].rid, generation, channel.received + 1, broken))
-    assert core.peers.channel(net.nodes[0].rid).generation > generation
+    assert core.channels.channel(net.nodes[0].rid).generation > generation
     delivery = publisher.send(b"1")
     subscriber.accept(b"1")
     assert publisher.accepted == [delivery]
@@ -176,11 +176,11 @@ def test_a_fault_when_a_subscriber_stays_silent_ends_its_link(monkeypatch: pytes
     net.expects_faults = True
     subscriber = net.subscriber(net.nodes[0], timeout_s=3600.0, answers=False)
 
-    def fails(_proofs: SubscriberProofs, _egress: Egress) -> None:
+    def fails(_proof: ProofOfLife) -> None:
         raise OurFault
 
     with monkeypatch.context() as patch:
-        patch.setattr(SubscriberProofs, "confirm", fails)
+        patch.setattr(ProofOfLife, "confirm", fails)
         net.advance(net.limits.proof_timeout_s + 1.0)
     assert subscriber.end().condition == "amqp:internal-error"
     assert net.publisher(net.nodes[0]).credit > 0
@@ -192,7 +192,7 @@ def fault_of_a_session_end_publisher(*, detached_before: bool) -> Net:
     net.subscriber(net.nodes[1])
     node, publisher = net.nodes[0], PublisherLink(net, net.nodes[0])
     publisher.attach(exactly_once=False, expiry_policy="session-end", place=inputs.Place(5, 6))
-    (epoch,) = node.core.ingress_by_epoch
+    (epoch,) = node.core.endpoints.ingress_by_epoch
     if detached_before:
         publisher.detach(closed=False)
     net.feed(node, inputs.SendFailed(Sync(epoch, (1,), (0,), (LONG_TAG,)), (net.nodes[1].rid,)))
@@ -214,7 +214,7 @@ def test_a_fault_suspends_a_publisher_as_its_expiry_policy_says(detached_before:
 def test_a_fault_with_a_disconnected_publisher_does_not_start_its_time_anew() -> None:
     net = Net(2)
     publisher = net.publisher(net.nodes[0])
-    (epoch,) = net.nodes[0].core.ingress_by_epoch
+    (epoch,) = net.nodes[0].core.endpoints.ingress_by_epoch
     publisher.drop()
     end = net.nodes[0].core.timers.deadline(Timer.EXPIRY, net.publisher_path())
     net.advance(10.0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from delivery_records import effects
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.limits import REDUCTION_QUIET_S
 from delivery_records.outcomes import Outcome
-from delivery_records.view import SubscriptionMode
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 TAGS = [b"1", b"2", b"3", b"4"]

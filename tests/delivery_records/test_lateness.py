@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from delivery_records.durations import BOUNDS_S, Durations, Histogram
-from delivery_records.lateness import DELAYED_S, STUCK_S, Late, late
-from delivery_records.waits import Reason
+from delivery_records.diagnostics.durations import BOUNDS_S, Durations, Histogram
+from delivery_records.diagnostics.lateness import DELAYED_S, STUCK_S, Late, late
+from delivery_records.diagnostics.waits import Reason
 from tests.delivery_records.harness import Net
 
 
 def _late(net: Net, node: int = 0) -> Late:
-    return late(net.nodes[node].core, net.now)
+    return late(net.nodes[node].core.ingresses.values(), net.now)
 
 
 def test_deliveries_become_delayed_and_then_stuck_while_a_subscription_owes_them() -> None:

@@ -7,8 +7,7 @@ from typing import cast
 import pytest
 
 from delivery_records import Records, effects, inputs
-from delivery_records.tags import ERA_BITS, link_key
-from delivery_records.view import (
+from delivery_records.attachments.view import (
     SESSION_IS_THIS_PUT,
     Change,
     Kind,
@@ -17,6 +16,7 @@ from delivery_records.view import (
     SubscriptionMode,
     SubscriptionRecord,
 )
+from delivery_records.tags import ERA_BITS, link_key
 
 RID = 7001
 NONCE_REVISION = 50
@@ -70,7 +70,7 @@ def test_one_create_revision_is_told_as_another_incarnation_in_each_era() -> Non
         core = started([Change(Kind.SUBSCRIPTION, link_key("store", "sub"), record, 55, 56)], era)
         (subscription,) = cast("list[dict[str, int]]", core.describe()["subscriptions"])
         told.add(subscription["incarnation"])
-        assert subscription["incarnation"] == core.told_incarnation(55)
+        assert subscription["incarnation"] == core.turn.told_incarnation(55)
     assert len(told) == 3
     assert 55 in told
     assert max(told) < 2**63

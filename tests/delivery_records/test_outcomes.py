@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind, PublisherRecord
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.tags import network_tag
-from delivery_records.view import Kind, PublisherRecord
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
 
 AGAIN = [Outcome.RELEASED, Outcome.MODIFIED, Outcome.MODIFIED_FAILED]

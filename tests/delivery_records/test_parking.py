@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from delivery_records import effects, inputs
+from delivery_records.channels.messages import Ack, Msg
 from delivery_records.limits import PARKED_FRAMES, PARKED_S, Limits
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.peer_messages import Ack, Msg
 from tests.delivery_records.harness import Net
 
 
@@ -178,7 +178,7 @@ def test_an_answer_about_another_window_counts_for_nothing() -> None:
     publisher.send(b"1")
     node = net.nodes[0]
     subscription = next(iter(node.core.view.subscriptions.values()))
-    channel = node.core.peers.find(net.nodes[1].rid)
+    channel = node.core.channels.find(net.nodes[1].rid)
     assert channel is not None
     stray = Ack(999, subscription.epoch, Outcome.ACCEPTED, ((0, 100),))
     net.feed(node, inputs.PeerFrame(net.nodes[1].rid, channel.generation, channel.received + 1, stray))
@@ -193,9 +193,9 @@ def test_an_answer_beyond_the_window_is_cut_to_it() -> None:
     first = publisher.send(b"1")
     node = net.nodes[0]
     subscription = next(iter(node.core.view.subscriptions.values()))
-    channel = node.core.peers.find(net.nodes[1].rid)
+    channel = node.core.channels.find(net.nodes[1].rid)
     assert channel is not None
-    epoch = next(iter(node.core.ingress_by_epoch))
+    epoch = next(iter(node.core.endpoints.ingress_by_epoch))
     wild = Ack(epoch, subscription.epoch, Outcome.ACCEPTED, ((0, 2**62),))
     net.feed(node, inputs.PeerFrame(net.nodes[1].rid, channel.generation, channel.received + 1, wild))
     second = publisher.send(b"2")
@@ -207,8 +207,8 @@ def test_a_message_of_a_publisher_that_did_not_sync_is_dropped() -> None:
     net = Net(2)
     subscriber = net.subscriber(net.nodes[1])
     publisher = net.publisher(net.nodes[0], topic="elsewhere")
-    epoch = next(iter(net.nodes[0].core.ingress_by_epoch))
-    channel = net.nodes[1].core.peers.channel(net.nodes[0].rid)
+    epoch = next(iter(net.nodes[0].core.endpoints.ingress_by_epoch))
+    channel = net.nodes[1].core.channels.channel(net.nodes[0].rid)
     net.advance(0.5)
     stray = Msg(epoch, 0, b"1", b"1")
     net.feed(

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records import peer_codec
-from delivery_records.outcomes import Outcome
-from delivery_records.peer_codec import PeerCodecError, Target
-from delivery_records.peer_messages import (
+from delivery_records.channels import codec as peer_codec
+from delivery_records.channels.codec import PeerCodecError, Target
+from delivery_records.channels.messages import (
     Ack,
     Applied,
     Barrier,
@@ -26,6 +25,7 @@ from delivery_records.peer_messages import (
     Settle,
     Sync,
 )
+from delivery_records.outcomes import Outcome
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)

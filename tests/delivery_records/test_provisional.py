@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects
+from delivery_records.attachments.view import Kind, SubscriptionMode, SubscriptionRecord
 from delivery_records.inputs import Failure, LinkFlow
 from delivery_records.limits import PROOF_TIMEOUT_S, PROVISIONAL_TIMEOUT_S
 from delivery_records.outcomes import Outcome
-from delivery_records.view import Kind, SubscriptionMode, SubscriptionRecord
 from tests.delivery_records.harness import Net, Node, StoreFault, SubscriberLink
 
 LONG = 3600.0

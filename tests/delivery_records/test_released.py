@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.inputs import EndSubscription
 from delivery_records.outcomes import Outcome
-from delivery_records.view import SubscriptionMode
 from tests.delivery_records.harness import Net, SubscriberLink
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import Kind, SubscriptionMode
 from delivery_records.inputs import Failure
 from delivery_records.limits import UNKNOWN_PUT_S
 from delivery_records.outcomes import Outcome
-from delivery_records.view import Kind, SubscriptionMode
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import SubscriptionMode
+from delivery_records.entries import is_live
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.view import SubscriptionMode
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink, SubscriberLink
 
 EMPTY = b""
@@ -36,7 +37,7 @@ def test_a_delivery_with_an_empty_tag_is_carried_like_any_other(routers: int) ->
     delivery = publisher.send(EMPTY, b"one")
     (sent,) = subscriber.all(effects.Deliver)
     assert len(sent.tag) == 11
-    assert net.nodes[-1].core.is_live_tag(sent.tag, TOPIC)
+    assert is_live(net.nodes[-1].core.turn, sent.tag, TOPIC)
     subscriber.accept(EMPTY)
     assert publisher.accepted == [delivery]
     publisher.settle(EMPTY)

@@ -11,9 +11,17 @@ import pytest
 from chaos.simulator.cores import SHIPPED
 from chaos.simulator.schedule import Result, run_seed
 from delivery_records import Records
+from delivery_records.diagnostics.trace import (
+    TRACE_STEPS,
+    TRACE_TIME_CAP_S,
+    TRACE_TIME_S,
+    Choice,
+    Rule,
+    Step,
+    Trace,
+)
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Outcome
-from delivery_records.trace import TRACE_STEPS, TRACE_TIME_CAP_S, TRACE_TIME_S, Choice, Rule, Step, Trace
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink
 from tests.docs.test_protocol_rules import PROTOCOL, defined_rules
 
@@ -174,7 +182,7 @@ def test_tracing_ends_by_itself_and_what_was_gathered_can_still_be_read() -> Non
     assert core.trace.left_s(net.now) == 60.0
     net.advance(60.0)
     publisher.send(b"2")
-    assert core.tracing is None
+    assert not core.trace.is_on
     assert core.trace.left_s(net.now) == 0.0
     assert _rules(net.nodes[0], b"1")
     assert not _rules(net.nodes[0], b"2")
@@ -328,6 +336,6 @@ def test_its_time_may_be_over_at_the_first_of_the_deliveries_whose_link_is_lost(
     _lives(net, publisher, 3)
     net.advance(TRACE_TIME_S + 1)
     subscriber.drop()
-    assert net.nodes[0].core.tracing is None
+    assert not net.nodes[0].core.trace.is_on
     back = net.subscriber(net.nodes[0], timeout_s=600.0)
     assert len(back.deliveries) == 3

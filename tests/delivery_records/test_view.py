@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.simulator.etcd import SimEtcd
-from delivery_records.view import (
+from delivery_records.attachments.view import (
     SESSION_IS_THIS_PUT,
     Change,
     Kind,

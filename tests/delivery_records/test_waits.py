@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from delivery_records.diagnostics.lookup import FoundDelivery, find
+from delivery_records.diagnostics.waits import Holder, Reason, Waiting, owing, unsettled_since, waiting
 from delivery_records.limits import Limits
-from delivery_records.lookup import FoundDelivery, find
 from delivery_records.outcomes import Outcome
-from delivery_records.waits import Holder, Reason, Waiting, owing, unsettled_since, waiting
 from tests.delivery_records.harness import Net, Node, PublisherLink
 
 
@@ -20,12 +20,12 @@ def wait_of(node: Node) -> Waiting:
 
 def states(node: Node) -> dict[str, Holder]:
     (ingress,) = node.core.ingresses.values()
-    found, _ = owing(ingress, wait_of(node).number, 8, 1_000)
+    found, _ = owing(node.core.turn, node.core.egresses, ingress, wait_of(node).number, 8, 1_000)
     return {each.subscription.name: each.state for each in found}
 
 
 def only(node: Node, tag: bytes, publisher: str = "") -> FoundDelivery:
-    (found,) = find(node.core, tag, publisher)
+    (found,) = find(node.core.turn, node.core.endpoints, tag, publisher)
     return found
 
 
@@ -82,10 +82,11 @@ def test_at_most_so_many_cursors_are_looked_at() -> None:
     for name in "abcdef":
         net.subscriber(net.nodes[0], name)
     net.publisher(net.nodes[0]).send(b"m1")
-    (ingress,) = net.nodes[0].core.ingresses.values()
-    found, looked = owing(ingress, 0, 8, 4)
+    core = net.nodes[0].core
+    (ingress,) = core.ingresses.values()
+    found, looked = owing(core.turn, core.egresses, ingress, 0, 8, 4)
     assert (len(found), looked) == (4, 4)
-    found, looked = owing(ingress, 0, 2, 1_000)
+    found, looked = owing(core.turn, core.egresses, ingress, 0, 2, 1_000)
     assert (len(found), looked) == (2, 2)
 
 
@@ -163,13 +164,13 @@ def test_a_publishers_own_tag_is_found_at_its_ingress_and_with_its_name_anywhere
     net.subscriber(there, "far")
     net.publisher(here).send(tag)
     assert only(here, tag).publisher_tag == tag
-    assert find(there.core, tag) == []
+    assert find(there.core.turn, there.core.endpoints, tag) == []
     far = only(there, tag, "p/link")
     assert far.network_tag == only(here, tag).network_tag
     assert far.publisher_tag == (tag if len(tag) <= 21 else None)
     assert only(here, far.network_tag).publisher_tag == tag
-    assert find(there.core, tag, "other/link") == []
-    assert find(there.core, far.network_tag, "other/link") == []
+    assert find(there.core.turn, there.core.endpoints, tag, "other/link") == []
+    assert find(there.core.turn, there.core.endpoints, far.network_tag, "other/link") == []
 
 
 def test_two_publishers_with_one_tag_are_two_deliveries() -> None:
@@ -177,7 +178,8 @@ def test_two_publishers_with_one_tag_are_two_deliveries() -> None:
     net.subscriber(net.nodes[0])
     for name in ("p", "q"):
         net.publisher(net.nodes[0], name).send(b"m1")
-    assert {each.publisher for each in find(net.nodes[0].core, b"m1")} == {"p/link", "q/link"}
+    core = net.nodes[0].core
+    assert {each.publisher for each in find(core.turn, core.endpoints, b"m1")} == {"p/link", "q/link"}
     assert only(net.nodes[0], b"m1", "q/link").publisher == "q/link"
 
 
@@ -198,7 +200,7 @@ def test_a_settled_delivery_is_forgotten_everywhere() -> None:
     far.accept(b"m1")
     assert only(net.nodes[0], tag).state == "accepted"
     publisher.settle(b"m1")
-    assert [find(node.core, tag) for node in net.nodes] == [[], []]
+    assert [find(node.core.turn, node.core.endpoints, tag) for node in net.nodes] == [[], []]
 
 
 @pytest.mark.parametrize(("reports", "told"), [(False, "accepted"), (True, "rejected")])

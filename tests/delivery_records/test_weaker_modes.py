@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects, inputs
+from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, Outcome
-from delivery_records.view import SubscriptionMode
 from tests.delivery_records.harness import Net
 
 AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE

@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import effects
+from delivery_records.attachments.view import Kind
+from delivery_records.channels.messages import Msg, PeerMessage, Settle, Sync
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Outcome
-from delivery_records.peer_messages import Msg, PeerMessage, Settle, Sync
 from delivery_records.tags import link_key
-from delivery_records.view import Kind
 from delivery_records.window import Window
 from tests.delivery_records.harness import PublisherLink
 from tests.delivery_records.stateful_models import (

@@ -16,7 +16,7 @@ from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.spark import reference
 from bridges.spark.option_table import OPTIONS
 from bridges.spark.schema import columns
-from chaos.spark_demo.cli import demo_spark
+from chaos.experiments.spark_demo.cli import demo_spark
 from oncewire.client.cli import pub, sub
 from router.commands.cli import local
 from tests.docs.guarantee_tables import functions_of, section, table

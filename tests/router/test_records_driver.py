@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from delivery_records import Records, effects
+from delivery_records.attachments.view import Change, Kind, RouterRecord, router_key
+from delivery_records.channels.messages import Hello
 from delivery_records.inputs import PeerDatagram, PublisherAttach, StoreHealth, ViewSnapshot
-from delivery_records.peer_messages import Hello
-from delivery_records.view import Change, Kind, RouterRecord, router_key
 from router.logs import EventLog, Part
 from router.records_driver import RecordsDriver
 from tests.router.raw_client import until

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.tags import link_key
-from delivery_records.view import (
+from delivery_records.attachments.view import (
     Change,
     Kind,
     PublisherRecord,
@@ -22,6 +21,7 @@ from delivery_records.view import (
     SubscriptionRecord,
     router_key,
 )
+from delivery_records.tags import link_key
 from topology.attachments import (
     ClusterLife,
     MalformedValue,

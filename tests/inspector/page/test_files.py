@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from delivery_records.diagnostics.waits import Holder, Reason
 from delivery_records.ingress import Phase
-from delivery_records.waits import Holder, Reason
 from tests.router.processes import RouterProcess, running_router
 from topology.inspector.page.serving import FOLDER, LOGIN, PAGE, POLICY, SCHEMA
 from topology.inspector.schema.catalogue import page_module

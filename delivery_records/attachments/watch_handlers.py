@@ -1,0 +1,277 @@
+"""What the watch makes a router do: rules A-3, A-6, E-6, E-7, I-5 to I-8, K-2, K-4, K-5."""
+
+from __future__ import annotations
+
+from delivery_records import effects
+from delivery_records.attachments.attaching import Attaching, Attempt
+from delivery_records.attachments.barrier import AttachBarrier
+from delivery_records.attachments.closing import STOLEN
+from delivery_records.attachments.ending import OrderedEnds
+from delivery_records.attachments.endpoints import Endpoints
+from delivery_records.attachments.expiry import Expiry
+from delivery_records.attachments.steals import StealGuard
+from delivery_records.attachments.view import Change, Kind, Publisher, Subscription, rid_of_key
+from delivery_records.channels.routing import FrameRouting
+from delivery_records.channels.to_ingresses import ToIngresses
+from delivery_records.egress import Egress, EgressParts
+from delivery_records.ingress import Ingress, IngressParts, Phase
+from delivery_records.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
+from delivery_records.outcomes import Decision
+from delivery_records.timers import Timer
+from delivery_records.topics import matches
+from delivery_records.turn import Turn
+
+
+class WatchHandlers:
+    """Folds changes into the view and carries out what they mean, one change at a time (K-2)."""
+
+    __slots__ = (
+        "_attaching", "_barrier", "_egress_parts", "_endpoints", "_expiry", "_ingress_parts", "_orders", "_proposals",
+        "_routing", "_steals", "_to_ingresses", "_turn",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn: Turn, endpoints: Endpoints, ingress_parts: IngressParts, egress_parts: EgressParts,
+        attaching: Attaching, barrier: AttachBarrier, expiry: Expiry, orders: OrderedEnds, steals: StealGuard,
+        routing: FrameRouting, to_ingresses: ToIngresses,
+    ) -> None:  # fmt: skip
+        """Whatever follows the watch, and what new ingresses and egresses are made of."""
+        self._turn = turn
+        self._endpoints = endpoints
+        self._ingress_parts = ingress_parts
+        self._egress_parts = egress_parts
+        self._proposals = ingress_parts.proposals
+        self._attaching = attaching
+        self._barrier = barrier
+        self._expiry = expiry
+        self._orders = orders
+        self._steals = steals
+        self._routing = routing
+        self._to_ingresses = to_ingresses
+
+    def on_changes(self, changes: ViewChanges) -> None:
+        """Events of whole revisions, in order."""
+        turn = self._turn
+        for change in changes.changes:
+            turn.view.applied = max(turn.view.applied, change.mod_revision)
+            self._apply(change)
+        self._advance(changes.revision)
+
+    def on_snapshot(self, snapshot: ViewSnapshot) -> None:
+        """K-1, K-4: take over a snapshot as the changes that lead to it, before any later message."""
+        turn = self._turn
+        turn.note(Decision.VIEW_RELOADED, revision=snapshot.revision, keys=len(snapshot.entries))
+        turn.view.applied = max(turn.view.applied, snapshot.revision)
+        turn.view.announce(snapshot.entries)
+        for change in turn.view.difference(list(snapshot.entries)):
+            self._apply(change)
+        turn.view.announce(())
+        self._orphans()
+        self._attaching.on_snapshot()
+        self._orders.on_snapshot()  # K-5a
+        self._advance(snapshot.revision)
+
+    def _advance(self, revision: int) -> None:
+        self._turn.view.applied = max(self._turn.view.applied, revision)
+        self._routing.on_applied()
+        self._barrier.on_applied()
+
+    def _apply(self, change: Change) -> None:
+        if change.kind is Kind.ROUTER:
+            self._on_router(change)
+        elif change.kind is Kind.SUBSCRIPTION:
+            self._on_subscription(change)
+        else:
+            self._on_publisher(change)
+
+    # ------------------------------------------------------------------ routers
+
+    def _on_router(self, change: Change) -> None:
+        turn = self._turn
+        turn.plan_version += 1
+        if change.record is not None:
+            turn.view.apply(change)
+            return
+        rid = rid_of_key(change.key)
+        gone = turn.view.routers.get(rid)
+        turn.view.apply(change)
+        self._ingress_parts.channels.drop(rid)
+        self._routing.drop(rid)
+        if gone is not None and rid != turn.rid:
+            self._barrier.on_router_gone(rid, gone.record.leaving)
+        self._orphans(rid)
+
+    def _orphans(self, rid: int | None = None) -> None:
+        """K-5, K-6: attachments of a dead incarnation; timers start from zero at our own observation."""
+        turn = self._turn
+        for kind, attachments in (("subs", turn.view.subscriptions), ("pubs", turn.view.publishers)):
+            for key, attachment in attachments.items():
+                owner = attachment.record.rid
+                path = f"{kind}/{key}"
+                if rid is None and (owner == turn.rid or owner in turn.view.routers or self._expiry.is_counting(path)):
+                    continue
+                if rid is None or owner == rid:
+                    self._expiry.on_orphan(path, attachment)
+
+    # ------------------------------------------------------------------ subscriptions
+
+    def _on_subscription(self, change: Change) -> None:
+        turn = self._turn
+        old = turn.view.subscriptions.get(change.key)
+        if old is not None and change.record is not None and old.created != change.create_revision:
+            self._on_subscription(Change(change.kind, change.key, None, old.created, change.mod_revision))
+            old = None
+        turn.view.apply(change)
+        turn.plan_version += 1
+        awaited = self._expiry.cancel(f"subs/{change.key}")
+        self._orders.on_subscription(
+            change.key, turn.view.subscriptions.get(change.key), change.mod_revision
+        )  # K-5a
+        if old is not None:
+            self._to_ingresses.remember_epoch(old.epoch, old.key)
+        subscription = turn.view.subscriptions.get(change.key)
+        if subscription is None:
+            self._subscription_deleted(change.key)
+            return
+        self._subscription_attached(subscription, awaited)
+        for ingress in list(self._endpoints.ingresses.values()):
+            if matches(subscription.record.topic, ingress.topic):
+                ingress.on_subscription(subscription, is_new=old is None)  # I-6, I-5
+
+    def _subscription_attached(self, subscription: Subscription, awaited: int) -> None:
+        """A-6 when it is our put; E-7 when the link here was overtaken; K-5 when nobody holds it."""
+        turn = self._turn
+        path = f"subs/{subscription.key}"
+        here = self._endpoints.egresses.get(subscription.key)
+        proven = self._proposals.reputs.pop(subscription.record.nonce, None)
+        if here is not None and proven is here:
+            here.on_reput(subscription)
+            if here.is_closing:
+                self._proposals.delete(path, subscription.epoch)  # E-8
+            return
+        if here is not None:
+            self._steal_subscriber(here, subscription)
+        attempt = self._attaching.take(subscription.record.nonce)
+        if attempt is not None and not attempt.is_lost:
+            assert isinstance(attempt.request, SubscriberAttach)
+            turn.durations.attach_subscriber.observe(turn.now - attempt.since)
+            self._open_egress(subscription, attempt.request)
+        elif subscription.record.rid == turn.rid:
+            self._expiry.on_attachment_lost(path, subscription, awaited)
+        elif subscription.record.rid not in turn.view.routers:
+            self._expiry.on_orphan(path, subscription)
+
+    def _open_egress(self, subscription: Subscription, request: SubscriberAttach) -> None:
+        turn = self._turn
+        egress = Egress(turn, subscription, request, self._egress_parts)
+        self._endpoints.open_egress(egress)
+        turn.note(
+            Decision.SUBSCRIBER_RESUMED if request.unsettled else Decision.SUBSCRIBER_ATTACHED,
+            subscription=subscription.name, topic=subscription.record.topic, epoch=subscription.epoch,
+            unsettled=len(request.unsettled or ()), peer=request.peer,
+        )  # fmt: skip
+        if request.exactly_once:
+            egress.reply()
+        else:
+            turn.timers.set(Timer.STOCK_REPLY, egress.key, turn.now + turn.limits.stock_reply_wait_s)
+        if not egress.proof.is_proven:
+            egress.proof.ask()  # A-10
+        self._barrier.wait(egress)
+
+    def _steal_subscriber(self, egress: Egress, subscription: Subscription) -> None:
+        """E-7: a newer epoch holds the subscription."""
+        turn = self._turn
+        turn.note(Decision.SUBSCRIBER_STOLEN, subscription=egress.name, by=subscription.record.peer)
+        self._steals.on_stolen(f"subs/{egress.key}", turn.now, egress.request.peer, subscription.record.peer)
+        text = f"attached again by {subscription.record.peer or 'another connection'}"
+        self._endpoints.forget_egress(egress)
+        turn.out.append(effects.Detach(egress.link, egress.is_closing, STOLEN, text))
+
+    def _subscription_deleted(self, key: str) -> None:
+        turn = self._turn
+        egress = self._endpoints.egresses.get(key)
+        if egress is not None:
+            self._endpoints.forget_egress(egress)
+            if egress.is_closing:
+                turn.note(Decision.SUBSCRIBER_CLOSED, subscription=egress.name)
+                turn.out.append(effects.Detach(egress.link, True))  # E-8: only now is it unsubscribed
+            else:
+                turn.note(Decision.SUBSCRIBER_DELETED, subscription=egress.name)
+                info = {"x-opt-topic-resume": "expired"}
+                text = "the subscription has expired or was deleted"
+                turn.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))
+        for ingress in self._endpoints.ingresses.values():
+            ingress.on_subscription_deleted(key)  # I-3
+        self._attaching.on_deleted(f"subs/{key}")
+
+    # ------------------------------------------------------------------ publishers
+
+    def _on_publisher(self, change: Change) -> None:
+        turn = self._turn
+        old = turn.view.publishers.get(change.key)
+        turn.view.apply(change)
+        awaited = self._expiry.cancel(f"pubs/{change.key}")
+        publisher = turn.view.publishers.get(change.key)
+        if old is not None and old.session and (publisher is None or publisher.session != old.session):
+            for egress in list(self._endpoints.egresses.values()):
+                egress.on_session_gone(old.session)  # E-6
+        if publisher is None:
+            self._publisher_deleted(change.key)
+        else:
+            self._publisher_attached(publisher, awaited)
+
+    def _publisher_attached(self, publisher: Publisher, awaited: int) -> None:
+        """A-3 when it is our put; I-7 when the link here was overtaken."""
+        turn = self._turn
+        path = f"pubs/{publisher.key}"
+        here = self._endpoints.ingresses.get(publisher.key)
+        started = self._proposals.reputs.pop(publisher.record.nonce, None)
+        if here is not None and started is here:
+            turn.timers.cancel(Timer.UNKNOWN_PUT, publisher.record.nonce)
+            self._endpoints.ingress_by_epoch[publisher.epoch] = self._endpoints.ingress_by_epoch.pop(here.epoch)
+            here.on_reput(publisher)
+            if here.link is None:
+                self._expiry.on_attachment_lost(path, publisher, awaited)
+            elif here.phase is Phase.CLOSING:
+                self._proposals.delete(path, publisher.epoch)  # I-8
+            return
+        if here is not None:
+            self._endpoints.forget_ingress(here)
+            if here.link is not None:
+                self._steal_publisher(here, publisher)
+        attempt: Attempt | None = self._attaching.take(publisher.record.nonce)
+        if attempt is not None and not attempt.is_lost:
+            assert isinstance(attempt.request, PublisherAttach)
+            turn.durations.attach_publisher.observe(turn.now - attempt.since)
+            ingress = Ingress(turn, publisher, attempt.request, attempt.since, self._ingress_parts)
+            self._endpoints.open_ingress(ingress, attempt.link)
+            ingress.open(attempt.request)
+        elif publisher.record.rid == turn.rid:
+            self._expiry.on_attachment_lost(path, publisher, awaited)
+        elif publisher.record.rid not in turn.view.routers:
+            self._expiry.on_orphan(path, publisher)
+
+    def _steal_publisher(self, ingress: Ingress, publisher: Publisher) -> None:
+        turn = self._turn
+        assert ingress.link is not None
+        turn.note(Decision.PUBLISHER_STOLEN, publisher=ingress.name, by=publisher.record.peer)
+        self._steals.on_stolen(f"pubs/{ingress.key}", turn.now, ingress.peer, publisher.record.peer)
+        text = f"attached again by {publisher.record.peer or 'another connection'}"
+        turn.out.append(effects.Detach(ingress.link, ingress.phase is Phase.CLOSING, STOLEN, text))
+
+    def _publisher_deleted(self, key: str) -> None:
+        turn = self._turn
+        self._ingress_parts.failures.forget_resends(key)
+        ingress = self._endpoints.ingresses.get(key)
+        if ingress is None:
+            return
+        self._endpoints.forget_ingress(ingress)
+        if ingress.link is None:
+            return
+        if ingress.phase is Phase.CLOSING:
+            turn.note(Decision.PUBLISHER_CLOSED, publisher=ingress.name)
+            turn.out.append(effects.Detach(ingress.link, True))  # I-8
+        else:
+            info = {"x-opt-topic-resume": "expired"}
+            text = "the publisher's session has expired or was deleted"
+            turn.out.append(effects.Detach(ingress.link, True, "amqp:resource-deleted", text, info))

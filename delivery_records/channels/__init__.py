@@ -1,0 +1,1 @@
+"""Messages between routers, and their way to the ingresses and egresses here (rules T)."""

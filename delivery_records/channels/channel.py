@@ -1,0 +1,418 @@
+"""Channels between routers: FIFO or restarted, with byte credit for bodies (rules T-1 to T-9).
+
+One channel joins this incarnation with one other. Frames are numbered; a receiver takes only the next number.
+Nothing is retransmitted: the publisher's window is the retransmission buffer, so after a gap both sides open a new
+generation and repeat I-5 for their publishers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from delivery_records import effects
+from delivery_records.channels.messages import (
+    Ack,
+    Credit,
+    Hello,
+    Msg,
+    MsgPart,
+    Nack,
+    PeerMessage,
+    Settle,
+    Sync,
+)
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.inputs import PathsChanged
+from delivery_records.limits import (
+    CHANNEL_CREDIT_BYTES,
+    HELLO_RETRY_CAP_S,
+    HELLO_RETRY_S,
+    MESSAGE_CHUNK_BYTES,
+    PROBE_S,
+    STREAM_FRAMES,
+)
+from delivery_records.outcomes import Decision
+from delivery_records.timers import Timer
+from delivery_records.turn import Turn
+
+
+class ChannelState(Enum):
+    """OPENING until the other side has answered this generation's HELLO."""
+
+    OPENING = "opening"
+    UP = "up"
+
+
+# For what is done with every frame: to look a member up in its class costs as much as a call.
+_OPENING = ChannelState.OPENING
+_UP = ChannelState.UP
+
+
+class Channel:
+    """This router's end of the channel to one other router incarnation."""
+
+    __slots__ = (
+        "_body_received",
+        "_body_sent",
+        "_credit_given",
+        "_credit_taken",
+        "_hello_delay",
+        "_on_restart",
+        "_on_up",
+        "_parts",
+        "_probed",
+        "_streams",
+        "_turn",
+        "generation",
+        "received",
+        "rid",
+        "sent",
+        "state",
+    )
+
+    def __init__(self, turn: Turn, rid: int, on_up: Callable[[int], None], on_restart: Callable[[int], None]) -> None:
+        """Open generation 1; frames before the answer are dropped, I-5 repeats them."""
+        self._turn = turn
+        self._on_up = on_up
+        self._on_restart = on_restart
+        self.rid = rid
+        self.generation = 0
+        self._reset(1)
+        self._say_hello()
+
+    def _reset(self, generation: int) -> None:
+        self.generation = generation
+        self.state = ChannelState.OPENING
+        self.sent = 0
+        self.received = 0
+        self._probed = 0
+        self._hello_delay = HELLO_RETRY_S
+        self._body_sent = 0
+        self._body_received = 0
+        self._credit_taken = CHANNEL_CREDIT_BYTES
+        self._credit_given = CHANNEL_CREDIT_BYTES
+        self._streams: dict[int, deque[PeerMessage]] = {}
+        self._parts: dict[tuple[int, int], bytearray] = {}
+
+    # ------------------------------------------------------------------ generation (T-4, T-9)
+
+    def _say_hello(self) -> None:
+        hello = Hello(self.generation, False, self.sent, self.received, self._turn.view.applied)
+        self._turn.out.append(effects.PeerSendDatagram(self.rid, hello))
+        self._turn.timers.set(Timer.CHANNEL, self.rid, self._turn.now + self._hello_delay)
+        self._hello_delay = min(self._hello_delay * 2, HELLO_RETRY_CAP_S)
+
+    def restart(self, reason: str) -> None:
+        """T-4: open a new generation; everything unsent is dropped."""
+        self._note(Decision.CHANNEL_RESTARTED, reason=reason)
+        self._reset(self.generation + 1)
+        self._on_restart(self.rid)
+        self._say_hello()
+
+    def on_hello(self, hello: Hello) -> None:
+        """Adopt a newer generation; answer; notice lost frames."""
+        if hello.generation < self.generation:
+            if not hello.is_reply:
+                self._answer()  # tells the sender our newer generation
+            return
+        if hello.generation > self.generation:
+            self._reset(hello.generation)
+            self._on_restart(self.rid)
+            if hello.is_reply:
+                self._say_hello()
+                return
+        if not hello.is_reply:
+            self._answer()
+        if self.state is ChannelState.OPENING:
+            self._up()
+        elif hello.sent > self.received:
+            self.restart("frames were lost on the way")  # T-9
+        elif hello.is_reply and hello.received >= self._probed:
+            self._probed = max(self._probed, hello.received)
+            self._hello_delay = HELLO_RETRY_S
+
+    def _answer(self) -> None:
+        reply = Hello(self.generation, True, self.sent, self.received, self._turn.view.applied)
+        self._turn.out.append(effects.PeerSendDatagram(self.rid, reply))
+
+    def _up(self) -> None:
+        self.state = ChannelState.UP
+        self._hello_delay = HELLO_RETRY_S
+        self._turn.timers.cancel(Timer.CHANNEL, self.rid)
+        self._note(Decision.CHANNEL_UP)
+        self._on_up(self.rid)
+
+    def _note(self, decision: Decision, **fields: object) -> None:
+        self._turn.note(decision, other=self._name, rid=f"{self.rid:x}", generation=self.generation, **fields)
+
+    @property
+    def _name(self) -> str:
+        """The other router's id, for people."""
+        router = self._turn.view.routers.get(self.rid)
+        return f"{self.rid:x}" if router is None else router.record.node_id
+
+    @property
+    def is_stray(self) -> bool:
+        """Opened by a frame of a router that was gone before our first snapshot."""
+        return self.rid not in self._turn.view.routers and self._hello_delay >= HELLO_RETRY_CAP_S
+
+    def on_timer(self) -> None:
+        """HELLO again while opening; probe the tail while frames are not known to have arrived (T-9)."""
+        if self.state is ChannelState.OPENING or self._probed < self.sent:
+            self._hello_delay = max(self._hello_delay, PROBE_S if self.state is ChannelState.UP else HELLO_RETRY_S)
+            self._say_hello()
+
+    def on_path_moved(self) -> None:
+        """The next hop changed: frames may be lost, so ask at once (T-9)."""
+        self._hello_delay = HELLO_RETRY_S
+        if self.state is ChannelState.OPENING or self._probed < self.sent or self.received:
+            self._say_hello()
+
+    # ------------------------------------------------------------------ sending (T-2, T-5, T-6)
+
+    def send_control(self, message: PeerMessage) -> None:
+        """A frame that needs neither credit nor an order among publishers (ACK, NACK, CREDIT)."""
+        if self.state is ChannelState.UP:
+            self._turn.out.append(effects.PeerSend((self.take_number(),), message))
+
+    def send_stream(self, publisher_epoch: int, message: PeerMessage) -> None:
+        """SYNC, MSG and SETTLE of one publisher keep their order (T-6)."""
+        if self.state is not ChannelState.UP:
+            self._trace(message, Rule.WAITS_FOR_OPENING)
+            return
+        if self._may_pass(publisher_epoch, message):
+            self._trace(message, Rule.SENT_ON)
+            self._turn.out.append(effects.PeerSend((self.take_number(),), message))
+        else:
+            self._trace(message, Rule.WAITS_FOR_CHANNEL)
+            stream = self._streams.setdefault(publisher_epoch, deque())
+            stream.append(message)
+            if len(stream) > STREAM_FRAMES:
+                self.restart("too many frames wait for credit")
+            else:
+                self._pump()
+
+    def may_join_broadcast(self, publisher_epoch: int, message: PeerMessage) -> bool:
+        """True when the message may go out now, in one frame with other targets (T-2)."""
+        return self.state is _UP and self._may_pass(publisher_epoch, message)
+
+    def take_number(self) -> tuple[int, int, int]:
+        """The target of the next frame: (rid, generation, sequence)."""
+        self.sent += 1
+        if not self._turn.timers.is_set(Timer.CHANNEL, self.rid):
+            self._turn.timers.set(Timer.CHANNEL, self.rid, self._turn.now + PROBE_S)
+        return (self.rid, self.generation, self.sent)
+
+    def _may_pass(self, publisher_epoch: int, message: PeerMessage) -> bool:
+        if publisher_epoch in self._streams:
+            return False
+        if not isinstance(message, Msg):
+            return True
+        size = len(message.message)
+        if size > MESSAGE_CHUNK_BYTES or self._body_sent + size > self._credit_taken:
+            return False
+        self._body_sent += size
+        return True
+
+    def _pump(self) -> None:
+        """Send what waits, one chunk per publisher in turn, as far as the byte credit goes (T-5, T-6)."""
+        progressed = True
+        while progressed and self._streams:
+            progressed = False
+            for epoch in list(self._streams):
+                stream = self._streams[epoch]
+                if self._send_head(stream):
+                    progressed = True
+                    if not stream:
+                        del self._streams[epoch]
+
+    def _send_head(self, stream: deque[PeerMessage]) -> bool:
+        head = stream[0]
+        if isinstance(head, Msg) and len(head.message) > MESSAGE_CHUNK_BYTES:
+            stream[0] = head = MsgPart(_without_body(head), 0, len(head.message), head.message)
+        if isinstance(head, MsgPart):
+            return self._send_part(stream, head)
+        if isinstance(head, Msg):
+            size = len(head.message)
+            if self._body_sent + size > self._credit_taken:
+                return False
+            self._body_sent += size
+        stream.popleft()
+        self._trace(head, Rule.SENT_ON)
+        self._turn.out.append(effects.PeerSend((self.take_number(),), head))
+        return True
+
+    def _send_part(self, stream: deque[PeerMessage], rest: MsgPart) -> bool:
+        """I-1a: large bodies travel in pieces. `rest.data` is the whole body, `offset` what is sent already."""
+        size = min(MESSAGE_CHUNK_BYTES, rest.total - rest.offset)
+        if self._body_sent + size > self._credit_taken:
+            return False
+        self._body_sent += size
+        piece = rest.data[rest.offset : rest.offset + size]
+        self._turn.out.append(
+            effects.PeerSend((self.take_number(),), MsgPart(rest.head, rest.offset, rest.total, piece))
+        )
+        if rest.offset + size == rest.total:
+            self._trace(rest.head, Rule.SENT_ON)
+            stream.popleft()
+        else:
+            stream[0] = MsgPart(rest.head, rest.offset + size, rest.total, rest.data)
+        return True
+
+    def trace_sent(self, message: PeerMessage) -> None:
+        """It goes out in a frame with other targets (T-2)."""
+        self._trace(message, Rule.SENT_ON)
+
+    def _trace(self, message: PeerMessage, rule: Rule) -> None:
+        turn = self._turn
+        if turn.tracing is not None and isinstance(message, Msg):
+            turn.tracing.of_epoch(message.publisher_epoch, message.tag, rule, self._name)
+
+    # ------------------------------------------------------------------ receiving (T-1)
+
+    def on_frame(self, generation: int, sequence: int, message: PeerMessage) -> PeerMessage | None:
+        """Take the next frame; None when it is stale, out of sequence, or a piece of a larger message."""
+        if generation < self.generation:
+            self._turn.counts[Decision.FRAME_STALE] += 1
+            return None
+        if generation > self.generation or self.state is _OPENING:
+            if generation > self.generation:
+                self._reset(generation)
+                self._on_restart(self.rid)
+            if sequence != 1:
+                self._say_hello()
+                return None
+            self._up()  # a frame of this generation proves that the other side has opened it
+        if sequence <= self.received:
+            self._turn.counts[Decision.FRAME_STALE] += 1
+            return None
+        if sequence != self.received + 1:
+            self._turn.counts[Decision.FRAME_OUT_OF_SEQUENCE] += 1
+            self.restart("a frame is missing")
+            return None
+        self.received = sequence
+        if isinstance(message, Credit):
+            self._credit_taken = max(self._credit_taken, message.granted_bytes)
+            self._pump()
+            return None
+        if isinstance(message, MsgPart):
+            return self._assemble(message)
+        if isinstance(message, Msg):
+            self._count_body(len(message.message))
+        return message
+
+    def _assemble(self, part: MsgPart) -> PeerMessage | None:
+        self._count_body(len(part.data))
+        key = (part.head.publisher_epoch, part.head.number)
+        body = self._parts.setdefault(key, bytearray())
+        if part.offset == 0:
+            body.clear()
+        if part.offset != len(body):
+            self.restart("pieces of a message do not fit together")
+            return None
+        body += part.data
+        if len(body) < part.total:
+            return None
+        del self._parts[key]
+        whole = _without_body(part.head)
+        whole.message = bytes(body)
+        return whole
+
+    def _count_body(self, size: int) -> None:
+        """T-5: the reader never stops; what is under way is bounded by the credit it gave."""
+        self._body_received += size
+        if self._credit_given - self._body_received <= CHANNEL_CREDIT_BYTES // 2:
+            self._credit_given = self._body_received + CHANNEL_CREDIT_BYTES
+            self.send_control(Credit(self._credit_given))
+
+    @property
+    def waiting(self) -> int:
+        """Frames that wait for credit."""
+        return sum(len(stream) for stream in self._streams.values())
+
+
+def _without_body(message: Msg) -> Msg:
+    return Msg(
+        message.publisher_epoch, message.number, message.tag, b"", message.to, message.redelivered, message.settled,
+        message.attempt, message.after, message.message_format,
+    )  # fmt: skip
+
+
+class Channels:
+    """The channels to all live routers of the view."""
+
+    __slots__ = ("_channels", "_on_restart", "_on_up", "_turn")
+
+    def __init__(self, turn: Turn, on_up: Callable[[int], None], on_restart: Callable[[int], None]) -> None:
+        """No channel yet; they open when first needed or when the other side says HELLO.
+
+        Args:
+            turn: of this router.
+            on_up: called with a router's incarnation when its channel came up: I-5 is repeated for it (T-4).
+            on_restart: called when it starts over: what the old generation left parked is dropped (T-4).
+        """
+        self._turn = turn
+        self._on_up = on_up
+        self._on_restart = on_restart
+        self._channels: dict[int, Channel] = {}
+
+    def channel(self, rid: int) -> Channel:
+        """The channel to a live router, opened if needed."""
+        found = self._channels.get(rid)
+        if found is None:
+            found = self._channels[rid] = Channel(self._turn, rid, self._on_up, self._on_restart)
+        return found
+
+    def existing(self) -> Sequence[Channel]:
+        """All channels, for timers and tables."""
+        return list(self._channels.values())
+
+    def find(self, rid: int) -> Channel | None:
+        """The channel if it is open or opening."""
+        return self._channels.get(rid)
+
+    def drop(self, rid: int) -> None:
+        """The router is gone from the view."""
+        if self._channels.pop(rid, None) is not None:
+            self._turn.timers.cancel(Timer.CHANNEL, rid)
+
+    def broadcast(self, channels: Sequence[Channel], message: Msg | Settle | Sync) -> None:
+        """T-2: one frame for all channels that can take it now; the others queue it."""
+        targets = []
+        tracing = self._turn.tracing
+        for channel in channels:
+            if channel.may_join_broadcast(message.publisher_epoch, message):
+                if tracing is not None:
+                    channel.trace_sent(message)
+                targets.append(channel.take_number())
+            else:
+                channel.send_stream(message.publisher_epoch, message)
+        if targets:
+            self._turn.out.append(effects.PeerSend(tuple(targets), message))
+
+    def send_control(self, rid: int, message: Ack | Nack) -> None:
+        """Send to the ingress at a live router."""
+        if rid in self._turn.view.routers:
+            self.channel(rid).send_control(message)
+
+    def send_stream(self, rid: int, message: Msg | Sync) -> None:
+        """Send to the egresses at a live router."""
+        if rid in self._turn.view.routers:
+            self.channel(rid).send_stream(message.publisher_epoch, message)
+
+    def on_paths(self, paths: PathsChanged) -> None:
+        """Next hops changed."""
+        for channel in self.existing():
+            if channel.rid in paths.moved and channel.rid in paths.reachable:
+                channel.on_path_moved()
+
+    def on_timer(self, rid: int) -> None:
+        """A channel wants to say HELLO again, or nobody wants it any more."""
+        channel = self._channels.get(rid)
+        if channel is not None:
+            if channel.is_stray:
+                self.drop(rid)
+            else:
+                channel.on_timer()

@@ -1,0 +1,397 @@
+"""Frames between routers as bytes (rules T-1, T-2, T-8).
+
+A frame is a header and a payload. The header names the origin and every target, so that a router on the way can split
+the target list by next hop and pass the payload on as it is: one copy per next hop, nothing decoded (T-2).
+
+    u8 version, u8 kind, u8 hop limit, u64 origin, u16 count, count x (u64 rid, u32 generation, u64 sequence), payload
+
+All numbers are big endian. A datagram (HELLO, BARRIER, APPLIED) has one target with generation and sequence 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct, error, unpack_from
+from typing import TypeAlias
+
+from delivery_records.channels.messages import (
+    Ack,
+    Applied,
+    Barrier,
+    Credit,
+    Datagram,
+    Hello,
+    Msg,
+    MsgPart,
+    Nack,
+    PeerMessage,
+    Run,
+    Settle,
+    Sync,
+)
+from delivery_records.outcomes import Outcome
+from delivery_records.tags import MAX_TAG_BYTES
+
+PROTOCOL_VERSION = 1
+"""First byte of every frame. Routers agree on a version when they connect; a frame of another one is refused."""
+HOP_LIMIT = 32
+"""Hops a frame may take: more than any sensible mesh needs, and the end of a loop while best paths settle."""
+MAX_TARGETS = 0xFFFF
+MAX_RUNS = 0xFFFF
+"""Runs of numbers in one SETTLE or ACK, and subscriptions in one MSG: what a 16-bit count can say."""
+
+MAX_ATTEMPT = 0xFFFF
+"""Failed attempts one MSG can name; `limits.max_attempts` may be more: the subscriber reads 65535 from then on."""
+
+Target: TypeAlias = tuple[int, int, int]
+"""(router incarnation, channel generation, sequence number)."""
+
+_KIND_SYNC = 1
+_KIND_MSG = 2
+_KIND_MSG_PART = 3
+_KIND_SETTLE = 4
+_KIND_ACK = 5
+_KIND_NACK = 6
+_KIND_CREDIT = 7
+_KIND_HELLO = 16
+_KIND_BARRIER = 17
+_KIND_APPLIED = 18
+_SEQUENCED = frozenset(
+    {_KIND_SYNC, _KIND_MSG, _KIND_MSG_PART, _KIND_SETTLE, _KIND_ACK, _KIND_NACK, _KIND_CREDIT}
+)
+_DATAGRAMS = frozenset({_KIND_HELLO, _KIND_BARRIER, _KIND_APPLIED})
+_KINDS = _SEQUENCED | _DATAGRAMS
+_BODIES = frozenset({_KIND_MSG, _KIND_MSG_PART})
+
+_HEADER = Struct(">BBBQH")
+_TARGET = Struct(">QIQ")
+_read_target = _TARGET.unpack_from
+_HEADER_TO_ONE = Struct(">BBBQHQIQ")
+"""Both together: nearly every frame has one target."""
+_HOP_LIMIT_AT = 2
+_MSG = Struct(">QQQIBHBH")  # publisher epoch, after, number, format, flags, attempt, tag length, named
+_PART = Struct(">QQ")  # offset, total
+_SYNC = Struct(">QII")  # publisher epoch, subscriptions, tags
+_SYNC_TAG = Struct(">QB")  # number, tag length
+_SETTLE = Struct(">QH")
+_ACK = Struct(">QQBH")
+_NACK = Struct(">QQQB")
+_RUN = Struct(">QI")
+_HELLO = Struct(">IBQQQ")
+_NUMBER = Struct(">Q")
+
+_FLAG_NAMED = 1
+_FLAG_REDELIVERED = 2
+_FLAG_SETTLED = 4
+
+_OUTCOME_CODES = {
+    Outcome.ACCEPTED: 1,
+    Outcome.REJECTED: 2,
+    Outcome.RELEASED: 3,
+    Outcome.MODIFIED: 4,
+    Outcome.MODIFIED_FAILED: 5,
+    Outcome.UNDELIVERABLE: 6,
+}
+_OUTCOMES = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
+
+
+class PeerCodecError(ValueError):
+    """Bytes that are not a frame of this protocol version; the message says what is wrong with them.
+
+    The sender is at fault: drop its connection, the channels over it start again (T-4).
+    """
+
+
+@dataclass(slots=True)
+class Header:
+    """What a router on the way must know of a frame (hot path: not frozen, which would cost as much as the rest)."""
+
+    kind: int
+    origin: int
+    hop_limit: int
+    targets: tuple[Target, ...]
+    payload_at: int
+    """Where the payload starts in the frame."""
+
+    @property
+    def carries_body(self) -> bool:
+        """True for MSG and MSG-PART: what may be dropped when a next hop is too slow (T-2)."""
+        return self.kind in _BODIES
+
+    @property
+    def is_datagram(self) -> bool:
+        """True for HELLO, BARRIER and APPLIED: no channel, no sequence."""
+        return self.kind in _DATAGRAMS
+
+
+# --- encoding ---------------------------------------------------------------------------------------------------------
+
+
+def encode_frame(
+    origin: int, targets: Sequence[Target], message: PeerMessage, hop_limit: int = HOP_LIMIT
+) -> bytes:
+    """One sequenced frame for all `targets`, which share a next hop."""
+    kind, head, body = encode_payload(message)
+    return encode_header(kind, origin, targets, hop_limit) + head + body
+
+
+def encode_datagram(origin: int, rid: int, message: Datagram, hop_limit: int = HOP_LIMIT) -> bytes:
+    """One unsequenced message for router `rid`."""
+    if isinstance(message, Hello):
+        kind = _KIND_HELLO
+        payload = _HELLO.pack(
+            message.generation, message.is_reply, message.sent, message.received, message.applied
+        )
+    elif isinstance(message, Barrier):
+        kind, payload = _KIND_BARRIER, _NUMBER.pack(message.revision)
+    else:
+        kind, payload = _KIND_APPLIED, _NUMBER.pack(message.revision)
+    return encode_header(kind, origin, ((rid, 0, 0),), hop_limit) + payload
+
+
+def encode_header(kind: int, origin: int, targets: Sequence[Target], hop_limit: int = HOP_LIMIT) -> bytes:
+    """The header for these targets; the payload of `encode_payload` follows it."""
+    if len(targets) == 1:
+        return _HEADER_TO_ONE.pack(PROTOCOL_VERSION, kind, hop_limit, origin, 1, *targets[0])
+    assert 0 < len(targets) <= MAX_TARGETS
+    header = _HEADER.pack(PROTOCOL_VERSION, kind, hop_limit, origin, len(targets))
+    for rid, generation, sequence in targets:
+        header += _TARGET.pack(rid, generation, sequence)
+    return header
+
+
+def encode_payload(message: PeerMessage) -> tuple[int, bytes, bytes]:
+    """The payload in two pieces, (kind, head, body), so that a body is not copied before it is written."""
+    if isinstance(message, Msg):
+        return _KIND_MSG, _msg_head(message), message.message
+    if isinstance(message, Ack):
+        code = _OUTCOME_CODES[message.outcome]
+        head = _ACK.pack(message.publisher_epoch, message.subscription_epoch, code, len(message.runs))
+        return _KIND_ACK, head + _runs(message.runs), b""
+    if isinstance(message, Settle):
+        return (
+            _KIND_SETTLE,
+            _SETTLE.pack(message.publisher_epoch, len(message.runs)) + _runs(message.runs),
+            b"",
+        )
+    if isinstance(message, MsgPart):
+        return (
+            _KIND_MSG_PART,
+            _msg_head(message.head) + _PART.pack(message.offset, message.total),
+            message.data,
+        )
+    if isinstance(message, Sync):
+        return _KIND_SYNC, _sync(message), b""
+    if isinstance(message, Nack):
+        epochs = (message.publisher_epoch, message.subscription_epoch)
+        return _KIND_NACK, _NACK.pack(*epochs, message.number, message.failed), b""
+    return _KIND_CREDIT, _NUMBER.pack(message.granted_bytes), b""
+
+
+def _msg_head(message: Msg) -> bytes:
+    to = message.to
+    flags = _FLAG_NAMED if to is not None else 0
+    if message.redelivered:
+        flags |= _FLAG_REDELIVERED
+    if message.settled:
+        flags |= _FLAG_SETTLED
+    named = len(to) if to is not None else 0
+    tag = message.tag
+    head = (
+        _MSG.pack(
+            message.publisher_epoch, message.after, message.number, message.message_format, flags,
+            min(message.attempt, MAX_ATTEMPT), len(tag), named,
+        )
+        + tag
+    )
+    if to:
+        head += b"".join([_NUMBER.pack(epoch) for epoch in to])
+    return head
+
+
+def _sync(message: Sync) -> bytes:
+    assert len(message.numbers) == len(message.tags)
+    parts = [_SYNC.pack(message.publisher_epoch, len(message.subscription_epochs), len(message.tags))]
+    parts += [_NUMBER.pack(epoch) for epoch in message.subscription_epochs]
+    for number, tag in zip(message.numbers, message.tags, strict=True):
+        parts.append(_SYNC_TAG.pack(number, len(tag)))
+        parts.append(tag)
+    return b"".join(parts)
+
+
+def _runs(runs: Sequence[Run]) -> bytes:
+    assert len(runs) <= MAX_RUNS
+    return b"".join([_RUN.pack(first, count) for first, count in runs])
+
+
+# --- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def read_header(frame: bytes) -> Header:
+    """Read a frame's header only.
+
+    Raises:
+        PeerCodecError: the bytes are no frame of this protocol version.
+    """
+    if len(frame) < _HEADER.size:
+        raise PeerCodecError(f"a frame of {len(frame)} bytes is shorter than its header")
+    version, kind, hop_limit, origin, count = _HEADER.unpack_from(frame)
+    if version != PROTOCOL_VERSION:
+        raise PeerCodecError(f"a frame of protocol version {version}; this router speaks {PROTOCOL_VERSION}")
+    if kind not in _KINDS:
+        raise PeerCodecError(f"a frame of unknown kind {kind}")
+    if count == 1 and len(frame) >= _HEADER_TO_ONE.size:
+        return Header(kind, origin, hop_limit, (_read_target(frame, _HEADER.size),), _HEADER_TO_ONE.size)
+    payload_at = _HEADER.size + count * _TARGET.size
+    if count == 0 or payload_at > len(frame):
+        raise PeerCodecError(f"a frame of {len(frame)} bytes names {count} targets")
+    if count > 1 and kind in _DATAGRAMS:
+        raise PeerCodecError(f"a datagram names {count} targets")
+    targets = tuple(_TARGET.iter_unpack(frame[_HEADER.size : payload_at]))
+    return Header(kind, origin, hop_limit, targets, payload_at)
+
+
+def decode_message(frame: bytes, header: Header) -> PeerMessage:
+    """Decode a sequenced frame's payload.
+
+    Raises:
+        PeerCodecError: the payload is malformed, or the frame is a datagram.
+    """
+    try:
+        message, end = _decode_message(frame, header)
+    except (error, KeyError) as fault:
+        raise PeerCodecError(f"a frame of kind {header.kind} is malformed: {fault}") from None
+    if end != len(frame):
+        raise PeerCodecError(f"a frame of kind {header.kind} has {len(frame) - end} bytes too many")
+    return message
+
+
+def decode_datagram(frame: bytes, header: Header) -> Datagram:
+    """Decode a datagram's payload.
+
+    Raises:
+        PeerCodecError: the payload is malformed, or the frame is a sequenced one.
+    """
+    payload = frame[header.payload_at :]
+    try:
+        if header.kind == _KIND_HELLO:
+            generation, is_reply, sent, received, applied = _HELLO.unpack(payload)
+            return Hello(generation, bool(is_reply), sent, received, applied)
+        if header.kind == _KIND_BARRIER:
+            return Barrier(_NUMBER.unpack(payload)[0])
+        if header.kind == _KIND_APPLIED:
+            return Applied(_NUMBER.unpack(payload)[0])
+    except error as fault:
+        raise PeerCodecError(f"a datagram of kind {header.kind} is malformed: {fault}") from None
+    raise PeerCodecError(f"kind {header.kind} is not a datagram")
+
+
+def _decode_message(frame: bytes, header: Header) -> tuple[PeerMessage, int]:
+    kind, at = header.kind, header.payload_at
+    if kind == _KIND_MSG:
+        msg, at = _read_msg(frame, at)
+        msg.message = frame[at:]
+        return msg, len(frame)
+    if kind == _KIND_ACK:
+        publisher, subscription, code, count = _ACK.unpack_from(frame, at)
+        runs, at = _read_runs(frame, at + _ACK.size, count)
+        return Ack(publisher, subscription, _OUTCOMES[code], runs), at
+    if kind == _KIND_SETTLE:
+        publisher, count = _SETTLE.unpack_from(frame, at)
+        runs, at = _read_runs(frame, at + _SETTLE.size, count)
+        return Settle(publisher, runs), at
+    if kind == _KIND_MSG_PART:
+        msg, at = _read_msg(frame, at)
+        offset, total = _PART.unpack_from(frame, at)
+        data = frame[at + _PART.size :]
+        if offset + len(data) > total:
+            raise PeerCodecError(f"a part ends at {offset + len(data)} in a message of {total} bytes")
+        return MsgPart(msg, offset, total, data), len(frame)
+    if kind == _KIND_SYNC:
+        return _read_sync(frame, at)
+    if kind == _KIND_NACK:
+        publisher, subscription, number, failed = _NACK.unpack_from(frame, at)
+        return Nack(publisher, subscription, number, bool(failed)), at + _NACK.size
+    if kind == _KIND_CREDIT:
+        return Credit(_NUMBER.unpack_from(frame, at)[0]), at + _NUMBER.size
+    raise PeerCodecError(f"kind {kind} is a datagram, not a sequenced frame")
+
+
+def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
+    publisher, after, number, message_format, flags, attempt, tag_length, named = _MSG.unpack_from(frame, at)
+    at += _MSG.size
+    end = at + tag_length
+    if tag_length > MAX_TAG_BYTES or end > len(frame):
+        raise PeerCodecError(f"a tag of {tag_length} bytes")
+    tag = frame[at:end]
+    to: tuple[int, ...] | None = None
+    if flags & _FLAG_NAMED:
+        to = unpack_from(f">{named}Q", frame, end)
+        end += named * _NUMBER.size
+    redelivered, settled = bool(flags & _FLAG_REDELIVERED), bool(flags & _FLAG_SETTLED)
+    return Msg(publisher, number, tag, b"", to, redelivered, settled, attempt, after, message_format), end
+
+
+def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
+    publisher, subscriptions, count = _SYNC.unpack_from(frame, at)
+    at += _SYNC.size
+    if subscriptions * _NUMBER.size + count * _SYNC_TAG.size > len(frame) - at:
+        raise PeerCodecError(
+            f"a SYNC of {len(frame)} bytes claims {subscriptions} subscriptions and {count} tags"
+        )
+    epochs = unpack_from(f">{subscriptions}Q", frame, at)
+    at += subscriptions * _NUMBER.size
+    numbers: list[int] = []
+    tags: list[bytes] = []
+    for _ in range(count):
+        number, tag_length = _SYNC_TAG.unpack_from(frame, at)
+        at += _SYNC_TAG.size
+        end = at + tag_length
+        if tag_length > MAX_TAG_BYTES or end > len(frame):
+            raise PeerCodecError(f"a SYNC with a tag of {tag_length} bytes")
+        numbers.append(number)
+        tags.append(frame[at:end])
+        at = end
+    return Sync(publisher, epochs, tuple(numbers), tuple(tags)), at
+
+
+def _read_runs(frame: bytes, at: int, count: int) -> tuple[tuple[Run, ...], int]:
+    end = at + count * _RUN.size
+    if end > len(frame):
+        raise PeerCodecError(f"{count} runs do not fit in {len(frame) - at} bytes")
+    return tuple(_RUN.iter_unpack(frame[at:end])), end
+
+
+# --- on the way -------------------------------------------------------------------------------------------------------
+
+
+def split(frame: bytes, header: Header, next_hop: Callable[[int], int | None]) -> list[tuple[int, bytes]]:
+    """Split a frame by next hop, its payload undecoded (T-2).
+
+    Args:
+        frame: the whole frame.
+        header: what `read_header` read from it.
+        next_hop: the next hop for a target's incarnation; None where the target is not to be passed on.
+
+    Returns:
+        (next hop, frame) pairs, one per next hop, each with one hop less to go. Empty when no hop is left.
+    """
+    if header.hop_limit <= 1:
+        return []
+    if len(header.targets) == 1:
+        only = next_hop(header.targets[0][0])
+        if only is None:
+            return []
+        one_less = bytes((header.hop_limit - 1,))
+        return [(only, frame[:_HOP_LIMIT_AT] + one_less + frame[_HOP_LIMIT_AT + 1 :])]
+    groups: dict[int, list[Target]] = {}
+    for target in header.targets:
+        hop = next_hop(target[0])
+        if hop is not None:
+            groups.setdefault(hop, []).append(target)
+    payload = frame[header.payload_at :]
+    return [
+        (hop, encode_header(header.kind, header.origin, targets, header.hop_limit - 1) + payload)
+        for hop, targets in groups.items()
+    ]

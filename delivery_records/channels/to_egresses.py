@@ -1,0 +1,89 @@
+"""SYNC, MSG and SETTLE for the subscriptions at this router, from any ingress, its own too (rules E-1 to E-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from delivery_records.channels.messages import Msg, Run, Settle, Sync
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.egress import Egress
+from delivery_records.endpoint import Endpoint
+from delivery_records.outcomes import Decision
+from delivery_records.turn import Turn
+
+
+class ToEgresses:
+    """The egresses of this router, and which of them are synced to which publisher."""
+
+    __slots__ = ("_turn", "egresses", "on_fault", "synced")
+
+    def __init__(self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None]) -> None:
+        """No subscription is attached here. `on_fault` confines what one of them raised (K-3b)."""
+        self._turn = turn
+        self.on_fault = on_fault
+        self.egresses: dict[str, Egress] = {}
+        self.synced: dict[int, dict[str, Egress]] = {}
+        """Subscriptions here that are synced to a publisher epoch."""
+
+    def deliver(self, origin: int, message: Sync | Msg | Settle) -> None:
+        """Hand a message of the ingress at `origin` over."""
+        if isinstance(message, Msg):
+            self._on_msg(message)
+        elif isinstance(message, Settle):
+            for egress in list(self.synced.get(message.publisher_epoch, {}).values()):
+                self.settle(egress, message.publisher_epoch, message.runs)
+        else:
+            self._on_sync(origin, message)
+
+    def _on_sync(self, origin: int, sync: Sync) -> None:
+        key = self._turn.view.publisher_epochs.get(sync.publisher_epoch)
+        if key is None:  # E-1: only the publisher's latest epoch speaks for it
+            self._turn.counts[Decision.FRAME_STALE] += 1
+            return
+        session = self._turn.view.publishers[key].session
+        for epoch in sync.subscription_epochs:
+            egress = self.egresses.get(self._turn.view.subscription_epochs.get(epoch, ""))
+            if egress is not None:
+                # E-1: a former epoch is not in the view, and a link is as old as the epoch that is (T-8).
+                assert egress.epoch == epoch
+                try:
+                    egress.on_sync(key, origin, session, sync)
+                except Exception as error:  # noqa: BLE001  (K-3b)
+                    self.on_fault(egress, error)
+            else:
+                self._turn.counts[Decision.FRAME_STALE] += 1
+
+    def _on_msg(self, message: Msg) -> None:
+        turn = self._turn
+        synced = self.synced.get(message.publisher_epoch)
+        if synced is None:
+            turn.counts[Decision.FRAME_NOT_SYNCED] += 1
+            if turn.tracing is not None:
+                epoch = message.publisher_epoch
+                turn.tracing.of_epoch(epoch, message.tag, Rule.NOT_SYNCED, epoch)
+            return
+        if message.to is None:
+            egresses = list(synced.values())
+        else:
+            keys = [turn.view.subscription_epochs.get(epoch, "") for epoch in message.to]
+            egresses = [synced[key] for key in keys if key in synced]
+        for egress in egresses:
+            try:
+                if message.settled:
+                    egress.on_presettled(
+                        message.publisher_epoch, message.tag, message.message, message.message_format
+                    )
+                else:
+                    egress.on_msg(
+                        message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
+                        message.attempt, message.message_format,
+                    )  # fmt: skip
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self.on_fault(egress, error)
+
+    def settle(self, egress: Egress, publisher_epoch: int, runs: Sequence[Run]) -> None:
+        """E-5, for one egress here."""
+        try:
+            egress.on_settle(publisher_epoch, runs)
+        except Exception as error:  # noqa: BLE001  (K-3b)
+            self.on_fault(egress, error)

@@ -1,0 +1,73 @@
+"""ACK and NACK for the publishers at this router, from any egress, this router's own too (rules I-2, E-4a, T-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from delivery_records.attachments.view import Subscription
+from delivery_records.channels.messages import Ack, Nack
+from delivery_records.endpoint import Endpoint
+from delivery_records.ingress import Ingress
+from delivery_records.limits import PAST_EPOCHS
+from delivery_records.outcomes import Decision, Outcome
+from delivery_records.turn import Turn
+
+
+class ToIngresses:
+    """The ingresses of this router by the epoch of their publisher."""
+
+    __slots__ = ("_on_fault", "_past_epochs", "_turn", "by_epoch")
+
+    def __init__(self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None]) -> None:
+        """No publisher is attached here. `on_fault` confines what one of them raised (K-3b)."""
+        self._turn = turn
+        self._on_fault = on_fault
+        self.by_epoch: dict[int, Ingress] = {}
+        self._past_epochs: dict[int, str] = {}
+
+    def deliver(self, message: Ack | Nack) -> None:
+        """Hand a message of an egress over."""
+        if isinstance(message, Ack):
+            self._on_ack(message)
+        else:
+            self.on_nack(message)
+
+    def remember_epoch(self, epoch: int, key: str) -> None:
+        """A subscription's former epoch: its late ACKs are still true (I-2)."""
+        self._past_epochs[epoch] = key
+        if len(self._past_epochs) > PAST_EPOCHS:
+            self._past_epochs.pop(next(iter(self._past_epochs)))
+
+    def _on_ack(self, ack: Ack) -> None:
+        subscription = self._subscription(ack.subscription_epoch)
+        ingress = self.by_epoch.get(ack.publisher_epoch)  # T-7: numbers of this epoch only
+        if subscription is None or ingress is None:
+            self._turn.counts[Decision.ACK_STALE] += 1
+            return
+        self.acknowledge(ingress, subscription, ack.runs, ack.outcome)
+
+    def acknowledge(
+        self, ingress: Ingress, subscription: Subscription, runs: Iterable[Sequence[int]], outcome: Outcome
+    ) -> None:
+        """I-2, for one ingress here."""
+        try:
+            for first, count in runs:
+                ingress.on_acknowledged(subscription, first, count, outcome)
+        except Exception as error:  # noqa: BLE001  (K-3b)
+            self._on_fault(ingress, error)
+
+    def on_nack(self, nack: Nack) -> None:
+        """E-4a: the subscriber wants another attempt."""
+        subscription = self._subscription(nack.subscription_epoch)
+        ingress = self.by_epoch.get(nack.publisher_epoch)
+        if subscription is not None and ingress is not None:
+            try:
+                ingress.on_again(subscription, nack.number, nack.failed)
+            except Exception as error:  # noqa: BLE001  (K-3b)
+                self._on_fault(ingress, error)
+
+    def _subscription(self, epoch: int) -> Subscription | None:
+        """I-2: any epoch counts; what a former life of the subscription was sent lies before the start of this one."""
+        view = self._turn.view
+        key = view.subscription_epochs.get(epoch) or self._past_epochs.get(epoch)
+        return None if key is None else view.subscriptions.get(key)

@@ -1,0 +1,1 @@
+"""What an operator may see of the record core; nothing here decides anything."""
