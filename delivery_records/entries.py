@@ -31,6 +31,17 @@ class State(Enum):
     """Settled and forgotten; only a queue may still name it."""
 
 
+ENTRY_NEXT: Final = {
+    State.KNOWN: (State.SENT, State.DONE, State.AGAIN, State.GONE),
+    State.HELD: (State.SENT, State.GONE),
+    State.SENT: (State.DONE, State.AGAIN, State.GONE),
+    State.DONE: (State.GONE,),
+    State.AGAIN: (State.SENT, State.GONE),
+    State.SKIPPED: (State.GONE,),
+    State.GONE: (),
+}
+"""E-3: sent; E-4: done; E-4a: wanted again; E-2, E-5, E-6: gone. docs/protocol.md draws it."""
+
 # States that come with every delivery, as module names: to look a member up in its class costs as much as a call.
 HELD: Final = State.HELD
 SENT: Final = State.SENT

@@ -12,7 +12,7 @@ from delivery_records.ingress import Ingress
 from delivery_records.outcomes import Outcome
 from delivery_records.tags import MAX_TAG_BYTES, VERBATIM_BYTES, network_tag, session_of
 from delivery_records.turn import Turn
-from delivery_records.window import Slot
+from delivery_records.window import TOLD, Slot
 
 IN_DOUBT = "in-doubt"
 _HEADER_BYTES = MAX_TAG_BYTES - VERBATIM_BYTES
@@ -133,7 +133,7 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
                 rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected)
             )
     told = Outcome.REJECTED if slot.rejected_by and turn.limits.report_rejections else slot.verdict
-    state = _of(told) if slot.accepted else IN_DOUBT
+    state = _of(told) if slot.state is TOLD else IN_DOUBT
     return FoundDelivery(
         True, ingress.name, ingress.topic, ingress.session, slot.number, slot.tag, whole, state, slot.message,
         slot.message_format, ingress.arrivals.at(slot.number), tuple(local), tuple(others.values()),

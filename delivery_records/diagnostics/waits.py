@@ -13,6 +13,7 @@ from delivery_records.entries import AGAIN, HELD
 from delivery_records.ingress import Ingress, Phase
 from delivery_records.tags import network_tag
 from delivery_records.turn import Turn
+from delivery_records.window import AWAITED
 
 UNPROVEN = frozenset({Phase.PROVING, Phase.WAITING, Phase.STARTING})
 
@@ -89,7 +90,7 @@ def waiting(ingress: Ingress) -> Waiting | None:
         reason = Reason.PUBLISHER_PROVES
     elif open_one is None:
         reason = Reason.PUBLISHER_SETTLES
-    elif not open_one.received:
+    elif open_one.state is AWAITED:
         reason = Reason.PUBLISHER_REPEATS
     elif open_one.pending:
         reason = Reason.SUBSCRIPTIONS
