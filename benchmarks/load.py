@@ -37,15 +37,11 @@ from oncewire.wire import (
     SaslClient,
     SenderLink,
     Source,
-    Symbol,
     Target,
     TerminusDurability,
     encode_data_message,
 )
-
-EXACTLY_ONCE = Symbol("topic-exactly-once")
-ECHO = Symbol("x-opt-topic-echo")
-CONFIRMED = Symbol("x-opt-topic-confirmed")
+from oncewire.wire.vocabulary import CONFIRMED, ECHO, EXACTLY_ONCE
 
 SUBSCRIBER_CREDIT = 4096
 """More than any window, so that the publisher's window alone paces the run (C-3)."""

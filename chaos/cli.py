@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from chaos.campaign import cli as campaign_commands
-from chaos.command import check_fresh, run_network
-from chaos.demo import MIN_MESSAGES
 from chaos.experiments.cli import run as run_experiments
+from chaos.experiments.command import check_fresh, run_network
+from chaos.experiments.demo import MIN_MESSAGES
 from chaos.record.cli import record as record_experiments
 
 MAX_ROUTERS = 16
@@ -19,7 +19,7 @@ MAX_ROUTERS = 16
 FAILED = 1
 
 
-@click.command("demo", short_help="Kill routers under load; nothing is lost or doubled.")
+@click.command("demo", short_help="Kill routers under load; nothing is lost or duplicated.")
 @click.option(
     "--messages", type=click.IntRange(min=MIN_MESSAGES), default=20_000, show_default=True,
     help="How many rows of the source to send, one message a row.",
@@ -58,8 +58,8 @@ def demo(
     """
     from rich.console import Console
 
-    from chaos.demo.report import print_result, print_summary
-    from chaos.demo.run import DemoOptions, run_demo
+    from chaos.experiments.demo.report import print_result, print_summary
+    from chaos.experiments.demo.run import DemoOptions, run_demo
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)

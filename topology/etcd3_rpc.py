@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -30,11 +30,9 @@ from topology.etcd_members import (
     NotSent,
     NotTrusted,
     Silent,
-    TokenRefused,
     Unanswered,
+    raise_error,
 )
-from topology.gateway_codec import ErrorClass, classify_error
-from topology.store import LeaseLost, StoreAuthError, StoreRejected
 
 MAX_ANSWER_BYTES = 256 << 20
 """A snapshot is one message; gRPC's own limit of 4 MiB would be some 10,000 links."""
@@ -119,11 +117,10 @@ class Etcd3Client(EtcdMembers):
 
     def __init__(self, endpoints: Sequence[str], options: Etcd3Options) -> None:
         """See `Etcd3Store`."""
-        super().__init__(endpoints)
+        super().__init__(endpoints, options.user)
         self.options = options
         self.packages = load_packages()
         self._channels: dict[URL, Any] = {}
-        self._token = ""
 
     async def unary(
         self, endpoint: URL, stub: str, method: str, request: Any, timeout_s: float, lease_id: int = 0
@@ -135,7 +132,7 @@ class Etcd3Client(EtcdMembers):
             LeaseLost: of `lease_id`.
             StoreAuthError, StoreRejected: see there.
         """
-        return await self._logged_in(
+        return await self.logged_in(
             endpoint, lambda: self._unary(endpoint, stub, method, request, timeout_s, lease_id)
         )
 
@@ -147,20 +144,9 @@ class Etcd3Client(EtcdMembers):
                 return await answers.next(timeout_s)
 
         try:
-            return await self._logged_in(endpoint, ask)
+            return await self.logged_in(endpoint, ask)
         except Silent:
             raise Unanswered(f"nothing came within {timeout_s} s") from None
-
-    async def _logged_in(self, endpoint: URL, ask: Callable[[], Any]) -> Any:
-        await self.log_in_once(endpoint)
-        try:
-            return await ask()
-        except TokenRefused:
-            await self.log_in(endpoint)
-        try:
-            return await ask()
-        except TokenRefused as error:
-            raise StoreAuthError(f"etcd at {endpoint} refuses its own new login token: {error}") from None
 
     @asynccontextmanager
     async def stream(
@@ -182,34 +168,10 @@ class Etcd3Client(EtcdMembers):
             answers.close()
             is_over.set()
 
-    async def log_in_once(self, endpoint: URL) -> None:
-        """Log in if a user is configured and that has not been done."""
-        if self.options.user and not self._token:
-            await self.log_in(endpoint)
-
-    async def log_in(self, endpoint: URL) -> None:
-        """Get a new token.
-
-        Raises:
-            StoreAuthError: no user is configured, or etcd does not accept it.
-            NotSent: this member cannot be asked now.
-        """
-        if not self.options.user:
-            raise StoreAuthError(f"etcd at {endpoint} wants a login: configure its user and password")
-        self._token = ""
+    async def _authenticate(self, endpoint: URL) -> str:
         request = self.packages.rpc.AuthenticateRequest(name=self.options.user, password=self.options.password)
-        try:
-            answer = await self._unary(
-                endpoint, "AuthStub", "Authenticate", request, self.options.call_timeout_s, 0
-            )
-        except (TokenRefused, StoreAuthError, StoreRejected) as error:
-            raise StoreAuthError(
-                f"etcd at {endpoint} does not accept user {self.options.user!r}: {error}"
-            ) from None
-        except Unanswered as error:
-            # The login's fate is unknown; the request it was for has not been sent.
-            raise NotSent(f"no answer to the login: {error}") from None
-        self._token = answer.token
+        answer = await self._unary(endpoint, "AuthStub", "Authenticate", request, self.options.call_timeout_s, 0)
+        return str(answer.token)
 
     async def close(self) -> None:
         """Close all channels; running calls and streams fail."""
@@ -227,16 +189,7 @@ class Etcd3Client(EtcdMembers):
             if channel is not None:
                 channel.close()
             raise NotTrusted(text) if _NOT_TRUSTED in text else NotSent(text)
-        kind = classify_error(code.value[0], text)
-        if kind is ErrorClass.LOGIN:
-            raise TokenRefused(text)
-        if kind is ErrorClass.AUTH:
-            raise StoreAuthError(f"etcd refuses: {text}")
-        if kind is ErrorClass.LEASE:
-            raise LeaseLost(lease_id)
-        if kind is ErrorClass.REJECTED:
-            raise StoreRejected(f"etcd refuses: {text}")
-        raise NotSent(text) if kind is ErrorClass.NOT_APPLIED else Unanswered(text)
+        raise_error(code.value[0], text, lease_id)
 
     async def _unary(
         self, endpoint: URL, stub: str, method: str, request: Any, timeout_s: float, lease_id: int

@@ -136,7 +136,7 @@ class Etcd3Store:
                     if events:
                         yield WatchBatch(events[-1].mod_revision, tuple(events))
 
-        return self._client.watch(once, self._client.log_in, from_revision)
+        return self._client.watch(once, from_revision)
 
     async def close(self) -> None:
         """See `Store`."""

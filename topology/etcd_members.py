@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from yarl import URL
 
+from topology.gateway_codec import ErrorClass, classify_error
 from topology.store import (
     RESTORED_ADVICE,
+    LeaseLost,
     StoreAuthError,
+    StoreRejected,
     StoreReplaced,
     StoreTimeout,
     StoreUnavailable,
@@ -60,11 +64,11 @@ class Silent(Exception):
     """Nothing came for a while: normal on a quiet network, and all that shows of a dead connection."""
 
 
-class EtcdMembers:
+class EtcdMembers(ABC):
     """The members, the one in use, and what all answers so far have told."""
 
-    def __init__(self, endpoints: Sequence[str]) -> None:
-        """Begin with the first.
+    def __init__(self, endpoints: Sequence[str], user: str) -> None:
+        """Begin with the first; no `user`: no login.
 
         Raises:
             ValueError: there is no endpoint, or one is not an http or https URL; the text names it.
@@ -78,6 +82,8 @@ class EtcdMembers:
         """That any linearizable answer told; history went back if a later answer is below it."""
         self.closed = False
         self._current = 0
+        self._user = user
+        self._token = ""
 
     @property
     def endpoint(self) -> URL:
@@ -117,6 +123,50 @@ class EtcdMembers:
     def note_revision(self, revision: int) -> None:
         """An answer told this revision."""
         self.highest_revision = max(self.highest_revision, revision)
+
+    @abstractmethod
+    async def _authenticate(self, endpoint: URL) -> str:
+        """Ask this member for a login token."""
+
+    async def log_in_once(self, endpoint: URL) -> None:
+        """Log in if a user is configured and that has not been done."""
+        if self._user and not self._token:
+            await self.log_in(endpoint)
+
+    async def log_in(self, endpoint: URL) -> None:
+        """Get a new token.
+
+        Raises:
+            StoreAuthError: no user is configured, or etcd does not accept it.
+            NotSent: this member cannot be asked now.
+        """
+        if not self._user:
+            raise StoreAuthError(f"etcd at {endpoint} wants a login: configure its user and password")
+        self._token = ""
+        try:
+            self._token = await self._authenticate(endpoint)
+        except (TokenRefused, StoreAuthError, StoreRejected) as error:
+            raise StoreAuthError(f"etcd at {endpoint} does not accept user {self._user!r}: {error}") from None
+        except Unanswered as error:
+            # The login's fate is unknown; the request it was for has not been sent.
+            raise NotSent(f"no answer to the login: {error}") from None
+
+    async def logged_in(self, endpoint: URL, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """One request to one member, logged in if a user is configured; a refused token is renewed once.
+
+        Raises:
+            StoreAuthError: the login is not accepted.
+            NotSent: this member cannot be asked now; also whatever `ask` raises.
+        """
+        await self.log_in_once(endpoint)
+        try:
+            return await ask()
+        except TokenRefused:
+            await self.log_in(endpoint)
+        try:
+            return await ask()
+        except TokenRefused as error:
+            raise StoreAuthError(f"etcd at {endpoint} refuses its own new login token: {error}") from None
 
     async def call(
         self, send: Callable[[URL, float], Awaitable[_Answer]], timeout_s: float, *, write: bool
@@ -163,7 +213,6 @@ class EtcdMembers:
     async def watch(
         self,
         once: Callable[[URL, int], AsyncGenerator[WatchBatch, None]],
-        log_in: Callable[[URL], Awaitable[None]],
         from_revision: int,
     ) -> AsyncGenerator[WatchBatch, None]:
         """One watch that survives everything but compaction and a change of history (K-4, K-7); see `Store.watch`.
@@ -175,7 +224,6 @@ class EtcdMembers:
             once: watches at one member from a revision on; ends only by an exception. It is asked for one revision more
                 than needed: of a compacted one etcd would still send what was put, and not what was deleted; asked
                 for the one before, it says that it is compacted.
-            log_in: gets a new login token of that member.
             from_revision: where to begin.
         """
         next_revision = from_revision
@@ -205,7 +253,7 @@ class EtcdMembers:
                     raise StoreAuthError(f"etcd at {endpoint} refuses the watch: {error}") from None
                 was_refused = True
                 try:
-                    await log_in(endpoint)
+                    await self.log_in(endpoint)
                 except NotSent:
                     self.rotate(endpoint)
                     was_refused = False
@@ -221,6 +269,20 @@ class EtcdMembers:
                 f"etcd at {self.endpoint} tells of another past up to revision {told[0].mod_revision} than before: "
                 + RESTORED_ADVICE
             )
+
+
+def raise_error(code: int, text: str, lease_id: int = 0) -> NoReturn:
+    """Raise what an error answer with this gRPC code and text stands for."""
+    kind = classify_error(code, text)
+    if kind is ErrorClass.LOGIN:
+        raise TokenRefused(text)
+    if kind is ErrorClass.AUTH:
+        raise StoreAuthError(f"etcd refuses: {text}")
+    if kind is ErrorClass.LEASE:
+        raise LeaseLost(lease_id)
+    if kind is ErrorClass.REJECTED:
+        raise StoreRejected(f"etcd refuses: {text}")
+    raise NotSent(text) if kind is ErrorClass.NOT_APPLIED else Unanswered(text)
 
 
 def _endpoint_url(endpoint: str) -> URL:

@@ -369,15 +369,6 @@ class GivenEtcd:
         """Leave it as it is."""
 
 
-def etcd_for(urls: Sequence[str] = ()) -> EtcdServer | GivenEtcd:
-    """The etcd to use, as an async context manager: the given one, else one of our own.
-
-    Raises:
-        EtcdNotFound: none is given and there is none to start.
-    """
-    return GivenEtcd(urls) if urls else EtcdServer()
-
-
 def tied_to_parent(command: Sequence[str]) -> list[str]:
     """The command line that runs `command`, an absolute path and arguments, and on Linux kills it when we end."""
     if sys.platform != "linux":

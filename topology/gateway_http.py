@@ -23,11 +23,10 @@ from topology.etcd_members import (
     EtcdMembers,
     NotSent,
     NotTrusted,
-    TokenRefused,
     Unanswered,
+    raise_error,
 )
-from topology.gateway_codec import ErrorClass, GatewayFormatError, JsonObject
-from topology.store import LeaseLost, StoreAuthError, StoreRejected
+from topology.gateway_codec import GatewayFormatError, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +49,9 @@ class GatewayClient(EtcdMembers):
 
     def __init__(self, endpoints: Sequence[str], options: GatewayOptions) -> None:
         """See `GatewayStore`."""
-        super().__init__(endpoints)
+        super().__init__(endpoints, options.user)
         self.options = options
         self._session: aiohttp.ClientSession | None = None
-        self._token = ""
 
     async def post(
         self, endpoint: URL, path: str, body: JsonObject, timeout_s: float, lease_id: int = 0
@@ -66,15 +64,7 @@ class GatewayClient(EtcdMembers):
             StoreAuthError, StoreRejected: see there.
             GatewayFormatError: this is not etcd's gateway.
         """
-        await self.log_in_once(endpoint)
-        try:
-            return await self._post(endpoint, path, body, timeout_s, lease_id)
-        except TokenRefused:
-            await self.log_in(endpoint)
-        try:
-            return await self._post(endpoint, path, body, timeout_s, lease_id)
-        except TokenRefused as error:
-            raise StoreAuthError(f"etcd at {endpoint} refuses its own new login token: {error}") from None
+        return await self.logged_in(endpoint, lambda: self._post(endpoint, path, body, timeout_s, lease_id))
 
     @asynccontextmanager
     async def stream(
@@ -98,32 +88,10 @@ class GatewayClient(EtcdMembers):
                 _raise_for_error(response.status, await response.content.read(_ERROR_BYTES), 0)
             yield response.content
 
-    async def log_in_once(self, endpoint: URL) -> None:
-        """Log in if a user is configured and that has not been done."""
-        if self.options.user and not self._token:
-            await self.log_in(endpoint)
-
-    async def log_in(self, endpoint: URL) -> None:
-        """Get a new token.
-
-        Raises:
-            StoreAuthError: no user is configured, or etcd does not accept it.
-            NotSent: this member cannot be asked now.
-        """
-        if not self.options.user:
-            raise StoreAuthError(f"etcd at {endpoint} wants a login: configure its user and password")
-        self._token = ""
+    async def _authenticate(self, endpoint: URL) -> str:
         body = {"name": self.options.user, "password": self.options.password}
-        try:
-            answer = await self._post(endpoint, "auth/authenticate", body, self.options.call_timeout_s, 0)
-        except (TokenRefused, StoreAuthError, StoreRejected) as error:
-            raise StoreAuthError(
-                f"etcd at {endpoint} does not accept user {self.options.user!r}: {error}"
-            ) from None
-        except Unanswered as error:
-            # The login's fate is unknown; the request it was for has not been sent.
-            raise NotSent(f"no answer to the login: {error}") from None
-        self._token = str(answer.get("token", ""))
+        answer = await self._post(endpoint, "auth/authenticate", body, self.options.call_timeout_s, 0)
+        return str(answer.get("token", ""))
 
     async def close(self) -> None:
         """Close all connections; running requests and streams fail."""
@@ -179,20 +147,6 @@ def _raise_for_error(status: int, data: bytes, lease_id: int) -> NoReturn:
     except GatewayFormatError:
         raise GatewayFormatError(f"HTTP {status}: {data[:80]!r}") from None
     raise_error(code, text, lease_id)
-
-
-def raise_error(code: int, text: str, lease_id: int = 0) -> NoReturn:
-    """Raise what an error answer with this gRPC code and text stands for."""
-    kind = codec.classify_error(code, text)
-    if kind is ErrorClass.LOGIN:
-        raise TokenRefused(text)
-    if kind is ErrorClass.AUTH:
-        raise StoreAuthError(f"etcd refuses: {text}")
-    if kind is ErrorClass.LEASE:
-        raise LeaseLost(lease_id)
-    if kind is ErrorClass.REJECTED:
-        raise StoreRejected(f"etcd refuses: {text}")
-    raise NotSent(text) if kind is ErrorClass.NOT_APPLIED else Unanswered(text)
 
 
 def _describe(error: BaseException) -> str:

@@ -14,9 +14,9 @@ import aiohttp
 from yarl import URL
 
 from topology import gateway_codec as codec
-from topology.etcd_members import Silent, TokenRefused, Unanswered
+from topology.etcd_members import Silent, TokenRefused, Unanswered, raise_error
 from topology.gateway_codec import GatewayFormatError, JsonObject
-from topology.gateway_http import GatewayClient, raise_error
+from topology.gateway_http import GatewayClient
 from topology.store import CompactedError, StoreRejected, WatchBatch, WatchEvent
 
 MAX_LINE_BYTES = 64 << 20
@@ -34,7 +34,7 @@ def watch(client: GatewayClient, prefix: str, from_revision: int) -> AsyncGenera
         except GatewayFormatError as error:
             raise StoreRejected(f"what answers at {endpoint} is not etcd's gateway ({error})") from None
 
-    return client.watch(once, client.log_in, from_revision)
+    return client.watch(once, from_revision)
 
 
 async def _watch_once(

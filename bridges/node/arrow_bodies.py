@@ -14,12 +14,13 @@ from typing import Any
 from bridges.node.errors import BadRequest, TooLarge
 from bridges.node.journal_reader import Chunk
 from oncewire.wire import DecodeError, splice_annotations
+from oncewire.wire.vocabulary import DELIVERY_HASH
 
 MAX_STAGED_ROWS = 1 << 20
 """Rows in one staged body; a task with more stages several."""
 BARE_STARTS = frozenset({b"\x00\x53\x73", b"\x00\x53\x74", b"\x00\x53\x75", b"\x00\x53\x76", b"\x00\x53\x77"})
 """How a message begins that has neither header nor annotations (3.2)."""
-DELIVERY_HASH = b"x-opt-topic-delivery-hash"
+HASH_KEY = DELIVERY_HASH.encode()
 
 
 def arrow() -> ModuleType:
@@ -113,7 +114,7 @@ def decode_batches(body: bytes, schema: Any) -> Iterator[Any]:
                 yield batch
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         raise BadRequest(
-            "the rows cannot be read", f"Arrow says: {error}", "send an Arrow IPC stream"
+            "the rows cannot be read", f"Arrow reports: {error}", "send an Arrow IPC stream"
         ) from error
 
 
@@ -187,7 +188,7 @@ def _check_message(payload: bytes) -> None:
     try:
         if not payload:
             raise DecodeError("it is empty")
-        splice_annotations(payload, b"", 0, (DELIVERY_HASH,))
+        splice_annotations(payload, b"", 0, (HASH_KEY,))
     except DecodeError as error:
         raise BadRequest(
             "a row cannot be published", f"its payload is no AMQP message: {error}", "encode it with encode_message()"

@@ -35,7 +35,7 @@ from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
 CONNECT_S = 10.0
 """How long to wait for a node's first answer."""
 ANSWER_S = 120.0
-"""How long an answer may take: the node waits 30 s at most before it says something."""
+"""How long a reply may take: the node waits 30 s at most before it replies."""
 WAIT_S = 20.0
 """One request's share of a longer wait."""
 RETRY_FIRST_S = 0.1
@@ -147,15 +147,15 @@ class Node(ABC):
         wait_s: float = 0.0,
         publishing: Publishing = AS_USUAL,
     ) -> Commit:
-        """Decide a batch, then wait until it is published, as long as is said."""
+        """Decide a batch, then wait until it is published, for the given time."""
 
     @abstractmethod
     def wait_done(self, sink: str, number: int, wait_s: float) -> Commit:
-        """Wait until a decided batch is published, as long as is said."""
+        """Wait until a decided batch is published, for the given time."""
 
     @abstractmethod
     def status(self) -> dict[str, Any]:
-        """Everything the node tells about itself."""
+        """The node's whole status."""
 
     @abstractmethod
     def close(self) -> None:
@@ -218,7 +218,7 @@ class RemoteNode(Node):
     Args:
         address: ``tcp://HOST:PORT`` or ``unix:///PATH``.
         secret: what both ends know.
-        patience_s: how long a node that is away (being restarted, say) is waited for.
+        patience_s: how long to wait for an unreachable node (for example during a restart).
 
     Raises:
         BadRequest: address or secret cannot be used.
@@ -287,7 +287,7 @@ class RemoteNode(Node):
     def read_range(
         self, subscription: str, low: int, high: int, *, journal: str | None = None, query: str | None = None
     ) -> Iterator[Any]:
-        """See Node. What broke off goes on behind the last batch that came.
+        """See Node. An interrupted read resumes behind the last batch received.
 
         Nothing but `trim` can be asked until it is read to its end or closed: its answers are still on their way.
         """
@@ -460,7 +460,7 @@ class RemoteNode(Node):
         """The next frame.
 
         Raises:
-            NodeUnavailable: the connection is gone.
+            NodeUnavailable: the connection is lost.
             NodeError: the answer is an error; a connection that the node has closed is closed here, too.
         """
         try:

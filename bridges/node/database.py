@@ -93,7 +93,7 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[sqlite3.
     """A write transaction: durable when the block ends, undone when it raises.
 
     Raises:
-        StorageError: it could not be begun, carried out or committed.
+        StorageError: it could not be begun, executed or committed.
     """
     with storage_errors(path):
         connection.execute("BEGIN IMMEDIATE")
@@ -114,7 +114,7 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF  # the low byte is the primary code
-        raise StorageError(f"{path} cannot be used", f"SQLite says: {error}", _fix(code)) from error
+        raise StorageError(f"{path} cannot be used", f"SQLite reports: {error}", _fix(code)) from error
     except (NodeError, ClientError):  # some of ours are an OSError, too
         raise
     except OSError as error:

@@ -44,7 +44,7 @@ class EmbeddedNode(Node):
         return {**self.__dict__, "_storage": None, "_thread": None}
 
     def close(self) -> None:
-        """Stop receiving and publishing; what is unsettled goes on in the next process."""
+        """Stop receiving and publishing; the next process resumes what is unsettled."""
         if self._thread is not None:
             self._thread.stop()
             self._thread = None
@@ -139,7 +139,7 @@ class EmbeddedNode(Node):
         wait_s: float = 0.0,
         publishing: Publishing = AS_USUAL,
     ) -> Commit:
-        """See Node. Publishing starts with the call, and goes on after it as long as this process lives."""
+        """See Node. Publishing starts with the call, and continues after it while this process runs."""
         decided = self._files.commit(sink, writer, batch, parts, publishing)
         return self._wait(sink, decided.number, wait_s, is_first=decided.is_first)
 

@@ -1,4 +1,4 @@
-"""Errors of the bridge node. Each says what could not be done, why, and what to do; each has a code for the wire."""
+"""Errors of the bridge node. Each states what failed, why, and what to do; each has a code for the wire."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NodeError(Exception):
 
     Attributes:
         code: the word for it between server and client.
-        is_temporary: whether the same call may succeed later without anybody's help.
+        is_temporary: whether the same call may succeed later without intervention.
     """
 
     code: ClassVar[str] = "node-error"
@@ -98,13 +98,13 @@ class SnapshotUnknown(NodeError):
 
 
 class PartMissing(NodeError):
-    """A part that a batch is to be made of was not staged, or not as large as the commit says."""
+    """A part of a batch was not staged, or its size differs from the commit."""
 
     code = "part-missing"
 
 
 class OutboxFull(NodeError):
-    """Too much is waiting to be published; it goes on when subscribers have accepted some of it."""
+    """Too much is waiting to be published; it continues when subscribers have accepted some of it."""
 
     code = "outbox-full"
     is_temporary = True

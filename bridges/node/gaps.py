@@ -32,7 +32,7 @@ class Gap:
     Attributes:
         position: between this one and the next.
         topic: what was subscribed to.
-        noted_us: when the node came back, microseconds since 1970.
+        noted_us: when the node reconnected, microseconds since 1970.
     """
 
     position: int

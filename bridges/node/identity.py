@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bridges.node.arrow_bodies import DELIVERY_HASH
+from bridges.node.arrow_bodies import HASH_KEY
 from bridges.node.producers_core import MAX_PRODUCER_BYTES, Identity
-from oncewire.client.sequence_header import FLOOR, PRODUCER, SEQUENCE, TRANSACTION, Flag
-from oncewire.wire import DecodeError, Symbol, ULong, encode, read_annotations, splice_annotations
-
-BATCH = Symbol("x-opt-topic-batch")
-BATCH_END = Symbol("x-opt-topic-batch-end")
+from oncewire.client.sequence_header import Flag
+from oncewire.wire import DecodeError, ULong, encode, read_annotations, splice_annotations
+from oncewire.wire.vocabulary import BATCH, BATCH_END, FLOOR, PRODUCER, SEQUENCE, TRANSACTION
 
 _SEQUENCE_KEY = encode(SEQUENCE)
 _FLOOR_KEY = encode(FLOOR)
@@ -61,7 +59,7 @@ def annotate(
     if begins:
         pairs += _transaction_pair(begins) if is_batch_end else _CONTINUE_PAIR
         count += 1
-    return splice_annotations(payload, pairs, count, (DELIVERY_HASH,))
+    return splice_annotations(payload, pairs, count, (HASH_KEY,))
 
 
 def _transaction_pair(begins: int) -> bytes:
@@ -69,7 +67,7 @@ def _transaction_pair(begins: int) -> bytes:
 
 
 def identity_of(payload: bytes) -> Identity | None:
-    """Who produced a message; None if it does not say so, or not in the form above."""
+    """The producer of a message; None if it names none, or not in the form above."""
     if _MARK not in payload:  # the usual case of other publishers: nothing is decoded
         return None
     try:

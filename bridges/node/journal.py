@@ -86,7 +86,7 @@ class Arrival:
         source: the id of its topic, see `ReceiverJournal.source_id`.
         payload: the encoded message.
         identity: None = its producer does not number its messages.
-        incarnation: of the topic's subscription; 0 = the network did not tell.
+        incarnation: of the topic's subscription; 0 = not reported by the network.
     """
 
     source: int
@@ -223,7 +223,7 @@ class ReceiverJournal:
 
         Args:
             source: the topic's number.
-            incarnation: of its subscription; 0 = the network did not tell.
+            incarnation: of its subscription; 0 = not reported by the network.
             now_us: microseconds since 1970.
 
         Returns:
@@ -309,7 +309,7 @@ class JournalControl:
     def initial_offset(self, start: str | int) -> int:
         """Where the first batch starts: decided by the first call, the same for ever after (J-4).
 
-        A start computed anew when batch 0 is repeated would lose messages or give them twice.
+        A start computed again when batch 0 is repeated would lose or duplicate messages.
 
         Args:
             start: EARLIEST (the oldest message that is kept), LATEST, or a position.
@@ -364,7 +364,7 @@ class JournalControl:
                     f"query {owner} cannot read {self._path}",
                     f"query {marks.owner} reads this subscription: two would each get only a part",
                     "give each query a subscription of its own; "
-                    "if the old checkpoint is gone for good, run `oncewire bridge release`",
+                    "if the old checkpoint is lost, run `oncewire bridge release`",
                 )
             database.execute("UPDATE node_journal SET owner = ?", (owner,))
 

@@ -24,7 +24,7 @@ from bridges.node.journal import JournalMarks, check_uuid, read_marks
 
 CHUNK_ROWS = 8_192
 CHUNK_BYTES = 8 << 20
-"""A chunk ends at the first of both: large enough for Arrow to be quick, small enough for anybody's memory."""
+"""A chunk ends at the first of both: large enough for Arrow to be fast, small enough for any client's memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Metrics of a node for Prometheus. Hot paths count in plain ints; this reads them when somebody scrapes."""
+"""Metrics of a node for Prometheus. Hot paths count in plain ints; this reads them on a scrape."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ class NodeSettings:
         name: part of the container-ids of its subscriptions: another name makes other subscriptions.
         folder: for journals and outboxes, on a local disk.
         routers: URLs, tried in turn.
-        subscriptions: received from the start; others are added when somebody asks for them.
+        subscriptions: received from the start; others are added when a client asks for them.
         defaults: what subscriptions have that are added later; name, container-id and topics are not used.
         max_outbox_bytes: see `Outbox`.
         inflight: see `SinkPublisher`.
         tls: for routers whose URL is amqps.
-        resumes: go on with every subscription and sink of the folder; False = only with what is asked for.
+        resumes: resume every subscription and sink of the folder; False = only those a client asks for.
     """
 
     name: str
@@ -133,7 +133,7 @@ class BridgeNode:
     async def subscribe(self, name: str, topics: Sequence[str]) -> None:
         """Receive topics under a subscription's name from now on, across restarts; harmless when it is so already.
 
-        Returns when the network has confirmed it, or at least tried: messages sent afterwards are owed to it.
+        Returns when the network has confirmed it, or at least tried: it receives messages sent afterwards.
 
         Raises:
             BadRequest: the subscription has other topics, or is a shard, or there are too many subscriptions.
@@ -159,14 +159,14 @@ class BridgeNode:
         )
 
     async def _resume(self, name: str) -> None:
-        """Go on with a subscription that was made when somebody asked for it."""
+        """Resume a subscription that was created on a client's request."""
         if name in self._receivers:
             return
         try:
             topics = await asyncio.to_thread(self.storage.topics, name)
             if topics:
                 await self._start_receiver(self._described(name, tuple(topics)))
-        except (NodeError, ClientError) as error:  # one that is damaged must not keep the others away
+        except (NodeError, ClientError) as error:  # a damaged one must not stop the others
             logger.warning("subscription %s cannot be received: %s", name, error)
 
     async def _start_receiver(self, subscription: Subscription) -> Receiver:
@@ -192,7 +192,7 @@ class BridgeNode:
         return receiver.appended.count
 
     def trimmed(self, name: str) -> None:
-        """A reader has trimmed a journal: its receiver may go on."""
+        """A reader has trimmed a journal: its receiver may continue."""
         receiver = self._receivers.get(name)
         if receiver is not None:
             receiver.trimmed()

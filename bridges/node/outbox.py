@@ -40,7 +40,7 @@ KEPT_MANIFESTS = 1_000
 KEPT_RUNS = 1_000
 """Runs whose epoch is known. An older one that comes back is a new run: it fences others, and can lose nothing."""
 NEW_LIFE_AFTER_S = PRODUCER_RETENTION_S / 2
-"""A topic that got nothing for so long begins a new life as a producer: readers may forget the old one (SQ-6)."""
+"""A topic without rows for so long becomes a new producer: readers may forget the old one (SQ-6)."""
 MAX_TOPICS = 256
 """Topics of one sink: each is a link of the publisher."""
 SINK_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -71,7 +71,7 @@ class Publishing:
 
     Attributes:
         resends_in_doubt: rows that may have been delivered in a session that the network forgot are sent again (with
-            the same identity); False = they are given up, and counted as not accepted.
+            the same identity); False = they are abandoned, and counted as not accepted.
         is_atomic: the rows of a batch and topic are one transaction for readers that use a sequencer.
     """
 
@@ -140,7 +140,7 @@ class Outbox:
         path: made if it does not exist.
         sink: its id.
         max_bytes: of decided and unpublished parts, and of staged ones.
-        clock: tells the time of day in seconds.
+        clock: returns the time of day in seconds.
 
     Raises:
         BadRequest: the id cannot be used, or the file is another sink's.
@@ -267,7 +267,7 @@ class Outbox:
             raise OutboxFull(
                 f"nothing can be staged for sink {self.sink}",
                 f"{waiting} bytes wait to be published",
-                "wait: subscribers are slow or away; see which with `oncewire inspect`",
+                "wait: subscribers are slow or disconnected; `oncewire inspect` shows which",
             )
         if staged + size > self._max_bytes:
             raise TooLarge(
@@ -339,7 +339,7 @@ class Outbox:
             raise PartMissing(
                 f"batch {batch} of sink {self.sink} cannot be decided",
                 f"attempt {part.attempt} of partition {part.partition} has {len(found)} chunks with {rows} rows here, "
-                f"the commit says {part.chunks} with {part.rows}",
+                f"the commit names {part.chunks} with {part.rows}",
                 "run the batch again: start the query from its checkpoint",
             )
         return found
@@ -389,7 +389,7 @@ class Outbox:
         return int(number)
 
     def _keep_alive(self, database: sqlite3.Connection, topic: int) -> None:
-        """Note that a topic gets rows now; one that was silent for long begins a new life, if nothing is under way."""
+        """Note that a topic gets rows now; after a long silence it becomes a new producer, if nothing is in flight."""
         now_ms = int(self._clock() * 1000)
         assigned, floor, born_ms, decided_ms = database.execute(
             "SELECT assigned, floor, born_ms, decided_ms FROM node_topics WHERE id = ?", (topic,)
@@ -491,7 +491,7 @@ class Outbox:
             raise OwnedByAnother(
                 what,
                 f"query {owner} writes to it: batches of two queries with the same numbers would be taken for one",
-                "give each query a sinkId of its own; if the old checkpoint is gone for good, set takeover=true",
+                "give each query its own sinkId; if the old checkpoint is lost, set takeover=true",
             )
 
     def _topic_id(self, database: sqlite3.Connection, topic: str) -> int:

@@ -174,7 +174,7 @@ class OutboxJournal(Journal):
             " WHERE manifest = ? AND node_spans.topic = ?",
             (manifest, topic_id),
         ).fetchone()
-        # With the uuid: a new file numbers its rows anew, and they must not be taken for the old ones.
+        # With the uuid: a new file numbers its rows from 1 again, and they must not be mistaken for the old ones.
         producer = producer_pair(str(ProducerId(f"{self._sink}/{topic_id}/{uuid}", born_ms)))
         payloads = self._body(part).of(topic)
         if len(payloads) != count:
@@ -327,7 +327,7 @@ class OutboxJournal(Journal):
         except sqlite3.Error as error:
             raise JournalUnusable(
                 f"the outbox {self._path} cannot be used",
-                f"SQLite says: {error}",
+                f"SQLite reports: {error}",
                 "check the disk and the file's rights",
             ) from error
         except (NodeError, ValueError) as error:

@@ -9,8 +9,8 @@ VERSION = 1
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS node_outbox (
         version INTEGER NOT NULL, uuid TEXT NOT NULL, sink TEXT NOT NULL,
-        query TEXT,                   -- that may write; NULL = nobody has yet
-        generation INTEGER NOT NULL,  -- how often the sink was taken over: batch numbers start anew
+        query TEXT,                   -- that may write; NULL = none has yet
+        generation INTEGER NOT NULL,  -- how often the sink was taken over: batch numbers start again
         epoch INTEGER NOT NULL,       -- of the newest run
         next_manifest INTEGER NOT NULL,
         resends_in_doubt INTEGER NOT NULL DEFAULT 1  -- of the newest commit

@@ -16,22 +16,22 @@ from bridges.node.range_set_core import RangeSet
 MAX_PRODUCERS = 100_000
 """Rows of a hundred bytes each: far more than sinks and topics of one network, and still no danger to memory."""
 MAX_GAPS = 65_536
-"""Ranges above one producer's floor. A window of 1,024 messages cannot make more; a floor that stands still could."""
+"""Ranges above one producer's floor. A window of 1,024 messages cannot make more; a stuck floor could."""
 MAX_PRODUCER_BYTES = 512
 """Of a producer's name: it is kept for good."""
 
 
 class Judgement(Enum):
-    """What is to be done with a message that says who produced it; the value is the metric's label."""
+    """What to do with a message that names its producer; the value is the metric's label."""
 
     NEW = "new"
     """Append it."""
     DUPLICATE = "duplicate"
     """It was appended before: accept it and do nothing."""
     TOO_MANY_PRODUCERS = "too-many-producers"
-    """Reject it: nobody could tell later whether it was there."""
+    """Reject it: a later copy could not be recognised."""
     TOO_MANY_GAPS = "too-many-gaps"
-    """Reject it: its producer's floor stands still, or it does not number its messages."""
+    """Reject it: its producer's floor does not advance, or it does not number its messages."""
 
 
 @dataclass(frozen=True, slots=True)

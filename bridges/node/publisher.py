@@ -31,7 +31,7 @@ INFLIGHT = 1000
 POLL_S = 1.0
 """How long a batch that another process decided may go unnoticed; what this process decides wakes the publisher."""
 RETRY_S = 2.0
-"""Pause after a failure that the client did not mend by itself."""
+"""Pause after a failure that the client did not recover from by itself."""
 _GROUPS_IN_WINDOW = 4
 """A window is filled by as many groups, so that one is on its way while the next is prepared."""
 
@@ -72,7 +72,7 @@ class SinkPublisher:
         routers: URLs, tried in turn.
         tls: for URLs that ask for TLS; None = Python's default.
         inflight: rows of a topic that may be without outcome.
-        session_timeout_s: how long the network remembers what was unsettled while this process is away.
+        session_timeout_s: how long the network keeps the session while this process is disconnected.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class SinkPublisher:
         self._work.tell()
 
     async def run(self) -> None:
-        """Publish until cancelled. What the client cannot mend is tried again after a pause, from the outbox."""
+        """Publish until cancelled. After a failure that the client cannot recover from it retries from the outbox."""
         self._loop = asyncio.get_running_loop()
         while True:
             try:
@@ -138,7 +138,7 @@ class SinkPublisher:
         while True:
             try:
                 await self._publish(client, journal, topic)
-            except (LinkRefused, UsageError) as error:  # this topic's affair; others go on
+            except (LinkRefused, UsageError) as error:  # affects this topic only
                 self._complain(topic, error)
                 await asyncio.sleep(RETRY_S)
 

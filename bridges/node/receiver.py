@@ -46,11 +46,11 @@ CREDIT = 2048
 MAX_JOURNAL_BYTES = 8 << 30
 """A disk is cheaper than publishers that wait; but it ends."""
 TIMEOUT_S = 24 * 3600
-"""T_sub: how long the network keeps what it owes while the node is away. Publishers of the topics wait for it."""
+"""T_sub: how long the network keeps the subscription while the node is disconnected. Publishers wait for it."""
 FULL_POLL_S = 0.5
 """How often a journal that is full is looked at; trimming in this process wakes the receiver."""
 RETRY_S = 2.0
-"""Pause after a failure that the client did not mend by itself."""
+"""Pause after a failure that the client did not recover from by itself."""
 MAX_TOPICS = 64
 """Links of one subscription; patterns reach further."""
 _REFUSED = "oncewire:identity-not-kept"
@@ -70,7 +70,7 @@ class Subscription:
         group_s, group_count: when a group is written, by time and by count.
         max_journal_bytes: when to stop taking messages.
         retention_s: how long messages are kept after a reader is done with them.
-        timeout_s: how long the network keeps what it owes while the node is away.
+        timeout_s: how long the network keeps the subscription while the node is disconnected.
         shard: which messages are kept, and the others accepted at once; None = all are kept.
     """
 
@@ -184,7 +184,7 @@ class Receiver:
             await self._changed.wait(seen, FULL_POLL_S)
 
     async def run(self) -> None:
-        """Receive until cancelled. What the client cannot mend is tried again after a pause."""
+        """Receive until cancelled. After a failure that the client cannot recover from it retries after a pause."""
         try:
             while True:
                 try:
@@ -345,7 +345,7 @@ class Receiver:
 
 
 def _message_of(delivery: Delivery) -> bytes:
-    """What is kept: other formats as one data section, so that nobody takes anything in them for a router's word."""
+    """What is kept: other formats as one data section, so that their content is not mistaken for annotations."""
     return encode_data_message(delivery.payload) if delivery.message_format else delivery.payload
 
 

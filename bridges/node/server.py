@@ -80,7 +80,7 @@ class Server:
         return found
 
     async def listen_unix(self, path: Path) -> None:
-        """Listen on a socket file that only this user may open; one that nobody serves any more is replaced.
+        """Listen on a socket file that only this user may open; one without a server is replaced.
 
         Raises:
             StorageError: it cannot be made, or another node serves it.
@@ -124,7 +124,7 @@ class Server:
                 return
             await self._converse(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
-            pass  # the client has gone, or stopped in the middle of a request
+            pass  # the client disconnected, or stopped in the middle of a request
         except asyncio.CancelledError:
             pass  # the server stops
         finally:
@@ -211,10 +211,10 @@ def _unlink(path: Path) -> None:
 
 
 async def _remove_stale(path: Path) -> None:
-    """Remove a socket file that nobody serves any more.
+    """Remove a socket file without a server.
 
     Raises:
-        StorageError: somebody does, or it is another kind of file.
+        StorageError: it has a server, or it is another kind of file.
     """
     mode = _mode_of(path)
     if mode is None:

@@ -1,4 +1,4 @@
-"""The settings of a bridge node: what may stand in the TOML file, what is allowed, and why it is there."""
+"""The settings of a bridge node as tables: TOML key, allowed values, default, meaning."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ _PORT_ALLOWED = "0 to 65535; 0 = any free port"
 
 
 def _receiving(table: str) -> tuple[Setting, ...]:
-    """Of a subscription; in the table [defaults] of all that say nothing else."""
+    """Of a subscription; the table [defaults] holds defaults for all of them."""
     return (
         Setting(
             f"{table}.credit", whole_number(1, 100_000), CREDIT, "1 to 100000 messages",
-            "Messages that may come ahead of the journal.",
+            "Messages that may arrive ahead of the journal.",
         ),
         Setting(
             f"{table}.group_ms", number(0, 10_000), GROUP_S * 1000, "0 to 10000 milliseconds",
@@ -71,19 +71,19 @@ def _receiving(table: str) -> tuple[Setting, ...]:
         ),
         Setting(
             f"{table}.group_count", whole_number(1, 100_000), GROUP_COUNT, "1 to 100000 messages",
-            "A group of so many is written without waiting for more.",
+            "A group of this many is written without waiting for more.",
         ),
         Setting(
             f"{table}.max_journal_bytes", size(64 * KIB, 1024 * TIB), MAX_JOURNAL_BYTES, "64 KiB to 1024 TiB",
-            "A journal with more takes no messages until it is trimmed: publishers are held back.",
+            "A journal with more accepts no messages until it is trimmed: publishers wait.",
         ),
         Setting(
             f"{table}.retention_s", number(0, 10 * 365 * 86_400), 0.0, "seconds, up to ten years",
-            "How long messages are kept after the pipeline is done with them, for replay and history.",
+            "How long messages are kept after the pipeline has processed them, for replay and history.",
         ),
         Setting(
             f"{table}.timeout_s", whole_number(1, 30 * 86_400), TIMEOUT_S, "1 to 2592000 seconds",
-            "How long the network keeps what it owes while this node is away. Publishers of the topics wait for it.",
+            "How long the network keeps the subscription while this node is disconnected. Publishers wait meanwhile.",
         ),
     )  # fmt: skip
 
@@ -91,10 +91,10 @@ def _receiving(table: str) -> tuple[Setting, ...]:
 _OF_SUBSCRIPTION = (
     Setting(
         "subscription.name", text(NAME_PATTERN.pattern), REQUIRED, "up to 100 of A-Z a-z 0-9 _ . -",
-        "What pipelines call it (option `subscription`).",
+        "Its name in pipelines (option `subscription`).",
     ),
     Setting(
-        "subscription.topics", _topics, REQUIRED, "a list of topics or patterns", "What is received into its journal.",
+        "subscription.topics", _topics, REQUIRED, "a list of topics or patterns", "Topics received into its journal.",
     ),
     Setting(
         "subscription.container_id", text(r"\S{0,200}"), "", "up to 200 characters without spaces, or empty",
@@ -102,13 +102,13 @@ _OF_SUBSCRIPTION = (
     ),
     Setting(
         "subscription.shard", _shard, None, f"NUMBER/COUNT, as 0/2 and 1/2; up to {MAX_SHARDS} shards; or empty",
-        "The node's share of a subscription that several nodes have, a node for each. Never change it.",
+        "This node's shard of a subscription that several nodes share. Never change it.",
     ),
     Setting(
         "subscription.shard_by", one_of(*(by.value for by in ShardBy)), ShardBy.KEY.value,
         "key or topic (only with shard)",
         "key = all nodes receive the same topics, and each keeps the messages whose key falls to its shard; "
-        "topic = each node has topics of its own. Never change it.",
+        "topic = each node has different topics. Never change it.",
     ),
     *_receiving("subscription"),
 )  # fmt: skip
@@ -121,14 +121,14 @@ _OF_NODE = (
         "Part of its subscriptions' identities: never change it. Default: this machine's name.",
     ),
     Setting(
-        "folder", path, REQUIRED, "a folder on a local disk", "For journals and outboxes: what is durable is here.",
+        "folder", path, REQUIRED, "a folder on a local disk", "For journals and outboxes: all durable state is here.",
     ),
     Setting(
         "routers", _routers, REQUIRED, 'a list of URLs such as "amqp://router-1:5672"', "Tried in turn.", secret=True,
     ),
     Setting(
         "secret_file", optional_path, None, "a file with at least 16 bytes, or empty",
-        "The secret that clients must have. Empty = FOLDER/secret, which is made if it does not exist.",
+        "The secret that clients must have. Empty = FOLDER/secret, which is created if it does not exist.",
     ),
     Setting(
         "listen.host", _HOST, "127.0.0.1", "an address or host name, or empty = no TCP", "Where pipelines connect.",
@@ -139,16 +139,16 @@ _OF_NODE = (
     ),
     Setting(
         "http.host", _HOST, "127.0.0.1", "an address or host name, or empty = no HTTP",
-        "Where /healthz, /readyz and /metrics are.",
+        "Address of /healthz, /readyz and /metrics.",
     ),
-    Setting("http.port", _PORT, 7073, _PORT_ALLOWED, "Where /healthz, /readyz and /metrics are."),
+    Setting("http.port", _PORT, 7073, _PORT_ALLOWED, "Address of /healthz, /readyz and /metrics."),
     Setting(
         "tls.ca_file", optional_path, None, "a PEM file, or empty = the authorities of this machine",
-        "For routers whose URL is amqps: who may have signed their certificates.",
+        "Certificate authorities for routers whose URL is amqps.",
     ),
     Setting(
         "tls.cert_file", optional_path, None, "a PEM file, or empty = none",
-        "The certificate that this node shows to routers.",
+        "This node's client certificate for routers.",
     ),
     Setting(
         "tls.key_file", optional_path, None, "a PEM file without passphrase, or empty = it is in tls.cert_file",
@@ -160,11 +160,11 @@ _OF_NODE = (
     ),
     Setting(
         "outbox.max_bytes", size(64 * KIB, 1024 * TIB), MAX_OUTBOX_BYTES, "64 KiB to 1024 TiB",
-        "Of each sink: decided rows that wait to be published; and as much again may be staged.",
+        "Of each sink: decided rows that wait to be published; the same amount again may be staged.",
     ),
     Setting(
         "outbox.inflight", whole_number(1, 1024), INFLIGHT, "1 to 1024 messages",
-        "Rows of a topic that may be without an outcome.",
+        "Rows of a topic that may wait for their outcome.",
     ),
     Setting(
         "log.level", one_of("debug", "info", "warning", "error"), "info", "debug, info, warning or error",

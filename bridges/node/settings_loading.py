@@ -1,4 +1,4 @@
-"""Reads the node's TOML file and says clearly what is wrong with it."""
+"""Reads the node's TOML file and reports its errors."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _check_together(subscriptions: tuple[Subscription, ...], values: Mapping[str
     if not values["listen.host"] and values["listen.unix"] is None:
         raise CliError(
             f"the node of {file} would be of no use",
-            "nobody could connect to it: listen.host and listen.unix are both empty",
+            "no pipeline could connect to it: listen.host and listen.unix are both empty",
             "set one of them",
         )
 

@@ -11,11 +11,11 @@ import zlib
 from dataclasses import dataclass
 from enum import Enum
 
-from oncewire.wire import DecodeError, Symbol, decode_message
+from oncewire.wire import DecodeError, decode_message
+from oncewire.wire.vocabulary import PARTITION_KEY
 
 MAX_SHARDS = 64
-"""Each receives everything: long before this many the routers are busy with copies that are thrown away."""
-PARTITION_KEY = Symbol("x-opt-partition-key")
+"""Each receives everything: long before this many the routers are busy with copies that are discarded."""
 _FORM = re.compile(r"(\d{1,3})/(\d{1,3})")
 
 

@@ -12,7 +12,7 @@ from bridges.node.shard_core import Shard, ShardBy
 _TABLE = "CREATE TABLE IF NOT EXISTS node_shard (number INTEGER NOT NULL, count INTEGER NOT NULL, by TEXT NOT NULL)"
 _FIX = (
     "set the shard that it was made with; to change the number of shards make a subscription with another name "
-    "(docs/spark.md says how)"
+    "(see docs/spark.md)"
 )
 
 
@@ -54,7 +54,7 @@ def _described(shard: Shard | None) -> str:
 
 
 def refuse_part(subscription: str, shard: Shard) -> BadRequest:
-    """What a query is told that would read one shard as if it were all."""
+    """The error for a query that would read one shard as if it were all."""
     return BadRequest(
         f"subscription {subscription!r} cannot be read at this node alone",
         f"the node keeps shard {shard} of it",

@@ -1,4 +1,4 @@
-"""Telling tasks that something has changed, without losing what is told between looking and waiting."""
+"""Notifies tasks of changes, without losing a notification between the check and the wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Signal:
-    """Counts what was told; a task waits until the count differs from the one it saw before it looked."""
+    """Counts notifications; a task waits until the count differs from the one it saw before its check."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -20,7 +20,7 @@ class Signal:
                 waiter.set_result(None)
 
     async def wait(self, seen: int, timeout: float) -> None:
-        """Return when something was told after `seen`, or after `timeout` seconds."""
+        """Return after a notification later than `seen`, or after `timeout` seconds."""
         if self.count != seen:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

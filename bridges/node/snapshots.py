@@ -45,7 +45,7 @@ def choose_snapshot(database: sqlite3.Connection, sink: str, start: str, stop: s
     newest = database.execute("SELECT number, stop FROM node_snapshots ORDER BY number DESC LIMIT 1").fetchone()
     if newest is not None and newest[1] != start:
         raise SnapshotUnknown(
-            f"processor {sink} cannot go on at {start}",
+            f"processor {sink} cannot continue at {start}",
             f"its newest attempt ended at {newest[1]}",
             "the checkpoint is not this processor's newest one: restore that, or give the processor another name",
         )

@@ -52,7 +52,7 @@ def tls_context(files: TlsFiles, routers: Sequence[str]) -> ssl.SSLContext | Non
     if not files.checks_hostname and files.ca is None:
         raise BadRequest(
             "the check of host names cannot be left out",
-            "any host with a certificate of a public authority could say that it is a router",
+            "any host with a certificate of a public authority could pretend to be a router",
             "give the file of your own authority's certificate, too",
         )
     try:

@@ -5,13 +5,15 @@ A source turns a million of these into rows each minute. Whatever looks differen
 
 from __future__ import annotations
 
+from oncewire.wire.vocabulary import DELIVERY_HASH, PARTITION_KEY, PRODUCER, PUBLISHER, SEQUENCE
+
 _DATA = b"\x00\x53\x75"
 _ANNOTATIONS = b"\x00\x53\x72"
 _HEADER = b"\x00\x53\x70"
-_PRODUCER = b"x-opt-topic-producer"
-_SEQUENCE = b"x-opt-topic-seq"
-_PUBLISHER = b"x-opt-topic-publisher"
-_PARTITION_KEY = b"x-opt-partition-key"
+_PRODUCER = PRODUCER.encode()
+_SEQUENCE = SEQUENCE.encode()
+_PUBLISHER = PUBLISHER.encode()
+_PARTITION_KEY = PARTITION_KEY.encode()
 _FIXED_WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 """Octets of a value by the first half of its constructor (1.2)."""
 _STRING_CODES = frozenset({0xA1, 0xB1})
@@ -19,7 +21,7 @@ _USUAL_CODES = {
     _PRODUCER: _STRING_CODES,
     _PUBLISHER: _STRING_CODES,
     _SEQUENCE: frozenset({0x44, 0x53, 0x80}),
-    b"x-opt-topic-delivery-hash": frozenset[int](),
+    DELIVERY_HASH.encode(): frozenset[int](),
     _PARTITION_KEY: frozenset[int](),
 }
 """What a value of these keys looks like; nothing = the long way knows what to do with it."""

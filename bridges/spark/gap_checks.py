@@ -13,7 +13,7 @@ logger = logging.getLogger("oncewire.spark")
 
 
 def check_gaps(gaps: Sequence[Gap], name: str, *, fails: bool) -> None:
-    """Refuse to pass over messages of a subscription that never came; or log it.
+    """Refuse to skip missing messages of a subscription; or log it.
 
     Raises:
         SubscriptionGap: there are some, and it `fails`.
@@ -22,14 +22,14 @@ def check_gaps(gaps: Sequence[Gap], name: str, *, fails: bool) -> None:
         noted = datetime.fromtimestamp(gap.noted_us / 1_000_000, UTC).isoformat(" ", "seconds")
         what = f"messages of topic {gap.topic!r} are missing from subscription {name!r}"
         why = (
-            f"between the positions {gap.position} and {gap.position + 1}: the bridge node was away for longer than "
-            f"the network keeps what it owes, and its subscription was made anew, noted at {noted}"
+            f"between the positions {gap.position} and {gap.position + 1}: the bridge node was disconnected for longer "
+            f"than its timeout_s, and its subscription was created again, noted at {noted}"
         )
         if fails:
             raise SubscriptionGap(
                 what,
                 why,
-                "to go on without them start the query with failOnDataLoss=false until it has passed that position; "
+                "to continue without them start the query with failOnDataLoss=false until it has passed that position; "
                 "a longer timeout_s (subscriptionTimeout) of the node avoids it",
             )
         logger.warning("%s %s; failOnDataLoss is false", what, why)

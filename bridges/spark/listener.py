@@ -24,7 +24,7 @@ MAX_QUERIES = 1_000
 class AmqpListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark has no types for us
     """Joins each progress with the state of the node, or nodes. Spark calls it in a thread of its own.
 
-    A node that cannot be asked changes nothing for the query; the report says why.
+    A node that cannot be asked changes nothing for the query; the report gives the reason.
 
     Args:
         options: `bridge` and what belongs to it, as for the source.

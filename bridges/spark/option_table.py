@@ -1,6 +1,6 @@
-"""The options of the format `amqp`: one table of what there is, for whom, what is allowed and what it means.
+"""The options of the format `amqp` as one table: name, side, allowed values, meaning.
 
-The reference in docs/spark.md is made from it. Names are Kafka's where Kafka has the same thing.
+The reference in docs/spark.md is generated from it. Names are Kafka's where Kafka has the same thing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncewire.settings.schema import Setting
 
 
 class Side(Enum):
-    """Who understands an option."""
+    """Which side reads an option."""
 
     BOTH = "both"
     SOURCE = "source"
@@ -33,8 +33,8 @@ class Option(Setting):
     """One option; its default is a text, empty = none. Upper and lower case of its name do not matter.
 
     Attributes:
-        side: who understands it.
-        is_embedded_only: with a bridge node elsewhere it is set there, so it is refused here.
+        side: which side reads it.
+        is_embedded_only: a separate bridge node has it in its own configuration, so it is refused here.
     """
 
     side: Side = Side.BOTH
@@ -58,7 +58,7 @@ OPTIONS: tuple[Option, ...] = (
         "bridge", _BOTH, EMBEDDED, values.addresses,
         "`embedded`, `tcp://HOST:PORT` or `unix:///PATH`; for a source also a comma list of nodes",
         "The bridge node. `embedded` = inside Spark's own processes, for one machine: nothing is received while no "
-        "query runs. Several nodes share out a subscription: all of them, in the order of their shards.",
+        "query runs. With several nodes that share a subscription, list all of them in the order of their shards.",
     ),
     _option(
         "bridge.folder", _BOTH, "", _TEXT, "a folder on a local disk",
@@ -81,15 +81,15 @@ OPTIONS: tuple[Option, ...] = (
         "amqp.urls", _BOTH, "", values.routers, "a comma list of `amqp://HOST[:PORT]` or `amqps://HOST[:PORT]`",
         "Routers, tried in turn. Needed for `embedded`.", True,
     ),
-    _option("amqp.sasl.username", _BOTH, "", _TEXT, "text", "User at routers whose URL names none.", True),
+    _option("amqp.sasl.username", _BOTH, "", _TEXT, "text", "User name for routers whose URL has none.", True),
     _option("amqp.sasl.password", _BOTH, "", text(r"(?s).+"), "text", "The user's password.", True),
     _option(
         "amqp.tls.ca", _BOTH, "", _TEXT, "a PEM file",
-        "Who may have signed the certificates of routers whose URL is `amqps`. Default: authorities of the machine.",
+        "Certificate authorities for routers whose URL is `amqps`. Default: those of the machine.",
         True,
     ),
     _option(
-        "amqp.tls.certificate", _BOTH, "", _TEXT, "a PEM file", "Shown to routers. Default: none.", True,
+        "amqp.tls.certificate", _BOTH, "", _TEXT, "a PEM file", "Client certificate for routers. Default: none.", True,
     ),
     _option(
         "amqp.tls.key", _BOTH, "", _TEXT, "a PEM file without passphrase",
@@ -101,22 +101,22 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option(
         "deliveryGuarantee", _BOTH, "exactly-once", values.one_of(Guarantee),
-        "`exactly-once`, `at-least-once` or `at-most-once`", "What is promised about each message.",
+        "`exactly-once`, `at-least-once` or `at-most-once`", "The delivery guarantee of each message.",
     ),
-    _option("subscribe", _SOURCE, "", values.topics, "a comma list of topics", "What is received."),
+    _option("subscribe", _SOURCE, "", values.topics, "a comma list of topics", "Topics to receive."),
     _option(
         "subscribePattern", _SOURCE, "", values.patterns, "a comma list of patterns: `*` one word, `#` any rest",
-        "What is received; in place of `subscribe`. The network's own wildcards, not a regular expression.",
+        "Topics to receive, instead of `subscribe`. The network's own wildcards, not a regular expression.",
     ),
     _option(
         "subscription", _SOURCE, "", text(NAME_PATTERN.pattern), "up to 100 of A-Z a-z 0-9 _ . -",
-        "Durable name of the subscription: the network keeps what it is owed. One streaming query for each name.",
+        "Durable name of the subscription. One streaming query for each name.",
     ),
     _option(
         "startingOffsets", _SOURCE, "earliest", values.place,
         '`earliest`, `latest` or `{"SUBSCRIPTION": POSITION}`',
         "Where the first batch starts. `earliest` is the oldest message in the journal. Decided once for a "
-        "subscription; a checkpoint goes before it. With several nodes positions have an entry for each, "
+        "subscription; a checkpoint takes precedence. With several nodes positions have an entry for each, "
         '`{"SUBSCRIPTION#0": POSITION, ...}`.',
     ),
     _option(
@@ -125,35 +125,35 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option(
         "failOnDataLoss", _SOURCE, "true", values.yes_or_no, "`true` or `false`",
-        "Fail when messages that the checkpoint expects are not in the journal any more, or it is another one, or when "
-        "messages never came, for the network had deleted the subscription; `false` = log it and go on with what is "
-        "there.",
+        "Fail when messages that the checkpoint expects are no longer in the journal, or it is another journal, or "
+        "when messages are missing because the network had deleted the subscription; `false` = log it and continue "
+        "with what is left.",
     ),
     _option("maxOffsetsPerTrigger", _SOURCE, "", _NUMBER, "messages", "A batch has this many at most."),
     _option(
         "maxBytesPerTrigger", _SOURCE, "", _BYTES, "bytes, also `64m`",
-        "A batch has about this many at most; one larger message comes alone.",
+        "A batch has about this many at most; a larger message is a batch of its own.",
     ),
-    _option("minOffsetsPerTrigger", _SOURCE, "", _NUMBER, "messages", "A batch waits until there are so many."),
+    _option("minOffsetsPerTrigger", _SOURCE, "", _NUMBER, "messages", "A batch waits until this many have arrived."),
     _option(
         "maxTriggerDelay", _SOURCE, "15m", values.duration, "a time such as `30s` or `15m`",
-        "How long `minOffsetsPerTrigger` may hold back a batch.",
+        "How long `minOffsetsPerTrigger` may delay a batch.",
     ),
     _option(
         "minPartitions", _SOURCE, "", whole_number(1, 10_000), "1 to 10000",
-        "A batch is cut into at least so many tasks, if it has as many messages.",
+        "A batch is split into at least this many tasks, if it has as many messages.",
     ),
     _option(
         "includeHeaders", _SOURCE, "false", values.yes_or_no, "`true` or `false`",
-        "Add the column `headers`: application properties in the form that Kafka's have.",
+        "Add the column `headers`: application properties in Kafka's form.",
     ),
     _option(
         "includeMetadata", _SOURCE, "true", values.yes_or_no, "`true` or `false`",
-        "Add the columns from `message_id` on. Without them reading is quicker.",
+        "Add the columns from `message_id` on. Without them reading is faster.",
     ),
     _option(
         "retentionMs", _SOURCE, "", values.milliseconds, "milliseconds",
-        "How long messages are kept in the journal after the query is done with them.", True,
+        "How long messages are kept in the journal after the query has processed them.", True,
     ),
     _option(
         "minBatchesToRetain", _SOURCE, "2", whole_number(0, 1000), "0 to 1000 batches",
@@ -165,27 +165,27 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option(
         "groupCommitMax", _SOURCE, str(GROUP_COUNT), whole_number(1, 100_000), "1 to 100000 messages",
-        "A group of so many is written without waiting for more.", True,
+        "A group of this many is written without waiting for more.", True,
     ),
     _option(
         "credit", _SOURCE, str(CREDIT), whole_number(1, 100_000), "1 to 100000 messages",
-        "Messages that may come ahead of the journal.", True,
+        "Messages that may arrive ahead of the journal.", True,
     ),
     _option(
         "maxJournalBytes", _SOURCE, str(MAX_JOURNAL_BYTES), _BYTES, "bytes, also `8g`",
-        "A journal with more takes no messages until batches are done: publishers are held back.", True,
+        "A journal with more accepts no messages until batches are finished: publishers wait.", True,
     ),
     _option(
         "subscriptionTimeout", _SOURCE, f"{TIMEOUT_S}s", values.duration, "a time such as `24h`, from `1s`",
-        "How long the network keeps what it owes while the node is away. Publishers wait for it meanwhile.", True,
+        "How long the network keeps the subscription while the node is disconnected. Publishers wait meanwhile.", True,
     ),
-    _option("topic", _SINK, "", values.topic, "a topic", "Where all rows go; goes before the column `topic`."),
+    _option("topic", _SINK, "", values.topic, "a topic", "Topic of all rows; overrides the column `topic`."),
     _option(
-        "errorTopic", _SINK, "", values.topic, "a topic", "Where a processor's handled errors go, in the same batch.",
+        "errorTopic", _SINK, "", values.topic, "a topic", "Topic of a processor's handled errors, in the same batch.",
     ),
     _option(
         "sinkId", _SINK, "", text(SINK_PATTERN.pattern), "up to 100 of A-Z a-z 0-9 _ . -",
-        "Who publishes, as subscribers see it. Default: the query's id. Needed for batch writes.",
+        "Name of the publisher, as subscribers see it. Default: the query's id. Needed for batch writes.",
     ),
     _option(
         "batchId", _SINK, "", whole_number(0, MAX_NUMBER), "a whole number",
@@ -197,8 +197,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option(
         "publishTimeout", _SINK, "", values.duration, "a time such as `10m`",
-        "How long a batch may wait for subscribers before the query fails (it goes on where it was when it is started "
-        "again). Default: no limit.",
+        "How long a batch may wait for subscribers before the query fails (it resumes when it is started again). "
+        "Default: no limit.",
     ),
     _option(
         "stageTimeout", _SINK, "10m", values.duration, "a time such as `10m`",
@@ -206,11 +206,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option(
         "inflight", _SINK, str(INFLIGHT), whole_number(1, 1024), "1 to 1024 messages",
-        "Rows of a topic that may be without an outcome.", True,
+        "Rows of a topic that may wait for their outcome.", True,
     ),
     _option(
         "maxOutboxBytes", _SINK, str(MAX_OUTBOX_BYTES), _BYTES, "bytes, also `1g`",
-        "Decided rows that wait to be published; and as much again may be staged.", True,
+        "Decided rows that wait to be published; the same amount again may be staged.", True,
     ),
     _option(
         "atomicBatches", _SINK, "false", values.yes_or_no, "`true` or `false`",
@@ -218,12 +218,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _option(
         "takeover", _SINK, "false", values.yes_or_no, "`true` or `false`",
-        "Become the sink's query though another one was: for a new checkpoint with an old `sinkId`.",
+        "Replace another query as the sink's query: for a new checkpoint with an old `sinkId`.",
     ),
 )  # fmt: skip
-"""Every option there is."""
+"""All options."""
 
 
 def options_of(side: Side) -> Iterator[Option]:
-    """The options that a side understands."""
+    """The options that a side reads."""
     return (option for option in OPTIONS if option.side in {side, Side.BOTH})

@@ -1,4 +1,4 @@
-"""What stands in an option is text: these turn it into values. No Spark here."""
+"""Turns the text of options into values. No Spark here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading the options of the format `amqp`: what stands in option_table.py, checked and turned into values.
+"""Reads the options of the format `amqp`, listed in option_table.py: checks them and turns them into values.
 
 Spark is not needed here.
 """
@@ -45,7 +45,7 @@ AT_MOST_ONCE_RETENTION_S = 3600.0
 _BY_NAME = {option.key.lower(): option for option in OPTIONS}
 _BRIDGE = frozenset(option.key for option in OPTIONS if option.key.startswith(("bridge", "amqp.")))
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path"})
-"""Spark hands these on to the sink; `path` only where somebody gave one, which is refused below."""
+"""Spark hands these on to the sink; `path` only where the user gave one, which is refused below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class SinkOptions:
     """What a writer works with; see OPTIONS for the meanings. Times are in seconds.
 
     Attributes:
-        topic: None = the column `topic` says it.
+        topic: None = the column `topic` sets it.
         sink_id: None = the query's id.
         publish_timeout_s: None = no limit.
     """
@@ -168,7 +168,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> Sourc
     found = _parse(given, Side.SOURCE)
     bridge = _bridge(found)
     if not found["subscription"]:
-        raise _missing("subscription", "the network keeps what is owed under it")
+        raise _missing("subscription", "it is the name under which the network keeps messages")
     topics = _topics(found, is_stream=is_stream)
     names = _offset_names(found["subscription"], len(bridge.addresses))
     start, end = found["startingOffsets"], found["endingOffsets"]

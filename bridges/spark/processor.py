@@ -81,7 +81,7 @@ class Processor:
     sink: Mapping[str, str] = field(repr=False)
 
     def start(self, *, available_now: bool = False, interval: str | None = None) -> Any:
-        """Start the query, which goes on where it was.
+        """Start the query, which resumes where it was.
 
         Args:
             available_now: end when everything that is there now is processed.
@@ -124,7 +124,7 @@ class Processor:
             back_off: the pauses; None = from 1 s to 60 s.
 
         Raises:
-            PySparkException: the query fails in a way that no restart can mend, such as another query that owns its
+            PySparkException: the query fails in a way that no restart can fix, such as another query that owns its
                 subscription.
         """
         stop = threading.Event() if stop is None else stop

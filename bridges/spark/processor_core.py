@@ -19,16 +19,14 @@ from oncewire.wire import (
     DecodeError,
     Message,
     Properties,
-    Symbol,
     decode_message,
     encode_data_message,
     encode_message,
 )
+from oncewire.wire.vocabulary import DELIVERY_HASH
 
 logger = logging.getLogger("oncewire.processor")
 
-DELIVERY_HASH = Symbol("x-opt-topic-delivery-hash")
-"""The annotation of outputs and errors."""
 ERROR_CONTENT_TYPE = "application/json"
 MAX_ERROR_TEXT = 4_096
 """Characters of an exception's text in an error message: it may quote its whole input."""
@@ -39,7 +37,7 @@ class StopAttempt(Exception):
 
 
 UNHANDLED: tuple[type[Exception], ...] = (StopAttempt, MemoryError)
-"""Never handled: they say nothing about the message."""
+"""Never handled: they are not caused by the message."""
 
 
 class AttemptKind(StrEnum):
@@ -52,7 +50,7 @@ class AttemptKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A message and where it stands.
+    """A message and its position.
 
     Attributes:
         topic: the input.
@@ -151,7 +149,7 @@ def positions_of(inputs: Iterable[Input]) -> dict[str, str]:
 
 
 def attempt(step: Step, inputs: Sequence[Input], batch: int = 0, number: int = 0) -> list[AttemptRow]:
-    """Call the function once, and say what comes of it.
+    """Call the function once, and return the result.
 
     Args:
         step: the processor.

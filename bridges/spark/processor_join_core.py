@@ -63,7 +63,7 @@ def input_journals(processor: str, inputs: Sequence[str], join: Join | None) -> 
         join: None = there is one input.
 
     Raises:
-        BadRequest: it cannot be told what is to be read.
+        BadRequest: the inputs are ambiguous.
     """
     if not 1 <= len(inputs) <= MAX_INPUTS or len(set(inputs)) != len(inputs) or not all(inputs):
         raise BadRequest(
@@ -115,11 +115,11 @@ def text_of(offset: Mapping[str, Any]) -> str:
 
 
 def check_journals(journals: Sequence[InputJournal], start: Places, found: Sequence[str]) -> None:
-    """Refuse to go on in another journal.
+    """Refuse to continue in another journal.
 
     Args:
         journals: of the processor.
-        start: where it shall go on.
+        start: where it is to continue.
         found: uuid of each journal that is there now.
 
     Raises:

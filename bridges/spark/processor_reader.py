@@ -63,7 +63,7 @@ class AttemptReader:
         node: where the journals are, and the processor's snapshots.
         processor: its name.
         journals: what it reads.
-        fails_at_gaps: stop where messages never came; False = log it and go on.
+        fails_at_gaps: stop where messages are missing; False = log it and continue.
 
     Errors of all methods: `NodeError` and its kinds.
     """
@@ -105,7 +105,7 @@ class AttemptReader:
             target: newest positions that count; None = whatever is there.
 
         Raises:
-            SubscriptionGap: the attempt would pass over messages that never came.
+            SubscriptionGap: the attempt would skip missing messages.
         """
         self._subscribe()
         begins = places_of(self._journals, start)
@@ -127,7 +127,7 @@ class AttemptReader:
 
         Raises:
             SnapshotUnknown: the attempt was decided otherwise: the checkpoint is not this processor's.
-            SubscriptionGap: it passes over messages that never came.
+            SubscriptionGap: it skips missing messages.
         """
         begins, ends = places_of(self._journals, start), places_of(self._journals, stop)
         steps = steps_between(begins, ends)

@@ -9,7 +9,7 @@ from bridges.node import errors
 
 FIRST_S = 1.0
 CAP_S = 60.0
-"""Pauses double from the first up to the cap: a query takes seconds to start, a database minutes to come back."""
+"""Pauses double from the first up to the cap: a query takes seconds to start, a database minutes to recover."""
 HEALTHY_S = 300.0
 """A query that ran so long was well: the next failure is another one."""
 HOPELESS: tuple[type[errors.NodeError], ...] = (
@@ -17,7 +17,7 @@ HOPELESS: tuple[type[errors.NodeError], ...] = (
     errors.RangeNotThere, errors.RangeHole, errors.SubscriptionGap, errors.SnapshotUnknown, errors.BatchForgotten,
     errors.NotAuthenticated,
 )  # fmt: skip
-"""Errors that somebody must do something about."""
+"""Errors that need intervention."""
 _HOPELESS = re.compile(r"\bbridges\.node\.errors\.(?:" + "|".join(kind.__name__ for kind in HOPELESS) + r"): ")
 
 
@@ -46,7 +46,7 @@ class BackOff:
         Args:
             ran_s: how long the query ran before it.
             chance: from 0 to 1, another each time; the pause is shortened by up to a half, so that processors that
-                failed together do not come back together.
+                failed together do not restart together.
         """
         if ran_s >= self.healthy_s:
             self._failures = 0

@@ -1,4 +1,4 @@
-"""Spark's progress and the node's state told together: how far a query is behind, and what it waits for.
+"""Spark's progress and the node's state combined: how far a query is behind, and what it waits for.
 
 Spark cannot be given numbers by a source or sink in Python; it knows positions and rates. The node knows what has
 arrived, what was a repeat, what waits to be published, and why. Spark is not needed here.
@@ -20,7 +20,7 @@ class InputReport:
         position: where the newest batch ended.
         newest: the newest position in the journal.
         behind: messages that are there and not in a batch yet.
-        kept_bytes: size of the journal; None = the node did not tell.
+        kept_bytes: size of the journal; None = not reported by the node.
         is_full: the journal takes no messages: publishers wait for this query.
         repeats: messages that came again and were dropped, since the node was started.
         losses: how often the network had deleted the subscription, since the node was started: messages are missing.

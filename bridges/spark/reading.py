@@ -40,7 +40,7 @@ logger = logging.getLogger("oncewire.spark")
 TASK_ROWS = 50_000
 """A task with more is cut: it takes longer than Spark needs to start another one."""
 MAX_TASKS = 256
-"""Of a batch that nobody limited: more tasks than that only cost planning."""
+"""Of a batch without limits: more tasks than that only cost planning."""
 MIN_AT_MOST_ONCE_RETENTION_S = 60.0
 """At-most-once gives messages up before it reads them, so they must stay for a while after."""
 
@@ -52,7 +52,7 @@ class Range:
     Attributes:
         journal: the uuid that the positions are of.
         low, high: it reads (low, high].
-        done_with: messages up to this position are given up by this task; None = none.
+        done_with: this task releases messages up to this position; None = none.
         shard: which of the source's nodes has them.
     """
 
@@ -148,7 +148,7 @@ class BatchPlanner:
                 f"the subscription {name!r} cannot be read with a new checkpoint",
                 f"query {marks.owner} has read it up to position {marks.trimmed}",
                 "use its checkpoint, or another subscription; "
-                "if that checkpoint is gone for good, run `oncewire bridge release`",
+                "if that checkpoint is lost, run `oncewire bridge release`",
             )
         return Offset(self._options.offset_name, journal, position)
 
@@ -187,7 +187,7 @@ class BatchPlanner:
         self._target = self._node.offsets(self._options.subscription).last
 
     def newest(self) -> dict[str, Any] | None:
-        """The newest message that is known of; None = nobody has looked yet."""
+        """The newest known message; None = not read yet."""
         return None if self._newest is None else self._newest.for_spark()
 
     def done(self, given: dict[str, Any]) -> None:
@@ -247,7 +247,7 @@ class BatchPlanner:
             if retention_s < MIN_AT_MOST_ONCE_RETENTION_S:
                 raise BadRequest(
                     f"the subscription {name!r} cannot be read at most once",
-                    f"the node keeps messages for {retention_s:g} s after they were given up, which is before they "
+                    f"the node keeps messages for {retention_s:g} s after they were released, which is before they "
                     "are read",
                     f"set its retention (retention_s, or the option retentionMs) to "
                     f"{MIN_AT_MOST_ONCE_RETENTION_S:g} s or more",
@@ -301,7 +301,7 @@ class BatchPlanner:
 
 
 def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
-    """What the tasks of a batch read read. The subscription stays as it is: nothing is claimed or given up.
+    """What the tasks of a batch read read. The subscription stays as it is: nothing is claimed or released.
 
     Raises:
         StorageError: the node has no such subscription.

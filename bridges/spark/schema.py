@@ -30,11 +30,10 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from bridges.node.arrow_bodies import DELIVERY_HASH, arrow
+from bridges.node.arrow_bodies import arrow
 from bridges.node.errors import BadRequest
 from bridges.spark.fast_decoding import fast_row
 from bridges.spark.option_values import is_pattern, is_topic_of, pattern_matcher
-from oncewire.client.sequence_header import PRODUCER, SEQUENCE
 from oncewire.wire import (
     BodyKind,
     DecodeError,
@@ -45,12 +44,10 @@ from oncewire.wire import (
     encode_data_message,
     encode_message,
 )
+from oncewire.wire.vocabulary import DELIVERY_HASH, PARTITION_KEY, PRODUCER, PUBLISHER, SEQUENCE
 
 UNDECODABLE = "application/x-undecodable-amqp"
 """`content_type` of a row whose message is malformed: its `value` is the message as it came."""
-PARTITION_KEY = Symbol("x-opt-partition-key")
-HASH = Symbol(DELIVERY_HASH.decode())
-PUBLISHER = Symbol("x-opt-topic-publisher")
 LOG_APPEND_TIME = 1
 """Kafka's timestampType for a time that the log gave, not the publisher."""
 _MAX_SEQUENCE = (1 << 63) - 1
@@ -245,7 +242,7 @@ def message_row(payload: bytes) -> MessageRow:
     producer, number = annotations.get(PRODUCER), annotations.get(SEQUENCE)
     is_numbered = isinstance(producer, str) and isinstance(number, int) and 0 <= number <= _MAX_SEQUENCE
     publisher = annotations.get(PUBLISHER)
-    found_hash = annotations.get(HASH)
+    found_hash = annotations.get(DELIVERY_HASH)
     created = properties.creation_time
     entries = message.application_properties
     return MessageRow(
@@ -344,7 +341,7 @@ def check_columns(types: Sequence[tuple[str, str]], *, has_topic: bool) -> None:
     if "topic" not in names and not has_topic:
         raise BadRequest(
             "the rows cannot be published",
-            "neither a column nor the option `topic` says where",
+            "neither a column nor the option `topic` sets it",
             "add one of them",
         )
     for name, kind in types:
@@ -367,7 +364,7 @@ def encode_rows_of(batch: Any, topic: str | None) -> tuple[list[str], list[bytes
 
     Args:
         batch: a record batch.
-        topic: where all rows go; None = the column says it.
+        topic: where all rows go; None = the column sets it.
 
     Raises:
         BadRequest: a row has no topic, or a header twice.
@@ -398,7 +395,7 @@ def _encode(value: bytes | None, cells: dict[str, Any]) -> bytes:
     key = cells.get("key")
     group, annotations = _encoded_key(key.encode() if isinstance(key, str) else key)
     if cells.get("delivery_hash") is not None:
-        annotations[HASH] = cells["delivery_hash"]
+        annotations[DELIVERY_HASH] = cells["delivery_hash"]
     created = cells.get("creation_time")
     properties = Properties(
         message_id=cells.get("message_id"),

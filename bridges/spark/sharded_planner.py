@@ -74,7 +74,7 @@ class ShardedPlanner:
             planner.fix_target()
 
     def newest(self) -> dict[str, Any] | None:
-        """The newest messages that are known of; None = nobody has looked everywhere yet."""
+        """The newest known messages; None = not all nodes were read yet."""
         found = [part for planner in self._planners if (part := planner.newest()) is not None]
         return merged(found) if len(found) == len(self._planners) else None
 

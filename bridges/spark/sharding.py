@@ -15,7 +15,7 @@ from bridges.spark.options import SourceOptions
 
 _FIX = (
     "name all nodes of the subscription in the option bridge, in the order of their shards; "
-    "docs/spark.md says how to change their number"
+    "see docs/spark.md for how to change their number"
 )
 
 
@@ -89,8 +89,8 @@ def check_names(subscription: str, names: Sequence[str], wanted: Sequence[str]) 
         return  # the usual case; or a checkpoint of something else, of which `read_offset` tells
     raise BadRequest(
         f"the checkpoint cannot be used for subscription {subscription!r} with {_nodes(len(wanted))}",
-        f"it is of a query with {_nodes(len(names))}: a key would go on in another journal than it is in",
-        "name the same nodes in the option bridge; docs/spark.md says how to change their number",
+        f"it is of a query with {_nodes(len(names))}: a key would move to another journal",
+        "name the same nodes in the option bridge; see docs/spark.md for how to change their number",
     )
 
 

@@ -36,7 +36,7 @@ from bridges.spark.staging import Attempt, check_sink, commit_batch, stage_batch
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
 RUN_ID = "spark.jobGroup.id"
-"""What Spark tells its tasks about the batch they are part of; a run id is new for each start of a query."""
+"""What Spark passes to its tasks about their batch; a run id is new for each start of a query."""
 BATCH_WRITES = "batch-writes"
 """In place of a query id: all batch writes to a sink are one writer, and no stream may share its sink."""
 
@@ -181,7 +181,7 @@ def _told(context: Any, name: str) -> str:
     if value is None:
         raise BadRequest(
             "the batch cannot be written",
-            f"Spark does not say {name}",
+            f"Spark does not report {name}",
             "use writeStream.format('amqp') for streams and write.format('amqp') for others",
         )
     return str(value)

@@ -130,7 +130,7 @@ class AmqpBatchReader(DataSourceReader):  # type: ignore[misc]  # untyped base
 
 
 def limits_of(options: SourceOptions, given: ReadLimit) -> Limits:
-    """The limits of a batch: what Spark says goes before the options; "all" means that no option counts."""
+    """The limits of a batch: Spark's take precedence over the options; "all" means that no option counts."""
     if isinstance(given, ReadAllAvailable):
         return Limits()
     max_rows, max_bytes, min_rows = options.max_rows, options.max_bytes, options.min_rows

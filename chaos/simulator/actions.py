@@ -1,22 +1,20 @@
-"""The verbs of a schedule: what each does in a world. Faults begin with `!`."""
+"""The verbs of a schedule: what each does in a world. Faults begin with `!`.
+
+A world looks its steps up here, so the table knows it by its attributes only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from chaos.simulator.clients import Connection, Mark
+from chaos.simulator.clients import Mark
+from chaos.simulator.connections import Connection
+from chaos.simulator.strangers import Strangers
 from delivery_records.attachments.view import Kind
 
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
-
-def _drop(world: World, client: Any) -> None:
-    client.disconnect()
-
-
-def _trim(world: World, client: Any, keep: int) -> None:
+def _trim(client: Any, keep: int) -> None:
     """The connection drops and only `keep` of the frames under way to the router arrive (N-1)."""
     connection: Connection | None = client.connection
     client.disconnect()
@@ -25,52 +23,42 @@ def _trim(world: World, client: Any, keep: int) -> None:
             connection.up.pop()
 
 
-def _half_open(world: World, client: Any) -> None:
+def _half_open(strangers: Strangers, client: Any) -> None:
     """The client goes on elsewhere; its old connection stays open as far as the router knows."""
     connection: Connection | None = client.connection
     client.disconnect()
-    world.strangers.leave_open(connection)
+    strangers.leave_open(connection)
 
 
-def _process(world: World, subscriber: int, mark: Mark) -> None:
-    client: Any = world.subscribers[subscriber]
+def _process(client: Any, mark: Mark) -> None:
     if hasattr(client, "store"):
         client.process(reject=mark is Mark.REJECTED)
     else:
         client.process(mark)
 
 
-def _release(world: World, subscriber: int) -> None:
-    client: Any = world.subscribers[subscriber]
+def _release(client: Any) -> None:
     if hasattr(client, "store"):
         client.release()
     else:
         client.process(Mark.RELEASED)
 
 
-def _publisher(world: World, index: int) -> Any:
-    return world.publishers[index]
-
-
-def _subscriber(world: World, index: int) -> Any:
-    return world.subscribers[index]
-
-
 ACTIONS: dict[str, Callable[..., None]] = {
     # clients
-    "p.connect": lambda world, p, r: _publisher(world, p).connect(r),
-    "p.send": lambda world, p: _publisher(world, p).send(),
-    "p.submit": lambda world, p: _publisher(world, p).submit(),
-    "p.store": lambda world, p: _publisher(world, p).store(),
-    "p.stored": lambda world, p: _publisher(world, p).stored(),
-    "s.connect": lambda world, s, r: _subscriber(world, s).connect(r),
-    "s.process": lambda world, s: _process(world, s, Mark.ACCEPTED),
-    "s.later": lambda world, s: _subscriber(world, s).process(newest=True),
-    "s.reject": lambda world, s: _process(world, s, Mark.REJECTED),
-    "s.release": _release,
-    "s.fail": lambda world, s: _process(world, s, Mark.FAILED),
-    "s.store": lambda world, s: _subscriber(world, s).store(),
-    "s.stored": lambda world, s: _subscriber(world, s).stored(),
+    "p.connect": lambda world, p, r: world.publishers[p].connect(r),
+    "p.send": lambda world, p: world.publishers[p].send(),
+    "p.submit": lambda world, p: world.publishers[p].submit(),
+    "p.store": lambda world, p: world.publishers[p].store(),
+    "p.stored": lambda world, p: world.publishers[p].stored(),
+    "s.connect": lambda world, s, r: world.subscribers[s].connect(r),
+    "s.process": lambda world, s: _process(world.subscribers[s], Mark.ACCEPTED),
+    "s.later": lambda world, s: world.subscribers[s].process(newest=True),
+    "s.reject": lambda world, s: _process(world.subscribers[s], Mark.REJECTED),
+    "s.release": lambda world, s: _release(world.subscribers[s]),
+    "s.fail": lambda world, s: _process(world.subscribers[s], Mark.FAILED),
+    "s.store": lambda world, s: world.subscribers[s].store(),
+    "s.stored": lambda world, s: world.subscribers[s].stored(),
     "c.recv": lambda world, link: world.client_receive(link),
     "c.lost": lambda world, link: world.client_sees_loss(link),
     # routers
@@ -113,29 +101,29 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "!shed": lambda world, one, other: world.paths.shed(one, other),
     "!twist": lambda world, one, other: world.paths.twist(one, other),
     "!double": lambda world, one, other: world.paths.double(one, other),
-    "!drop-p": lambda world, p: _drop(world, _publisher(world, p)),
-    "!drop-s": lambda world, s: _drop(world, _subscriber(world, s)),
-    "!trim-p": lambda world, p, keep: _trim(world, _publisher(world, p), keep),
-    "!trim-s": lambda world, s, keep: _trim(world, _subscriber(world, s), keep),
-    "!away-p": lambda world, p, s: world.stay_away(_publisher(world, p), s),
-    "!away-s": lambda world, s, seconds: world.stay_away(_subscriber(world, s), seconds),
-    "!detach-p": lambda world, p, s: world.amqp_sessions.detach(_publisher(world, p), s),
-    "!detach-s": lambda world, s, seconds: world.amqp_sessions.detach(_subscriber(world, s), seconds),
-    "!half-p": lambda world, p: _half_open(world, _publisher(world, p)),
-    "!half-s": lambda world, s: _half_open(world, _subscriber(world, s)),
+    "!drop-p": lambda world, p: world.publishers[p].disconnect(),
+    "!drop-s": lambda world, s: world.subscribers[s].disconnect(),
+    "!trim-p": lambda world, p, keep: _trim(world.publishers[p], keep),
+    "!trim-s": lambda world, s, keep: _trim(world.subscribers[s], keep),
+    "!away-p": lambda world, p, s: world.stay_away(world.publishers[p], s),
+    "!away-s": lambda world, s, seconds: world.stay_away(world.subscribers[s], seconds),
+    "!detach-p": lambda world, p, s: world.amqp_sessions.detach(world.publishers[p], s),
+    "!detach-s": lambda world, s, seconds: world.amqp_sessions.detach(world.subscribers[s], seconds),
+    "!half-p": lambda world, p: _half_open(world.strangers, world.publishers[p]),
+    "!half-s": lambda world, s: _half_open(world.strangers, world.subscribers[s]),
     "!thief-p": lambda world, p, r: world.strangers.attach("p", p, r),
     "!thief-s": lambda world, s, r: world.strangers.attach("s", s, r),
     "!expire-s": lambda world, s: world.delete_key(Kind.SUBSCRIPTION, world.subscription_key(s)),
     "!end-s": lambda world, s, r: world.operators.look(s, r),
     "!expire-p": lambda world, p: world.delete_key(Kind.PUBLISHER, world.publisher_key(p)),
-    "!crash-p": lambda world, p: _publisher(world, p).crash(),
-    "!crash-s": lambda world, s: _subscriber(world, s).crash(),
-    "!torn-p": lambda world, p: _publisher(world, p).crash(is_durable=True),
-    "!torn-s": lambda world, s: _subscriber(world, s).crash(is_durable=True),
-    "!retopic-s": lambda world, s, p: _subscriber(world, s).change_topic(world.topic(p)),
-    "!early-p": lambda world, p: _publisher(world, p).settle_early(),
-    "!close-p": lambda world, p: _publisher(world, p).close(),
-    "!close-s": lambda world, s: _subscriber(world, s).close(),
-    "!renew-s": lambda world, s: _subscriber(world, s).close(renews=True),
+    "!crash-p": lambda world, p: world.publishers[p].crash(),
+    "!crash-s": lambda world, s: world.subscribers[s].crash(),
+    "!torn-p": lambda world, p: world.publishers[p].crash(is_durable=True),
+    "!torn-s": lambda world, s: world.subscribers[s].crash(is_durable=True),
+    "!retopic-s": lambda world, s, p: world.subscribers[s].change_topic(world.topic(p)),
+    "!early-p": lambda world, p: world.publishers[p].settle_early(),
+    "!close-p": lambda world, p: world.publishers[p].close(),
+    "!close-s": lambda world, s: world.subscribers[s].close(),
+    "!renew-s": lambda world, s: world.subscribers[s].close(renews=True),
     "wait": lambda world, ms: world.advance(ms / 1000),
 }

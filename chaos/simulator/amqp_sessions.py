@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import Connection
+from chaos.simulator.connections import Connection
+from chaos.simulator.judge import Judge
+from chaos.simulator.roles import ClientRole
+from chaos.simulator.routers import Router
+from chaos.simulator.state import SESSION_END, Feed, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import inputs
-
-if TYPE_CHECKING:
-    from chaos.simulator.routers import Router
-    from chaos.simulator.world import AnyPublisher, AnySubscriber, World
-
-    Client: TypeAlias = AnyPublisher | AnySubscriber
-
-POLICY = "session-end"
 
 
 @dataclass(slots=True)
 class _Kept:
     """A session that its client keeps without a link."""
 
-    client: Client
+    client: ClientRole
     place: inputs.Place
     router: int
     rid: int
@@ -34,15 +29,17 @@ class _Kept:
 class AmqpSessions:
     """Detached links whose client keeps the session, to attach in it again or to end it later."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, judge: Judge, feed: Feed) -> None:
         """None."""
         self._world = world
+        self._judge = judge
+        self._feed = feed
         self._answered: dict[int, bool] = {}
         """Detached links, until the client reads the answer: whether the terminus is still this session's."""
         self._kept: dict[int, _Kept] = {}
         """By the session's number."""
 
-    def detach(self, client: Client, seconds: float) -> None:
+    def detach(self, client: ClientRole, seconds: float) -> None:
         """A client detaches without closing; with the answer it goes away for a while, and its session stays."""
         connection = client.connection
         if connection is not None and client.is_replied and not client.is_closing:
@@ -56,12 +53,12 @@ class AmqpSessions:
         if client is None:
             return
         asks_never = world.traits.never and client in world.subscribers  # which is granted as link-detach
-        waits = world.policy == POLICY and not asks_never
+        waits = world.policy == SESSION_END and not asks_never
         self._answered[connection.link] = waits and world.is_up_to_date(router, client)
         if not self._answered[connection.link]:
-            world.judge.on_left(client)
+            self._judge.on_left(client)
 
-    def keep(self, client: Client, connection: Connection) -> None:
+    def keep(self, client: ClientRole, connection: Connection) -> None:
         """The client has read the answer."""
         world = self._world
         holds = self._answered.pop(connection.link, False)
@@ -74,20 +71,20 @@ class AmqpSessions:
         self._kept[place.amqp_session] = _Kept(client, place, router.index, router.rid, holds)
         world.coverage[coverage.KEPT_SESSION] += 1
         if holds:
-            world.judge.on_joined(client)
+            self._judge.on_joined(client)
 
-    def take(self, client: Client, router: int) -> inputs.Place | None:
+    def take(self, client: ClientRole, router: int) -> inputs.Place | None:
         """A client attaches again at that router: in the session it kept there, if it did."""
         for number, kept in self._kept.items():
             if kept.client is client and kept.router == router:
                 del self._kept[number]
                 if kept.holds:
-                    self._world.judge.on_left(client)
+                    self._judge.on_left(client)
                 self._world.coverage[coverage.SAME_SESSION] += 1
                 return kept.place
         return None
 
-    def on_written(self, client: Client) -> None:
+    def on_written(self, client: ClientRole) -> None:
         """Somebody has put the client's key: from now on no session that was kept before counts."""
         for link in self._answered:
             connection = self._world.connections.get(link)
@@ -120,12 +117,12 @@ class AmqpSessions:
         kept = self._kept.pop(number)
         self._let_go(kept)
         router = self._world.routers[kept.router]
-        self._world.feed(router, ends_of(kept.place))
+        self._feed(router, ends_of(kept.place))
 
     def _let_go(self, kept: _Kept) -> None:
         if kept.holds:
             kept.holds = False
-            self._world.judge.on_left(kept.client)
+            self._judge.on_left(kept.client)
 
 
 def ends_of(place: inputs.Place) -> list[inputs.Input]:

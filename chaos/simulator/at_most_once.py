@@ -5,7 +5,9 @@ Nothing is owed to them and nothing is repeated; still nothing may come twice or
 
 from __future__ import annotations
 
-from chaos.simulator.clients import TIMEOUT_S, Publisher, Subscriber
+from chaos.simulator.clients import Publisher, Subscriber
+from chaos.simulator.roles import Keeps
+from chaos.simulator.state import TIMEOUT_S
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
 
@@ -13,9 +15,11 @@ from delivery_records.attachments.view import SubscriptionMode
 class PresettledPublisher(Publisher):
     """Sends each message once and hears nothing of it (I-1c)."""
 
+    keeps = Keeps.NOTHING
+
     def connect(self, router: int) -> None:
         """Attach without a map."""
-        self.connection = self.world.open(f"p{self.index}", router)
+        self.connection = self.open_link(f"p{self.index}", router)
         self.limit, self.sent, self.is_replied = 0, 0, False
         self._up(
             inputs.PublisherAttach(
@@ -31,7 +35,7 @@ class PresettledPublisher(Publisher):
         self.next += 1
         self.sent += 1
         self.given_up.add(number)
-        self.world.judge.on_first_send(self.index, number)
+        self.judge.on_first_send(self.index, number)
         body = self.world.body(self.index, number)
         # Every time the same tag, an empty one, as Qpid JMS does: it names nothing that could be unsettled.
         self._up(inputs.Transfer(self.connection.link, self.sent, b"", body, settled=True))
@@ -40,9 +44,11 @@ class PresettledPublisher(Publisher):
 class SettledSubscriber(Subscriber):
     """Takes what comes, settled, and answers nothing."""
 
+    keeps = Keeps.NOTHING
+
     def connect(self, router: int) -> None:
         """Attach without a map."""
-        self.connection = self.world.open(f"s{self.index}", router)
+        self.connection = self.open_link(f"s{self.index}", router)
         self.is_replied = False
         self._up(
             inputs.SubscriberAttach(
@@ -58,6 +64,6 @@ class SettledSubscriber(Subscriber):
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         """Processed as it is read."""
         publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
-        self.world.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
-        self.world.judge.on_processed(self.index, publisher, number, self.incarnation, delivery.redelivered)
+        self.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
+        self.judge.on_processed(self.index, publisher, number, self.incarnation, delivery.redelivered)
         self._replenish()

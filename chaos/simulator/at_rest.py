@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from chaos.simulator.judge import Judge
+from chaos.simulator.operators import Operators
+from chaos.simulator.routers import Router
+from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records.attachments.view import Kind, RouterRecord
 
-if TYPE_CHECKING:
-    from chaos.simulator.routers import Router
-    from chaos.simulator.world import World
 
-
-def check_rest(world: World) -> None:
+def check_rest(world: WorldState, judge: Judge, operators: Operators) -> None:
     """Ask the clients, the routers and etcd.
 
     Raises:
         Violation: BLOCKED or LEAK.
     """
     _check_publishers(world)
-    _check_subscribers(world)
-    world.operators.check_rest()
+    _check_subscribers(world, judge)
+    operators.check_rest()
     for router in world.routers:
         if router.records is None:
             raise Violation(f"BLOCKED: router {router.index} does not come back")
@@ -31,7 +29,7 @@ def check_rest(world: World) -> None:
             raise Violation(f"LEAK: etcd keeps {key}, an incarnation that is gone")
 
 
-def _check_publishers(world: World) -> None:
+def _check_publishers(world: WorldState) -> None:
     for publisher in world.publishers:
         if left := publisher.leftover():
             raise Violation(f"BLOCKED: p{publisher.index} {left}")
@@ -44,13 +42,13 @@ def _check_publishers(world: World) -> None:
             raise Violation(f"BLOCKED: the close of p{publisher.index} is never answered")
 
 
-def _check_subscribers(world: World) -> None:
+def _check_subscribers(world: WorldState, judge: Judge) -> None:
     for subscriber in world.subscribers:
         index = subscriber.index
         if left := subscriber.leftover():
             raise Violation(f"LEAK: s{index} {left}")
         if not subscriber.is_wanted:
-            if world.judge.created(index):
+            if judge.created(index):
                 raise Violation(f"LEAK: the subscription of s{index} is back after it was closed")
             continue
         if world.comes_later(subscriber):
@@ -60,11 +58,11 @@ def _check_subscribers(world: World) -> None:
         if subscriber.is_closing:
             raise Violation(f"BLOCKED: the close of s{index} is never answered")
         weaker = world.is_at_most_once(index) or world.is_stock_subscriber(index)
-        if not weaker and not world.judge.is_confirmed(index):
+        if not weaker and not judge.is_confirmed(index):
             raise Violation(f"BLOCKED: s{index} is never told that its subscription counts")
 
 
-def _check_router(world: World, router: Router) -> None:
+def _check_router(world: WorldState, router: Router) -> None:
     assert router.records is not None
     for ingress in router.records.ingresses.values():
         if len(ingress.window):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.judge import Judge
+from chaos.simulator.roles import Keeps
+from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.outcomes import Outcome
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
-
-TOPIC = "t"
-TIMEOUT_S = 90.0
-"""T_sub and T_pub that simulated clients ask for: long against a failover, short against a healing run."""
 
 
 class Mark(Enum):
@@ -42,37 +37,18 @@ _REFUSALS = 4
 """Times a subscriber wants one delivery again: below the poison limit, which would count it as rejected."""
 
 
-@dataclass(slots=True)
-class Connection:
-    """One link at one router: what is under way up and down. Bytes of a dead connection may still be read (N-1)."""
-
-    link: int
-    router: int
-    up: deque[inputs.Input]
-    down: deque[effects.Effect]
-    is_open: bool = True
-    read_at: float = 0.0
-    """When its router last read something of it."""
-    is_dead: bool = False
-    """Its router died; the client has not seen that yet (N-1)."""
-    place: inputs.Place = inputs.NO_PLACE
-    leaves_for: float = 0.0
-    """The client has detached, and comes back after so many seconds; it keeps its AMQP session."""
-    is_kept: bool = False
-    """That session is open, though the link is gone."""
-
-    def drop(self) -> None:
-        """The client is gone: what was under way to it is lost, what it sent may still be read."""
-        self.is_open = False
-        self.down.clear()
-
-
 class Publisher:
     """A publisher with an unsettled map; message i carries `bytes` that name publisher and number."""
 
-    def __init__(self, world: World, index: int, messages: int) -> None:
+    keeps = Keeps.MAP
+
+    def __init__(
+        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int
+    ) -> None:
         """Send `messages` messages in all."""
         self.world = world
+        self.judge = judge
+        self.open_link = open_link
         self.index = index
         self.messages = messages
         self.next = 0
@@ -101,7 +77,7 @@ class Publisher:
             self.tag(number): Outcome.ACCEPTED if mark is Mark.ACCEPTED else None
             for number, mark in self.map.items()
         }
-        self.connection = self.world.open(f"p{self.index}", router)
+        self.connection = self.open_link(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied, self._ids = [], 0, 0, False, {}
         self._presented = list(self.map)
         self._starts = {number: revision for number, revision in self._starts.items() if number in self.map}
@@ -122,7 +98,7 @@ class Publisher:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        self.world.judge.on_left(self)
+        self.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None
@@ -138,13 +114,13 @@ class Publisher:
         self.map = {}
         self.base = self.next
         self._starts = {}
-        self.world.judge.on_starts_lost(self.index)
+        self.judge.on_starts_lost(self.index)
 
     def _sent_before(self, revision: int, numbers: list[int]) -> None:
         """I-6a: the router knows that these were sent before a revision."""
         for number in numbers:
             self._starts[number] = min(revision, self._starts.get(number, revision))
-            self.world.judge.on_start_told(self.index, number, revision)
+            self.judge.on_start_told(self.index, number, revision)
 
     def may_connect(self) -> bool:
         """It has not closed its link."""
@@ -190,7 +166,7 @@ class Publisher:
             number = self.next
             self.next += 1
             self.map[number] = Mark.NONE
-            self.world.judge.on_first_send(self.index, number)
+            self.judge.on_first_send(self.index, number)
         assert self.connection is not None
         self.sent += 1
         self._ids[self.sent] = number
@@ -224,7 +200,7 @@ class Publisher:
             self._on_told([self._ids[delivery_id] for delivery_id in effect.delivery_ids], effect.outcome)
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
-                self.world.judge.sessions.on_session_expired(self.index)
+                self.judge.sessions.on_session_expired(self.index)
                 self._forget_map()
             if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not effect.condition:
                 self.is_wanted = False
@@ -235,9 +211,9 @@ class Publisher:
         for number in numbers:
             if self.map.get(number) is Mark.NONE:
                 if outcome is Outcome.ACCEPTED:
-                    self.world.judge.on_accepted(self.index, number)
+                    self.judge.on_accepted(self.index, number)
                 else:
-                    self.world.judge.on_refused(self.index, number, outcome)
+                    self.judge.on_refused(self.index, number, outcome)
                     self.given_up.add(number)  # it does not try again
                 self.map[number] = Mark.ACCEPTED
                 settled.append(self.tag(number))
@@ -263,9 +239,15 @@ class Arrived:
 class Subscriber:
     """A subscriber with an unsettled map, processing in arrival order (S-a)."""
 
-    def __init__(self, world: World, index: int, prefetch: int) -> None:
+    keeps = Keeps.MAP
+
+    def __init__(
+        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int
+    ) -> None:
         """Allow `prefetch` deliveries that are not accepted yet (C-3)."""
         self.world = world
+        self.judge = judge
+        self.open_link = open_link
         self.index = index
         self.prefetch = prefetch
         self.topic = world.pattern()
@@ -288,7 +270,7 @@ class Subscriber:
         outcomes = {
             tag: OUTCOMES.get(entry.mark) for tag, entry in self.map.items() if entry.mark is not Mark.SETTLED
         }
-        self.connection = self.world.open(f"s{self.index}", router)
+        self.connection = self.open_link(f"s{self.index}", router)
         self.is_replied = False
         self._here.clear()
         self._up(
@@ -308,20 +290,20 @@ class Subscriber:
 
     def disconnect(self) -> None:
         """The connection drops, and with it what the router knew of deliveries that are in no map (E-4a)."""
-        self.world.judge.on_left(self)
+        self.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None
         self.is_replied = False
         presented = {(entry.publisher, entry.number) for entry in self.map.values() if entry.mark in _AGAIN}
-        self.world.judge.on_retry_lost(self.index, self.again - presented)
+        self.judge.on_retry_lost(self.index, self.again - presented)
         self.again &= presented
 
     def crash(self, *, is_durable: bool = False) -> None:
         """Lose the map (G7)."""
         self.disconnect()
         self.again.clear()
-        self.world.judge.on_amnesia(self.index, self.map.values())
+        self.judge.on_amnesia(self.index, ((entry.publisher, entry.number) for entry in self.map.values()))
         self.map = {}
 
     def close(self, *, renews: bool = False) -> None:
@@ -331,7 +313,7 @@ class Subscriber:
             renews: then subscribe again, under the same name. What it is done with stays in its map (S-1).
         """
         self.is_closing, self._renews = True, renews
-        self.world.judge.on_leaving(self.index)
+        self.judge.on_leaving(self.index)
         done = {tag: entry for tag, entry in self.map.items() if entry.mark in OUTCOMES}
         self.map = done if renews else {}
         if self.is_replied and self.connection is not None:
@@ -341,7 +323,7 @@ class Subscriber:
         """It comes back with another topic, which is another subscription, and presents its map (A-2)."""
         self.disconnect()
         self.topic = topic
-        self.world.judge.on_leaving(self.index)
+        self.judge.on_leaving(self.index)
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
@@ -349,8 +331,8 @@ class Subscriber:
         if isinstance(effect, effects.SubscriberReply):
             self.is_replied = True
             self.incarnation = effect.incarnation
-            self.world.judge.on_incarnation(self.index, effect.incarnation)
-            self.world.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
+            self.judge.on_incarnation(self.index, effect.incarnation)
+            self.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
             kept = set(effect.kept or ())
             for tag in [tag for tag in self.map if tag not in kept]:
                 self._settle(tag)
@@ -364,9 +346,9 @@ class Subscriber:
         elif isinstance(effect, effects.AskEcho):
             self._up(inputs.LinkFlow(self.connection.link, limit=self.limit, echoed_epoch=effect.epoch))
         elif isinstance(effect, effects.Confirm):
-            self.world.judge.on_incarnation(self.index, effect.incarnation)
-            self.world.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
-            self.world.judge.on_confirmed(self.index, effect.incarnation)
+            self.judge.on_incarnation(self.index, effect.incarnation)
+            self.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
+            self.judge.on_confirmed(self.index, effect.incarnation)
         elif isinstance(effect, effects.Deliver):
             self._on_delivery(effect)
         elif isinstance(effect, effects.SettleAtSubscriber):
@@ -390,11 +372,11 @@ class Subscriber:
         elif entry is None:
             publisher, number = delivery.message[0], int.from_bytes(delivery.message[1:5], "big")
             self.again.discard((publisher, number))
-            self.world.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
+            self.judge.on_received(self.index, publisher, number, self.incarnation, delivery.message)
             self.map[delivery.tag] = Arrived(
                 publisher, number, Mark.NONE, self.incarnation, delivery.redelivered
             )
-            self.world.judge.on_map(self.index, sum(entry.mark is not Mark.SETTLED for entry in self.map.values()))
+            self.judge.on_map(self.index, sum(entry.mark is not Mark.SETTLED for entry in self.map.values()))
         elif entry.mark in OUTCOMES:
             self._answer(delivery.tag, entry.mark)
         else:
@@ -470,6 +452,6 @@ class Subscriber:
             self._refusals[message] = self._refusals.get(message, 0) + 1
             self.again.add(message)
         else:
-            self.world.judge.on_processed(
+            self.judge.on_processed(
                 self.index, entry.publisher, entry.number, entry.incarnation, entry.redelivered
             )

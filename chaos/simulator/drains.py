@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from chaos.simulator import coverage
-from chaos.simulator.clients import Connection, Mark
+from chaos.simulator.clients import Mark
+from chaos.simulator.connections import Connection
+from chaos.simulator.judge import Judge
+from chaos.simulator.members import Members
 from chaos.simulator.routers import Router, record_of
+from chaos.simulator.state import Feed, StopRouter, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.violation import Violation
@@ -14,18 +16,21 @@ from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, router_key
 from delivery_records.limits import DRAIN_CHECK_S
 
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
-
 REDIRECT = "amqp:connection:redirect"
 
 
 class Drains:
     """The draining routers of a world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self, world: WorldState, judge: Judge, members: Members, feed: Feed, stop_router: StopRouter
+    ) -> None:
         """Serve `world`."""
         self._world = world
+        self._judge = judge
+        self._members = members
+        self._feed = feed
+        self._stop_router = stop_router
 
     def begin(self, index: int, milliseconds: int) -> None:
         """The router is told to stop: it takes no connection, its key says so, and its clients are to move."""
@@ -39,7 +44,7 @@ class Drains:
         if world.etcd.is_up and not router.is_isolated and (Kind.ROUTER, router_key(record)) in world.etcd.keys:
             world.etcd.start_router(record)
         links = [[link] for link, connection in world.connections.items() if connection.router == index]
-        world.feed(router, [inputs.Drain(links, limit_s)])
+        self._feed(router, [inputs.Drain(links, limit_s)])
 
     def choices(self) -> list[Choice]:
         """A drained router stops when its last client is gone.
@@ -72,9 +77,9 @@ class Drains:
         """K-8: everybody is gone, and so is the router."""
         router = self._world.routers[index]
         if router.is_isolated:
-            self._world.stop_router(index)
+            self._stop_router(index)
         else:
-            self._world.members.leave(index)
+            self._members.leave(index)
 
     def on_close(self, router: Router, connection: Connection, effect: effects.CloseConnection) -> None:
         """A connection is closed; at rest if that is a drain's doing and its limit is not reached."""
@@ -87,7 +92,7 @@ class Drains:
         client = world.client_of(connection)
         if isinstance(client, StockSubscriber):
             world.coverage[coverage.LEFT_AT_REST] += 1
-            world.judge.on_left_at_rest(client.index, client.done_here)
+            self._judge.on_left_at_rest(client.index, client.done_here)
         elif isinstance(client, StockPublisher):
             world.coverage[coverage.LEFT_AT_REST] += 1
             self._check_doubt(client, connection)

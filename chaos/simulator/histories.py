@@ -6,13 +6,9 @@ what clients wrote down. Where all is promised both must come to the same end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from chaos import checker
 from chaos.events import Accepted, Confirmed, Event, Incarnation, Processed, Received, Sent
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
+from chaos.simulator.state import WorldState
 
 TICK_S = 1e-9
 """Events of one virtual instant keep their order."""
@@ -21,7 +17,7 @@ TICK_S = 1e-9
 class Histories:
     """One list of events per client."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState) -> None:
         """Nothing has happened."""
         self._world = world
         self._publishers: dict[int, list[Event]] = {}

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from chaos.simulator import coverage
-from chaos.simulator.at_rest import check_rest
 from chaos.simulator.histories import Histories
+from chaos.simulator.operators import Operators
 from chaos.simulator.promises import PromiseJudge
+from chaos.simulator.roles import ClientRole
 from chaos.simulator.session_judge import SessionJudge
+from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records.attachments.view import Kind
 from delivery_records.outcomes import Outcome
-
-if TYPE_CHECKING:
-    from chaos.simulator.clients import Arrived
-    from chaos.simulator.shipped_subscriber import Handed
-    from chaos.simulator.world import AnyPublisher, AnySubscriber, World
 
 Message: TypeAlias = tuple[int, int]
 """A publisher's index and the number of its message."""
@@ -27,12 +24,12 @@ Message: TypeAlias = tuple[int, int]
 class Judge:
     """Sees every send, acceptance, confirmation and processing."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, operators: Operators) -> None:
         """Watch `world`."""
         self._world = world
         self._histories = Histories(world)
         self.sessions = SessionJudge(world)
-        self.promises = PromiseJudge(world)
+        self.promises = PromiseJudge(world, operators)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         self.processed: dict[int, set[Message]] = {}
@@ -67,14 +64,14 @@ class Judge:
         held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, self._world.subscription_key(subscriber)))
         return 0 if held is None else held.create_revision
 
-    def on_left(self, client: AnyPublisher | AnySubscriber) -> None:
+    def on_left(self, client: ClientRole) -> None:
         """A client's link is gone, or what its expiry policy waits for: its time begins, or began before (A-9, K-5)."""
         if client in self._world.publishers:
             self.sessions.on_left(client.index)
         else:
             self.promises.on_left(client.index)
 
-    def on_joined(self, client: AnyPublisher | AnySubscriber) -> None:
+    def on_joined(self, client: ClientRole) -> None:
         """A router has attached it, or it keeps its AMQP session."""
         if client in self._world.publishers:
             self.sessions.on_joined(client.index)
@@ -196,12 +193,12 @@ class Judge:
         """K-8a: all of it is settled, so none of it may come again, though the subscriber keeps no map."""
         self._settled.setdefault(subscriber, set()).update(messages)
 
-    def on_amnesia(self, subscriber: int, entries: Iterable[Arrived | Handed]) -> None:
+    def on_amnesia(self, subscriber: int, messages: Iterable[Message]) -> None:
         """G7: what the subscriber forgot may come again, once."""
         done = self.processed.get(subscriber, set())
-        for entry in entries:
-            if (entry.publisher, entry.number) in done:
-                self._forgotten.setdefault(subscriber, set()).add((entry.publisher, entry.number))
+        for message in messages:
+            if message in done:
+                self._forgotten.setdefault(subscriber, set()).add(message)
         self._forget(subscriber)
 
     def _forget(self, subscriber: int) -> None:
@@ -335,8 +332,7 @@ class Judge:
     # ------------------------------------------------------------------ the end
 
     def at_rest(self) -> None:
-        """G4 to the end, G5, G6: everybody has finished and nobody keeps anything."""
-        check_rest(self._world)
+        """G4 to the end: everybody has finished (`at_rest.check_rest`), so nothing more will fill a hole."""
         self._check_streams()
         self._ask_checker()
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from chaos.simulator import coverage
-from chaos.simulator.etcd import LEASE_TTL_S, SimEtcd
+from chaos.simulator.amqp_sessions import AmqpSessions
+from chaos.simulator.etcd import LEASE_TTL_S
+from chaos.simulator.judge import Judge
 from chaos.simulator.routers import Router, record_of
+from chaos.simulator.state import Feed, StopRouter, WorldState
 from chaos.simulator.steps import Choice
+from chaos.simulator.store_access import StoreAccess
 from delivery_records import inputs
 from delivery_records.attachments.view import Kind, RouterRecord, router_key
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
 KEEP_ALIVE_S = 1.0
 """Between two keep-alives: what routers do (`topology.membership`)."""
@@ -21,10 +20,23 @@ KEEP_ALIVE_S = 1.0
 class Members:
     """The routers of a world as members of the network."""
 
-    def __init__(self, world: World, etcd: SimEtcd) -> None:
+    def __init__(
+        self,
+        world: WorldState,
+        judge: Judge,
+        amqp_sessions: AmqpSessions,
+        store: StoreAccess,
+        feed: Feed,
+        stop_router: StopRouter,
+    ) -> None:
         """Serve `world`."""
         self._world = world
-        self._etcd = etcd
+        self._etcd = world.etcd
+        self._judge = judge
+        self._amqp_sessions = amqp_sessions
+        self._store = store
+        self._feed = feed
+        self._stop_router = stop_router
 
     def grant(self, router: Router) -> None:
         """A new incarnation takes its lease."""
@@ -33,10 +45,6 @@ class Members:
             now = world.now
             router.lease = world.cores.lease_clock(LEASE_TTL_S, KEEP_ALIVE_S, router.clock(now))
             self._etcd.leases[router.rid] = now + LEASE_TTL_S
-
-    def usable(self) -> list[Router]:
-        """Routers that clients can connect to: also one that stands still, or is cut off from etcd (A-1)."""
-        return [r for r in self._world.routers if r.records is not None and r.drains_until is None]
 
     def choices(self) -> list[Choice]:
         """What etcd has for routers; leases end, the dead start again, the isolated fence themselves or are healed."""
@@ -119,8 +127,8 @@ class Members:
         for client in self._world.clients():
             # For the others its link is gone now, whatever the client and its router still believe (K-5).
             if holder is not None and client.connection is not None and client.connection.router == holder.index:
-                self._world.judge.on_left(client)
-        self._world.amqp_sessions.on_router_lost(rid)
+                self._judge.on_left(client)
+        self._amqp_sessions.on_router_lost(rid)
         self._world.coverage[coverage.LEASE_FIRST] += holder is not None and holder.is_stalled(self._world.now)
         for (kind, key), held in list(self._etcd.keys.items()):
             if kind is Kind.ROUTER and isinstance(held.record, RouterRecord) and held.record.rid == rid:
@@ -133,14 +141,14 @@ class Members:
         router = self._world.routers[index]
         router.is_isolated = True
         if router.records is not None:
-            self._world.feed(router, [inputs.StoreHealth(False)])
+            self._feed(router, [inputs.StoreHealth(False)])
 
     def rejoin(self, index: int) -> None:
         """The cut is over before the router has fenced itself."""
         router = self._world.routers[index]
         self._world.coverage[coverage.SURVIVED_CUT] += 1
         router.is_isolated = False
-        self._world.feed(router, [inputs.StoreHealth(True)])
+        self._feed(router, [inputs.StoreHealth(True)])
 
     def stall(self, index: int, milliseconds: int) -> None:
         """The router's event loop stands still."""
@@ -157,7 +165,7 @@ class Members:
         """K-3: the fence deadline is over, or seems to be."""
         rid = self._world.routers[index].rid
         self._world.coverage[coverage.FENCED] += self._etcd.leases.get(rid, 0.0) > self._world.now
-        self._world.stop_router(index)
+        self._stop_router(index)
 
     def outage(self) -> None:
         """The whole of etcd is away for everybody; its data is safe."""
@@ -173,7 +181,7 @@ class Members:
     def leave(self, index: int) -> None:
         """K-8: an orderly stop. Clients are disconnected, the key says so, the lease is revoked."""
         router = self._world.routers[index]
-        self._world.stop_router(index)
+        self._stop_router(index)
         leaving = record_of(router, leaving=True)
         if (Kind.ROUTER, router_key(leaving)) in self._etcd.keys:
             self._etcd.start_router(leaving)
@@ -191,7 +199,7 @@ class Members:
         """A backup that lacks the last `back` revisions is restored by the book: a new nonce, all routers restarted."""
         self.black_out()
         world = self._world
-        world.store.forget()
+        self._store.forget()
         self._etcd.restore(max(0, self._etcd.revision - back))
         self._etcd.is_up = True
         self._etcd.leases.clear()
@@ -201,10 +209,10 @@ class Members:
                     self._etcd.leases[held.record.rid] = world.now + LEASE_TTL_S
         world.restores += 1
         world.nonce_revision = self._etcd.revision + 1
-        world.judge.on_restore()
+        self._judge.on_restore()
 
     def black_out(self) -> None:
         """All routers at once (G8)."""
         for router in self._world.routers:
             if router.records is not None:
-                self._world.stop_router(router.index)
+                self._stop_router(router.index)

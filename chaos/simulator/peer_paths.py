@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
+from chaos.simulator.state import Feed, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import inputs
 from delivery_records.channels.messages import Msg, MsgPart
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
 
 class PeerPaths:
     """The directed paths between routers, by index, and what is wrong with each."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, feed: Feed) -> None:
         """All is well."""
         self._world = world
+        self._feed = feed
         self.clogged: set[tuple[int, int]] = set()
         """Nothing arrives; what is under way waits."""
         self.cut: set[tuple[int, int]] = set()
@@ -49,7 +47,7 @@ class PeerPaths:
             router = self._world.routers[here]
             if router.records is not None:
                 moved = frozenset({self._world.routers[there].rid})
-                self._world.feed(router, [inputs.PathsChanged(frozenset(rids), moved)])
+                self._feed(router, [inputs.PathsChanged(frozenset(rids), moved)])
 
     def _under_way(self, one: int, other: int) -> deque[inputs.Input]:
         rids = self._world.routers[one].rid, self._world.routers[other].rid

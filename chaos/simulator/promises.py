@@ -6,13 +6,10 @@ a loss that nobody is blamed for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from chaos.simulator.operators import Operators
+from chaos.simulator.state import WorldState
 from chaos.simulator.strangers import STRANGER
 from chaos.simulator.violation import Violation
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
 FASTEST_CLOCK = 1.34
 """By a router's clock, which may run a third fast (N-3), a time-out is over this much earlier."""
@@ -21,9 +18,10 @@ FASTEST_CLOCK = 1.34
 class PromiseJudge:
     """Knows the time-out last stated to each subscriber, and since when it is disconnected."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, operators: Operators) -> None:
         """Nothing is promised."""
         self._world = world
+        self._operators = operators
         self._stated: dict[int, tuple[int, float]] = {}
         """Subscriber -> life of its subscription, and the longest time-out stated for that life."""
         self._left: dict[int, float] = {}
@@ -68,7 +66,7 @@ class PromiseJudge:
         client = world.subscribers[subscriber]
         # It came back with another topic, which ends the former one; so does a stale attach with that one (A-2).
         has_moved = client.topic != world.pattern()
-        is_ended = client.is_closing or has_moved or world.operators.has_ordered(subscriber)
+        is_ended = client.is_closing or has_moved or self._operators.has_ordered(subscriber)
         if is_ended or world.restores or life != created:
             return
         since = self._written[subscriber]

@@ -71,7 +71,7 @@ def _is_possible(world: World, step: Choice) -> bool:
     if verb in ("!expire-s", "!expire-p", "!blackout", "!outage", "!compact", "!restore"):
         return True
     if verb.startswith("!thief"):
-        return any(router.index == arguments[1] for router in world.members.usable())
+        return any(router.index == arguments[1] for router in world.usable_routers())
     if verb == "!end-s":
         return world.routers[arguments[1]].records is not None
     if verb[-2:] in ("-p", "-s"):

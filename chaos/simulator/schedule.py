@@ -153,7 +153,7 @@ def heal(world: World, rng: random.Random) -> None:
             break
     else:
         raise Violation("BLOCKED: the world does not come to rest")
-    world.judge.at_rest()
+    world.check_rest()
 
 
 _VERBS = ("p.connect", "p.send", "p.submit", "p.store", "p.stored", "s.connect", "s.process", "s.later", "s.store",

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
 SHORTEST_TIMEOUT_S = 60.0
 """T_pub is 90 s in these worlds, by a router's clock that may run a third fast."""
@@ -16,7 +12,7 @@ SHORTEST_TIMEOUT_S = 60.0
 class SessionJudge:
     """Knows since when each publisher is away, and what has happened to its key."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState) -> None:
         """Nobody is attached."""
         self._world = world
         self._left: dict[int, float] = {}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import TIMEOUT_S, Connection
+from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.judge import Judge
+from chaos.simulator.roles import Keeps
+from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
@@ -20,9 +22,6 @@ from oncewire.client import core_effects as wanted
 from oncewire.client.journal_records import PublisherChanges, PublisherState
 from oncewire.client.outcomes import Outcome as ClientOutcome
 from oncewire.client.outcomes import OutcomeKind
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
 WINDOW = 64
 """Messages the application may have unsettled: more than any simulated router's window, so the router's counts."""
@@ -65,9 +64,15 @@ class PublisherJournal:
 class ShippedPublisher:
     """The shipped publisher core, an application and a journal around it."""
 
-    def __init__(self, world: World, index: int, messages: int) -> None:
+    keeps = Keeps.MAP
+
+    def __init__(
+        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int
+    ) -> None:
         """Send `messages` messages in all."""
         self.world = world
+        self.judge = judge
+        self.open_link = open_link
         self.index = index
         self.messages = messages
         self.connection: Connection | None = None
@@ -150,7 +155,7 @@ class ShippedPublisher:
 
     def connect(self, router: int) -> None:
         """Attach with the map (P-1)."""
-        connection = self.world.open(f"p{self.index}", router)
+        connection = self.open_link(f"p{self.index}", router)
         self.connection = connection
         self._ids = {}
         bound = self.world.traits.map_bound
@@ -169,7 +174,7 @@ class ShippedPublisher:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        self.world.judge.on_left(self)
+        self.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None
@@ -183,7 +188,7 @@ class ShippedPublisher:
             self.world.coverage[coverage.TORN] += 1
             self._journal.write(self._committing)
         self._committing = None
-        self.world.judge.on_starts_lost(self.index)
+        self.judge.on_starts_lost(self.index)
         if not self.world.traits.durable:  # G7: the outcome of what was in the map stays unknown
             self._base = self._first_unsent
             self.given_up.update(set(range(self._base)) - self.told)
@@ -215,14 +220,14 @@ class ShippedPublisher:
         elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
             self.disconnect()
             if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
-                self.world.judge.sessions.on_session_expired(self.index)
+                self.judge.sessions.on_session_expired(self.index)
                 self.given_up.update(self._presented)  # G4: also what it had been told and had not recorded
                 self._carry_out(core.expire())
 
     def _know_start(self, revision: int, messages: Iterable[int]) -> None:
         """I-6a: these were sent before that revision, as its core knows now."""
         for message in messages:
-            self.world.judge.on_start_told(self.index, message, revision)
+            self.judge.on_start_told(self.index, message, revision)
 
     def _on_outcome(self, effect: effects.Dispose) -> None:
         numbers = [self._ids[delivery_id] for delivery_id in effect.delivery_ids]
@@ -230,7 +235,7 @@ class ShippedPublisher:
             if effect.outcome is RouterOutcome.ACCEPTED:
                 self._on_accepted(message)
             else:
-                self.world.judge.on_refused(self.index, message, effect.outcome)
+                self.judge.on_refused(self.index, message, effect.outcome)
         pairs = [(i, n.to_bytes(8, "big")) for i, n in zip(effect.delivery_ids, numbers, strict=True)]
         outcome = ClientOutcome(OUTCOMES[effect.outcome], effect.condition, effect.description)
         self._carry_out(self._core.disposition(pairs, outcome, effect.settled))
@@ -239,7 +244,7 @@ class ShippedPublisher:
         """G1 is checked when it is told, not when it has recorded that."""
         if message not in self.told:
             self.told.add(message)
-            self.world.judge.on_accepted(self.index, message)
+            self.judge.on_accepted(self.index, message)
 
     # ------------------------------------------------------------------ effects of the core
 
@@ -258,7 +263,7 @@ class ShippedPublisher:
                 self._report(effect.number, effect.outcome)
             elif isinstance(effect, wanted.ReportExpired) and effect.sent_again:
                 self.world.coverage[coverage.IN_DOUBT] += bool(effect.numbers)
-                self.world.judge.may_come_again((self.index, self._base + number) for number in effect.numbers)
+                self.judge.may_come_again((self.index, self._base + number) for number in effect.numbers)
             elif isinstance(effect, wanted.RefuseLink):
                 raise Violation(f"REFUSED: p{self.index}: {effect.reason}")
         self._without_disk()
@@ -279,7 +284,7 @@ class ShippedPublisher:
         """It is sent, or a map names it after a crash before that (G1, I-6)."""
         if message >= self._first_unsent:
             self._first_unsent = message + 1
-            self.world.judge.on_first_send(self.index, message)
+            self.judge.on_first_send(self.index, message)
 
     def _report(self, number: int, outcome: ClientOutcome) -> None:
         """The application is told."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
-from chaos.simulator.clients import Connection
+from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.judge import Judge
+from chaos.simulator.roles import Keeps
+from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
@@ -20,9 +22,6 @@ from delivery_records.outcomes import Outcome as RouterOutcome
 from oncewire.client import core_effects as wanted
 from oncewire.client.journal_records import SubscriberChanges, SubscriberState
 from oncewire.client.outcomes import ACCEPTED, rejected
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
 EVERYTHING = 1 << 30
 """A bound no map reaches."""
@@ -60,9 +59,15 @@ class SubscriberJournal:
 class ShippedSubscriber:
     """The shipped subscriber core, an application and a journal around it."""
 
-    def __init__(self, world: World, index: int, prefetch: int) -> None:
+    keeps = Keeps.MAP
+
+    def __init__(
+        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int
+    ) -> None:
         """Let `prefetch` deliveries come ahead."""
         self.world = world
+        self.judge = judge
+        self.open_link = open_link
         self.index = index
         self.prefetch = prefetch
         self.topic = world.pattern()
@@ -150,7 +155,7 @@ class ShippedSubscriber:
         self._journal.write(self._committing)
         self._committing = None
         for done in self._in_commit:
-            self.world.judge.on_processed(
+            self.judge.on_processed(
                 self.index, done.publisher, done.number, done.incarnation, done.redelivered
             )
         self._in_commit = []
@@ -166,7 +171,7 @@ class ShippedSubscriber:
     def connect(self, router: int) -> None:
         """Attach with the map (S-1)."""
         traits = self.world.traits
-        connection = self.world.open(f"s{self.index}", router)
+        connection = self.open_link(f"s{self.index}", router)
         self.connection = connection
         self.is_replied = False
         self._tags = []
@@ -177,7 +182,7 @@ class ShippedSubscriber:
         presented = self._core.begin_attach(bound)
         assert everything is not None
         assert presented is not None
-        self.world.judge.on_map(self.index, len(everything.unsettled))
+        self.judge.on_map(self.index, len(everything.unsettled))
         outcomes = {
             tag: None if outcome is None else RouterOutcome(outcome.kind.value)
             for tag, outcome in presented.unsettled.items()
@@ -192,7 +197,7 @@ class ShippedSubscriber:
 
     def disconnect(self) -> None:
         """The connection drops; what was under way to us is lost."""
-        self.world.judge.on_left(self)
+        self.judge.on_left(self)
         if self.connection is not None:
             self.connection.drop()
         self.connection = None
@@ -209,16 +214,17 @@ class ShippedSubscriber:
         if not self.world.traits.durable:
             forgotten = self._core.begin_attach(EVERYTHING)
             assert forgotten is not None
-            self.world.judge.on_amnesia(self.index, self._known(forgotten.unsettled))
+            self.judge.on_amnesia(self.index, self._known(forgotten.unsettled))
             self._journal = SubscriberJournal()
-        self.world.judge.on_restart(self.index)
+        self.judge.on_restart(self.index)
         self._finished, self._in_commit = [], []
         self._drop_handed()
         self._core = self.world.cores.subscriber(prefetch=self.prefetch, recovered=self._journal.state)
 
-    def _known(self, tags: Iterable[bytes]) -> list[Handed]:
+    def _known(self, tags: Iterable[bytes]) -> list[tuple[int, int]]:
         """Of these, what was handed over: not what came after it had closed."""
-        return [self._messages[tag] for tag in tags if tag in self._messages]
+        handed = [self._messages[tag] for tag in tags if tag in self._messages]
+        return [(delivery.publisher, delivery.number) for delivery in handed]
 
     def close(self, *, renews: bool = False) -> None:
         """Unsubscribe: detach(closed=true) again and again until it is answered without error (E-8).
@@ -227,21 +233,21 @@ class ShippedSubscriber:
             renews: then subscribe again, under the same name and with the same journal.
         """
         self.is_closing, self._renews = True, renews
-        self.world.judge.on_leaving(self.index)
+        self.judge.on_leaving(self.index)
         self._drop_handed()
         if self.is_replied and self.connection is not None:
             self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
 
     def _drop_handed(self) -> None:
         for handed in self._handed.values():
-            self.world.judge.on_dropped(self.index, (handed.publisher, handed.number), handed.incarnation)
+            self.judge.on_dropped(self.index, (handed.publisher, handed.number), handed.incarnation)
         self._handed.clear()
 
     def change_topic(self, topic: str) -> None:
         """It comes back with another topic, which is another subscription, and presents its map (A-2)."""
         self.disconnect()
         self.topic = topic
-        self.world.judge.on_leaving(self.index)
+        self.judge.on_leaving(self.index)
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
@@ -251,8 +257,8 @@ class ShippedSubscriber:
             self._on_detached(effect)
         elif isinstance(effect, effects.SubscriberReply):
             self.is_replied = True
-            self.world.judge.on_incarnation(self.index, effect.incarnation)
-            self.world.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
+            self.judge.on_incarnation(self.index, effect.incarnation)
+            self.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
             first_settles = effect.mode is not SubscriptionMode.EXACTLY_ONCE
             kept = frozenset(effect.kept or ())
             self._carry_out(
@@ -263,8 +269,8 @@ class ShippedSubscriber:
             if self.is_closing:
                 self.connection.up.append(inputs.LinkDetach(self.connection.link, True))
         elif isinstance(effect, effects.Confirm):
-            self.world.judge.on_incarnation(self.index, effect.incarnation)
-            self.world.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
+            self.judge.on_incarnation(self.index, effect.incarnation)
+            self.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
             self._carry_out(core.flow(confirmed=effect.incarnation))
         elif isinstance(effect, effects.AskEcho):
             self._carry_out(core.flow(echo=effect.epoch))
@@ -327,9 +333,9 @@ class ShippedSubscriber:
             elif isinstance(effect, wanted.ReportGivenUp):
                 self.world.coverage[coverage.GIVEN_UP] += 1
                 lost = self._messages[effect.tag]
-                self.world.judge.on_given_up(self.index, lost.publisher, lost.number)
+                self.judge.on_given_up(self.index, lost.publisher, lost.number)
             elif isinstance(effect, wanted.ReportConfirmed):
-                self.world.judge.on_confirmed(self.index, effect.incarnation)
+                self.judge.on_confirmed(self.index, effect.incarnation)
             elif isinstance(effect, wanted.RefuseLink):
                 raise Violation(f"REFUSED: s{self.index}: {effect.reason}")
         self._without_disk()
@@ -350,8 +356,8 @@ class ShippedSubscriber:
         if delivery.again:
             return  # the application still has it, of its own incarnation; by now another delivery may have its tag
         publisher, number = delivery.payload[0], int.from_bytes(delivery.payload[1:5], "big")
-        self.world.judge.on_handed(self.index, publisher, number)
-        self.world.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
+        self.judge.on_handed(self.index, publisher, number)
+        self.judge.on_received(self.index, publisher, number, self._core.incarnation, delivery.payload)
         self.world.coverage[coverage.BODY_AGAIN] += delivery.tag in self._messages
         handed = self._handed[delivery.serial] = Handed(publisher, number, self._core.incarnation, self._redelivered)
         if not delivery.settled:  # the tag of a settled one names nothing

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from chaos.simulator.clients import OUTCOMES, TIMEOUT_S, Arrived, Mark, Publisher, Subscriber
+from chaos.simulator.clients import OUTCOMES, Arrived, Mark, Publisher, Subscriber
+from chaos.simulator.connections import OpenLink
+from chaos.simulator.judge import Judge
+from chaos.simulator.roles import Keeps
+from chaos.simulator.state import TIMEOUT_S, WorldState
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
-
 
 EMPTY_TAG = b""
 """2.8.7: up to 32 bytes, and no minimum."""
@@ -19,9 +17,13 @@ EMPTY_TAG = b""
 class StockPublisher(Publisher):
     """A null map: what was not told an outcome is sent again as a new message, in a new session."""
 
-    def __init__(self, world: World, index: int, messages: int) -> None:
+    keeps = Keeps.NO_MAP
+
+    def __init__(
+        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, messages: int
+    ) -> None:
         """Send `messages` messages in all."""
-        super().__init__(world, index, messages)
+        super().__init__(world, judge, open_link, index, messages)
         self._tags: dict[int, bytes] = {}
 
     def tag(self, number: int) -> bytes:
@@ -30,7 +32,7 @@ class StockPublisher(Publisher):
 
     def connect(self, router: int) -> None:
         """Attach without a map."""
-        self.connection = self.world.open(f"p{self.index}", router)
+        self.connection = self.open_link(f"p{self.index}", router)
         self.resend, self.limit, self.sent, self.is_replied = [], 0, 0, False
         self._ids.clear()
         self._tags.clear()
@@ -54,7 +56,7 @@ class StockPublisher(Publisher):
         if isinstance(effect, effects.PublisherReply) and not self.is_closing:
             self.is_replied = True
             self.resend = list(self.map)
-            self.world.judge.may_come_again((self.index, number) for number in self.resend)
+            self.judge.may_come_again((self.index, number) for number in self.resend)
         else:
             super().receive(effect)
 
@@ -62,15 +64,19 @@ class StockPublisher(Publisher):
 class StockSubscriber(Subscriber):
     """A null map: settles as it answers, and forgets with its connection what it has not answered."""
 
-    def __init__(self, world: World, index: int, prefetch: int) -> None:
+    keeps = Keeps.NO_MAP
+
+    def __init__(
+        self, world: WorldState, judge: Judge, open_link: OpenLink, index: int, prefetch: int
+    ) -> None:
         """Allow `prefetch` deliveries that are not accepted yet (C-3)."""
-        super().__init__(world, index, prefetch)
+        super().__init__(world, judge, open_link, index, prefetch)
         self.done_here: set[tuple[int, int]] = set()
         """Messages it has finished on this link."""
 
     def connect(self, router: int) -> None:
         """Attach without a map."""
-        self.connection = self.world.open(f"s{self.index}", router)
+        self.connection = self.open_link(f"s{self.index}", router)
         self.is_replied = False
         self.done_here.clear()
         self._up(
@@ -84,7 +90,7 @@ class StockSubscriber(Subscriber):
         """One frame of the router; the reply is the confirmation (A-6b)."""
         super().receive(effect)
         if isinstance(effect, effects.SubscriberReply):
-            self.world.judge.on_reply_to_stock(self.index, effect.incarnation)
+            self.judge.on_reply_to_stock(self.index, effect.incarnation)
 
     def disconnect(self) -> None:
         """Whatever was not answered will come again."""

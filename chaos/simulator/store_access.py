@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from chaos.simulator import coverage
-from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.routers import Router
+from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +23,10 @@ class Request:
 class StoreAccess:
     """Carries requests to etcd and answers back."""
 
-    def __init__(self, world: World, etcd: SimEtcd) -> None:
+    def __init__(self, world: WorldState) -> None:
         """Serve the routers of `world`."""
         self._world = world
-        self._etcd = etcd
+        self._etcd = world.etcd
         self._requests: dict[int, Request] = {}
         self._serial = 0
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from chaos.simulator import coverage
-from chaos.simulator.clients import TIMEOUT_S, Connection
+from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
-
-if TYPE_CHECKING:
-    from chaos.simulator.world import World
 
 STRANGER = "thief"
 """What an attachment says of its client's connection when a second process made it."""
@@ -20,9 +16,10 @@ STRANGER = "thief"
 class Strangers:
     """Open links whose client has left without a word, or never says one."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, open_link: OpenLink) -> None:
         """None at first."""
         self._world = world
+        self._open_link = open_link
         self._links: dict[int, Connection] = {}
         self._silent_since: dict[int, float] = {}
 
@@ -39,7 +36,7 @@ class Strangers:
         It breaks P-1 or S-1, but as it never answers it must harm nobody for longer than its connection lives.
         """
         name = f"{kind}{index}"
-        connection = self._world.open(name, router)
+        connection = self._open_link(name, router)
         self._add(connection)
         if kind == "p":
             connection.up.append(

@@ -293,7 +293,7 @@ def _narrowed(world: World, rng: random.Random, verb: str) -> Choice | None:
 def _stolen(world: World, rng: random.Random, verb: str) -> Choice | None:
     clients = world.publishers if verb.endswith("-p") else world.subscribers
     known = [client.index for client in clients if type(client) in _WITH_MAPS]
-    usable = world.members.usable()
+    usable = world.usable_routers()
     return (verb, rng.choice(known), rng.choice(usable).index) if known and usable else None
 
 

@@ -6,25 +6,29 @@ written by hand, decides the order; so every interleaving of messages, watches, 
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
 from chaos.simulator import coverage
 from chaos.simulator.actions import ACTIONS
-from chaos.simulator.amqp_sessions import POLICY, AmqpSessions, ends_of
+from chaos.simulator.amqp_sessions import AmqpSessions, ends_of
 from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
-from chaos.simulator.clients import TIMEOUT_S, TOPIC, Connection, Publisher, Subscriber
+from chaos.simulator.at_rest import check_rest
+from chaos.simulator.clients import Publisher, Subscriber
+from chaos.simulator.connections import Connection, OpenLink
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
-from chaos.simulator.etcd import Held, SimEtcd
+from chaos.simulator.etcd import Held
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
 from chaos.simulator.peer_paths import PeerPaths
+from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router, key_of, record_of
 from chaos.simulator.shipped_publisher import ShippedPublisher
 from chaos.simulator.shipped_subscriber import ShippedSubscriber
+from chaos.simulator.state import WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.stock_clients import StockPublisher, StockSubscriber
 from chaos.simulator.store_access import StoreAccess
@@ -32,17 +36,11 @@ from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
-from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
-from delivery_records.tags import link_key
-from delivery_records.topics import matches
 
-NONCE = b"test"
 PAUSE_S = 2.0
 """So long nobody is held up but in a pause of the schedule."""
 IDLE_TIMEOUT_S = 30.0
 """What routers ask of their clients' connections."""
-PADDING = bytes(100_000)
-"""Four parts of a body (I-1a), and a few dozen such messages use the credit between two routers up (T-5)."""
 BATCH = 8
 """Inputs of one turn, or changes of one answer of the watch, where they come in batches."""
 BACK_OFF_S = 5.0
@@ -54,54 +52,34 @@ AnyPublisher: TypeAlias = Publisher | ShippedPublisher
 AnySubscriber: TypeAlias = Subscriber | ShippedSubscriber
 
 
-class World:
-    """Routers, publishers and subscribers, and what is under way."""
+class World(WorldState):
+    """Routers, publishers and subscribers, and what happens among them."""
+
+    publishers: list[AnyPublisher]
+    subscribers: list[AnySubscriber]
 
     def __init__(
         self, routers: int, publishers: int, subscribers: int, messages: int, *,
         window: int = 4, prefetch: int = 2, traits: Traits = PLAIN, cores: Cores = SHIPPED,
     ) -> None:  # fmt: skip
         """Start all routers; no client is attached yet."""
-        self.now = 0.0
-        self.traits = traits
-        self.limits = Limits(
-            window=window, publisher_timeout_s=TIMEOUT_S, report_rejections=traits.reports,
-            # C-6: some of the large bodies fill what a publisher, and what a router may hold.
-            window_bytes=2 * len(PADDING) if traits.large else WINDOW_BYTES,
-            router_bytes=3 * len(PADDING) if traits.large else ROUTER_BYTES,
-        )  # fmt: skip
-        self.cores = cores
-        self.etcd = SimEtcd()
-        self.store = StoreAccess(self, self.etcd)
-        self.members = Members(self, self.etcd)
-        self.paths = PeerPaths(self)
-        self.drains = Drains(self)
-        self.operators = Operators(self)
-        self.strangers = Strangers(self)
-        self.amqp_sessions = AmqpSessions(self)
-        self.judge = Judge(self)
+        super().__init__(traits, cores, window)
+        self.operators = Operators(self, self.feed)
+        self.judge = Judge(self, self.operators)
+        self.amqp_sessions = AmqpSessions(self, self.judge, self.feed)
+        self.store = StoreAccess(self)
+        self.members = Members(self, self.judge, self.amqp_sessions, self.store, self.feed, self.stop_router)
+        self.paths = PeerPaths(self, self.feed)
+        self.drains = Drains(self, self.judge, self.members, self.feed, self.stop_router)
+        self.strangers = Strangers(self, self.open)
         self.etcd.on_deleted = self._on_deleted
         self.etcd.on_written = self._on_written
-        self.connections: dict[int, Connection] = {}
-        """Links that a router has not seen the end of."""
-        self.dying: dict[int, Connection] = {}
-        """Links whose router is dead and whose client does not know it yet."""
-        self.frames: dict[tuple[int, int], deque[inputs.Input]] = {}
-        """(sender's rid, receiver's rid) -> what is under way."""
         self.story: list[Choice] = []
         self.on_turn: Callable[[Router, list[effects.Effect]], None] | None = None
         """Called with the effects of each router turn, for whoever writes the story down."""
-        self.restores = 0
-        """How often etcd came back from an old backup; each has a nonce of its own."""
-        self.nonce_revision = 0
-        """Since when it has that nonce (K-9)."""
-        self.coverage: Counter[str] = Counter()
         self._is_pausing = False
         """Time passes although somebody could do something."""
-        self._live: dict[int, Router] = {}
         self._links: dict[str, int] = {}
-        self._not_before: dict[AnyPublisher | AnySubscriber, float] = {}
-        """When a client that was refused tries again."""
         self._visited: dict[str, list[int]] = {}
         """The routers a client has connected to."""
         self.routers = [Router(index, rate=self._rate(index)) for index in range(routers)]
@@ -110,89 +88,28 @@ class World:
         self.publishers = [self._make_publisher(index, publishers, messages) for index in range(publishers)]
         self.subscribers = [self._make_subscriber(index, subscribers, prefetch) for index in range(subscribers)]
 
-    @property
-    def nonce(self) -> bytes:
-        """The cluster nonce of today."""
-        return NONCE[: -1] + bytes([NONCE[-1] + self.restores])
-
-    def stay_away(self, client: AnyPublisher | AnySubscriber, seconds: float) -> None:
-        """A client goes and does not come back before that."""
-        client.disconnect()
-        self.hold_off(client, seconds)
-
-    def hold_off(self, client: AnyPublisher | AnySubscriber, seconds: float) -> None:
-        """A client that is away does not come back before that."""
-        self._not_before[client] = self.now + seconds
-
-    @property
-    def policy(self) -> str:
-        """The expiry policy that clients ask for (3.5.6)."""
-        return POLICY if self.traits.session_end else "link-detach"
-
     def _rate(self, index: int) -> float:
         """N-3: one clock slow, one right, one fast."""
         percent = self.traits.slow_percent if self.traits.leases else 0
         return (1 - percent / 100, 1.0, 1 + percent / 100)[index % 3]
 
     def _make_publisher(self, index: int, count: int, messages: int) -> AnyPublisher:
+        kind: Callable[[WorldState, Judge, OpenLink, int, int], AnyPublisher]
+        kind = ShippedPublisher if self.traits.shipped else Publisher
         if self.traits.presettled_publisher and index == count - 1:
-            return PresettledPublisher(self, index, messages)
-        if self.traits.stock_publisher and index == count - 1:
-            return StockPublisher(self, index, messages)
-        return (ShippedPublisher if self.traits.shipped else Publisher)(self, index, messages)
+            kind = PresettledPublisher
+        elif self.traits.stock_publisher and index == count - 1:
+            kind = StockPublisher
+        return kind(self, self.judge, self.open, index, messages)
 
     def _make_subscriber(self, index: int, count: int, prefetch: int) -> AnySubscriber:
+        kind: Callable[[WorldState, Judge, OpenLink, int, int], AnySubscriber]
+        kind = ShippedSubscriber if self.traits.shipped else Subscriber
         if self.traits.settled_subscriber and index == count - 1:
-            return SettledSubscriber(self, index, prefetch)
-        if self.traits.stock_subscriber and index == count - 1:
-            return StockSubscriber(self, index, prefetch)
-        return (ShippedSubscriber if self.traits.shipped else Subscriber)(self, index, prefetch)
-
-    def is_stock_publisher(self, index: int) -> bool:
-        """True for a publisher without a map."""
-        return isinstance(self.publishers[index], StockPublisher)
-
-    def is_stock_subscriber(self, index: int) -> bool:
-        """True for a subscriber without a map."""
-        return isinstance(self.subscribers[index], StockSubscriber)
-
-    def body(self, publisher: int, number: int) -> bytes:
-        """A message that names its publisher and its number."""
-        return bytes([publisher]) + number.to_bytes(4, "big") + (PADDING if self.traits.large else b"")
-
-    def topic(self, publisher: int) -> str:
-        """What a publisher sends to."""
-        return TOPIC if self.traits.topics == 1 else f"{TOPIC}.{publisher % self.traits.topics}"
-
-    def pattern(self) -> str:
-        """What subscribers ask for at first: all topics."""
-        return TOPIC if self.traits.topics == 1 else f"{TOPIC}.*"
-
-    def is_subscribed(self, subscriber: int, publisher: int) -> bool:
-        """Whether the subscription, as etcd knows it, matches a publisher's topic."""
-        held = self.etcd.keys.get((Kind.SUBSCRIPTION, self.subscription_key(subscriber)))
-        record = None if held is None else held.record
-        return isinstance(record, SubscriptionRecord) and matches(record.topic, self.topic(publisher))
-
-    def has_no_session(self, index: int) -> bool:
-        """True for a publisher whose session ends with its link."""
-        return isinstance(self.publishers[index], (StockPublisher, PresettledPublisher))
-
-    def is_at_most_once(self, index: int) -> bool:
-        """True for a subscriber that is owed nothing."""
-        return isinstance(self.subscribers[index], SettledSubscriber)
-
-    def clients(self) -> list[AnyPublisher | AnySubscriber]:
-        """All publishers and subscribers."""
-        return [*self.publishers, *self.subscribers]
-
-    def subscription_key(self, index: int) -> str:
-        """The etcd key of a subscriber's attachment."""
-        return link_key(f"s{index}", "link")
-
-    def publisher_key(self, index: int) -> str:
-        """The etcd key of a publisher's attachment."""
-        return link_key(f"p{index}", "link")
+            kind = SettledSubscriber
+        elif self.traits.stock_subscriber and index == count - 1:
+            kind = StockSubscriber
+        return kind(self, self.judge, self.open, index, prefetch)
 
     # ------------------------------------------------------------------ routers
 
@@ -253,18 +170,10 @@ class World:
         del self.connections[connection.link]
         self.dying[connection.link] = connection
 
-    def client_of(self, connection: Connection) -> AnyPublisher | AnySubscriber | None:
-        """Whose link it is; None when the client has left it."""
-        return next((client for client in self.clients() if client.connection is connection), None)
-
     def lose_frames_of(self, index: int) -> None:
         """What a router had under way is lost, too."""
         for pair in [pair for pair in self.frames if pair[0] == self.routers[index].rid]:
             del self.frames[pair]
-
-    def router_of(self, rid: int) -> Router | None:
-        """The live router with this incarnation."""
-        return self._live.get(rid)
 
     def open(self, client: str, router: int) -> Connection:
         """A client's new link at a router, numbered per client, so that shortened stories stay readable.
@@ -278,7 +187,7 @@ class World:
         kind, index, count = client[0], int(client[1:]), self._links[client]
         base = 10_000 if kind == "p" else 20_000
         link = base + 100 * index + count if count < 100 else 100 * base + 10_000 * index + count
-        clients: list[AnyPublisher | AnySubscriber] = [*(self.publishers if kind == "p" else self.subscribers)]
+        clients: list[ClientRole] = [*(self.publishers if kind == "p" else self.subscribers)]
         kept = self.amqp_sessions.take(clients[index], router)
         place = kept or inputs.Place(amqp_session=link, connection=CONNECTIONS + link)
         connection = Connection(link, router, deque(), deque(), place=place)
@@ -339,21 +248,6 @@ class World:
             if is_forced and self._is_pausing and client in self.publishers:
                 self.judge.sessions.on_held_up(client.index)
 
-    def is_up_to_date(self, router: Router, client: AnyPublisher | AnySubscriber) -> bool:
-        """The router is a member, and what it knows of the client's attachment is what stands in etcd."""
-        held = self.etcd.keys.get(self._attachment(client))
-        if router.records is None or held is None or router.rid not in self.etcd.routers:
-            return False
-        kind, key = self._attachment(client)
-        view = router.records.view
-        known = (view.subscriptions if kind is Kind.SUBSCRIPTION else view.publishers).get(key)
-        return known is not None and known.epoch == held.mod_revision
-
-    def _attachment(self, client: AnyPublisher | AnySubscriber) -> tuple[Kind, str]:
-        if client in self.publishers:
-            return Kind.PUBLISHER, self.publisher_key(client.index)
-        return Kind.SUBSCRIPTION, self.subscription_key(client.index)
-
     def _send(self, router: Router, rid: int, frame: inputs.Input) -> None:
         if self.paths.cut and any((router.index, r.index) in self.paths.cut for r in self.routers if r.rid == rid):
             return
@@ -362,7 +256,7 @@ class World:
     def choices(self) -> list[Choice]:
         """Everything that may happen next without a fault."""
         found: list[Choice] = []
-        usable = self.members.usable()
+        usable = self.usable_routers()
         for publisher in self.publishers:
             if publisher.connection is None and publisher.may_connect() and self._may_try(publisher):
                 found += [("p.connect", publisher.index, r.index) for r in usable]
@@ -385,15 +279,9 @@ class World:
         found += self.store.choices()
         return found + self.members.choices() + self.drains.choices() + self.operators.choices()
 
-    def _may_try(self, client: AnyPublisher | AnySubscriber) -> bool:
+    def _may_try(self, client: ClientRole) -> bool:
         """Not right after it was refused."""
         return self.now >= self._not_before.get(client, 0.0) and not self.comes_later(client)
-
-    def comes_later(self, client: AnyPublisher | AnySubscriber) -> bool:
-        """A late joiner does not come before half of the messages have been sent."""
-        if not self.traits.late_joiner or client is not self.subscribers[-1]:
-            return False
-        return any(2 * publisher.next < publisher.messages for publisher in self.publishers)
 
     def _peer_choices(self) -> list[Choice]:
         found: list[Choice] = []
@@ -442,6 +330,15 @@ class World:
         self.members.keep_leases_alive()
         self._end_idle_connections()
 
+    def check_rest(self) -> None:
+        """Everybody has finished, nobody keeps anything, and all promises were kept.
+
+        Raises:
+            Violation: not so.
+        """
+        check_rest(self, self.judge, self.operators)
+        self.judge.at_rest()
+
     def under_way(self) -> int:
         """Frames, requests and answers that wait to be read: a long pause leaves many."""
         frames = sum(len(frames) for frames in self.frames.values())
@@ -474,7 +371,7 @@ class World:
         else:
             self.strangers.receive(connection, effect)
 
-    def _cover(self, client: AnyPublisher | AnySubscriber, effect: effects.Effect) -> None:
+    def _cover(self, client: ClientRole, effect: effects.Effect) -> None:
         if isinstance(effect, (effects.PublisherReply, effects.SubscriberReply)) and effect.resumed:
             kind = "p" if isinstance(effect, effects.PublisherReply) else "s"
             is_third = len(self._visited[f"{kind}{client.index}"]) > 2
@@ -547,7 +444,7 @@ class World:
         router.must_reload = False
         revision, entries = self.etcd.snapshot()
         self.coverage[coverage.RELOADED] += router.seen < revision
-        router.seen = revision
+        router.seen = router.skipped = revision
         if any(entry.kind is Kind.ROUTER and entry.key == key_of(router) for entry in entries):
             self.feed(router, [inputs.ViewSnapshot(revision, entries)])
         else:
@@ -573,7 +470,7 @@ class World:
         """Whoever has put a client's key, the attachment is that router's from now on."""
         if isinstance(record, RouterRecord):
             return
-        client = next((c for c in self.clients() if self._attachment(c) == (kind, key)), None)
+        client = next((c for c in self.clients() if self.attachment(c) == (kind, key)), None)
         if client is None:
             return
         self.amqp_sessions.on_written(client)

@@ -78,7 +78,7 @@ class CommandGroup(click.Group):
         except (ImportError, AttributeError) as error:
             return _unusable_command(cmd_name, f"loading {entry.value} failed: {error}")
         if not isinstance(command, click.Command):
-            return _unusable_command(cmd_name, f"{entry.value} is no click command")
+            return _unusable_command(cmd_name, f"{entry.value} is not a click command")
         return command
 
 
@@ -89,7 +89,7 @@ def _unusable_command(name: str, why: str) -> click.Command:
         raise CliError(
             what=f"the command `{name}` cannot be loaded",
             why=why,
-            fix="install the missing package or the extra of Oncewire that brings it; if none is missing, report this",
+            fix="install the missing package or the extra of Oncewire that includes it; if none is missing, report it",
         )
 
     return click.Command(

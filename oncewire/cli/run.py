@@ -35,7 +35,7 @@ def run(arguments: Sequence[str], group: click.Group | None = None) -> int:
         from_usage_error(error, _name_of(command, arguments)).show()
         return EXIT_MISUSE
     except click.ClickException as error:
-        CliError("the command could not go on", error.format_message(), "see `oncewire --help`").show()
+        CliError("the command failed", error.format_message(), "see `oncewire --help`").show()
         return EXIT_MISUSE
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
@@ -43,6 +43,6 @@ def run(arguments: Sequence[str], group: click.Group | None = None) -> int:
 
 
 def _name_of(group: click.Group, arguments: Sequence[str]) -> str:
-    """What the user called, as far as it is a command: click does not say so with each of its complaints."""
+    """The command the user called, if it is one: click does not include it in every error."""
     first = arguments[0] if arguments else ""
     return f"oncewire {first}" if first in group.list_commands(click.Context(group)) else "oncewire"

@@ -13,7 +13,7 @@ REPORTED_PACKAGES = ("aiohttp", "click", "prometheus-client", "rich", "uvloop", 
 
 
 def collect_versions() -> dict[str, object]:
-    """Returns the versions of Oncewire, of Python and of the packages it stands on."""
+    """Returns the versions of Oncewire, of Python and of the packages it uses."""
     packages: dict[str, str] = {}
     for name in REPORTED_PACKAGES:
         try:

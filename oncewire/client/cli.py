@@ -17,7 +17,7 @@ _Command = Callable[..., Any]
 
 
 def _common_options(command: _Command) -> _Command:
-    """What both commands take."""
+    """Options of both commands."""
     for option in reversed(
         (
             click.option(
@@ -29,7 +29,7 @@ def _common_options(command: _Command) -> _Command:
                 help=f"Address of a router, amqp://[USER:PASSWORD@]HOST[:PORT]; may be repeated. [{DEFAULT_URL}]",
             ),
             click.option(
-                "--name", metavar="NAME", help="Name of the link, so that a later run goes on with it."
+                "--name", metavar="NAME", help="Name of the link, so that a later run can resume it."
             ),
             click.option(
                 "--container-id",
@@ -40,7 +40,7 @@ def _common_options(command: _Command) -> _Command:
                 "--journal",
                 type=click.Path(dir_okay=False),
                 metavar="FILE",
-                help="Keep what is in flight in this SQLite file, so that it survives a crash of this program.",
+                help="Keep unsettled messages in this SQLite file, so that they survive a crash of this program.",
             ),
             click.option(
                 "--connect-timeout",
@@ -82,7 +82,7 @@ def pub(
     """Send each line of a file or of the standard input as a message, and wait until all have an outcome.
 
     A line counts as accepted when every subscription has processed it. With --journal and --file an interrupted run
-    goes on where it stopped. Exit code 1: some lines were not accepted.
+    resumes where it stopped. Exit code 1: some lines were not accepted.
     """
     from oncewire.client import cli_publish
 
@@ -116,9 +116,9 @@ def sub(
 ) -> None:
     """Print the messages of a topic or pattern, one a line, until --count or Ctrl-C.
 
-    In a pattern * stands for one word between the dots and # for all the rest: orders.*.eu or orders.#
+    In a pattern * matches one word between dots and # matches the rest: orders.*.eu or orders.#
 
-    With --name the subscription lives on for a minute after the end, and a later run gets what was sent meanwhile;
+    With --name the subscription is kept for a minute after the end, and a later run gets what was sent meanwhile;
     without one it ends with the command. A message is accepted when it is printed.
     """
     from oncewire.client import cli_publish, cli_subscribe
@@ -133,7 +133,7 @@ def _identity(name: str | None, container_id: str | None, journal: str | None) -
     if journal is not None and name is None:
         raise CliError(
             f"the journal {journal} cannot be used",
-            "the link has no name, so the next run could not go on with it",
+            "the link has no name, so the next run could not resume it",
             "add --name NAME",
         )
     if container_id is None and name is not None:
@@ -145,18 +145,18 @@ def _identity(name: str | None, container_id: str | None, journal: str | None) -
 
 
 def _run(job: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-    """Run it; SIGTERM ends it in good order, and the client's errors are shown in the usual shape."""
+    """Run it; SIGTERM stops it in order, and the client's errors are shown in the usual shape."""
     from oncewire.client.errors import ClientError
 
     try:
-        return asyncio.run(_until_told_to_stop(job))
+        return asyncio.run(_until_sigterm(job))
     except ClientError as error:
         raise CliError(error.what, error.why, error.fix) from error
     except asyncio.CancelledError:
         raise click.Abort from None
 
 
-async def _until_told_to_stop(job: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+async def _until_sigterm(job: Awaitable[dict[str, Any]]) -> dict[str, Any]:
     import signal
 
     task = asyncio.ensure_future(job)

@@ -29,9 +29,9 @@ from oncewire.client.bodies import Body
 BATCH = 256
 """Lines stored in one transaction of the journal."""
 PATIENCE_S = 10.0
-"""After so long without the end in sight, say who is waited for."""
+"""Report after this time which subscriptions the command waits for."""
 LEAVE_S = 3.0
-"""After Ctrl-C: an answer takes milliseconds, and whoever pressed it waits for the prompt."""
+"""After Ctrl-C: a reply takes milliseconds, and the user waits for the prompt."""
 LINE_LIMIT = 64 << 20
 """Bytes of the longest line, the routers' limit of a message."""
 
@@ -39,24 +39,24 @@ _PLACE = "oncewire_cli_place"
 
 
 def say(text: str) -> None:
-    """Tell the user; the standard output is for results."""
+    """Print to stderr; the standard output is for results."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 class Reporter:
-    """Tells what a user wants to know while it works; what goes wrong again and again is told once."""
+    """Prints events while the command runs; a repeated failure is printed once."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
 
     def __call__(self, event: ClientEvent) -> None:
-        """Tell of one event."""
+        """Print one event."""
         if isinstance(event, Connected):
             self._told.clear()
         elif isinstance(event, Disconnected):
             if self._told.get(event.address) != event.cause:
-                say(f"{event.address}: {event.cause}; trying again")
+                say(f"{event.address}: {event.cause}; retrying")
             self._told[event.address] = event.cause
         elif isinstance(event, SessionExpired):
             say(f"the session expired; {event.messages} messages have an unknown outcome")
@@ -64,7 +64,7 @@ class Reporter:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What both commands are told: which topic, at which routers, as whom."""
+    """Arguments of both commands: topic, routers, identity."""
 
     topic: str
     urls: list[str]
@@ -75,7 +75,7 @@ class Target:
 
     @contextmanager
     def open_journal(self) -> Iterator[SqliteJournal | None]:
-        """The journal, if there is one, as long as the block runs."""
+        """The journal, if there is one, while the block runs."""
         store = None if self.journal is None else SqliteJournal(self.journal)
         try:
             yield store
@@ -91,7 +91,7 @@ class Target:
 
 
 async def leave(closing: Coroutine[Any, Any, None]) -> None:
-    """End a link after Ctrl-C: with a word to the router, but not for long."""
+    """Close a link after Ctrl-C, waiting for the router only briefly."""
     with suppress(ClientError, TimeoutError):
         async with asyncio.timeout(LEAVE_S):
             await closing
@@ -103,7 +103,7 @@ async def publish(target: Target, source: str) -> dict[str, Any]:
         async with target.connect(Reporter()) as client:
             publisher = await client.publisher(target.topic, name=target.name, journal=store)
             if publisher.recovered:
-                say(f"going on with {len(publisher.recovered)} messages of an earlier run")
+                say(f"resuming {len(publisher.recovered)} messages of an earlier run")
             try:
                 if store is not None and source != "-":
                     await _send_file(publisher, store, source)
@@ -129,7 +129,7 @@ async def publish(target: Target, source: str) -> dict[str, Any]:
 
 
 async def _send_file(publisher: Publisher, store: SqliteJournal, source: str) -> None:
-    """Send a file's lines, its place kept in the journal with them; the next run of a finished file starts anew."""
+    """Send a file's lines; the journal stores the position with them. A finished file starts from the beginning."""
     path = Path(source).resolve()  # noqa: ASYNC240  # a name on a local disk
     store.connection.execute(f"CREATE TABLE IF NOT EXISTS {_PLACE} (file TEXT PRIMARY KEY, offset INTEGER)")
     row = store.connection.execute(
@@ -138,7 +138,7 @@ async def _send_file(publisher: Publisher, store: SqliteJournal, source: str) ->
     ).fetchone()
     with path.open("rb") as file:
         if row is not None:
-            say(f"going on with {path} at byte {row[0]}")
+            say(f"resuming {path} at byte {row[0]}")
             file.seek(row[0])
         while batch := _next_lines(file.readline):
             await publisher.submit_many(batch, effect=_move_place(path, file.tell()))
@@ -154,7 +154,7 @@ def _next_lines(readline: Callable[[], bytes]) -> list[Body]:
 
 
 def _move_place(path: Path, offset: int | None) -> Callable[[sqlite3.Connection], None]:
-    """The change of the journal that remembers how far a file was read; None forgets it."""
+    """The change of the journal that stores the position in a file; None deletes it."""
 
     def write(database: sqlite3.Connection) -> None:
         if offset is None:
@@ -190,7 +190,7 @@ async def _lines(source: str) -> AsyncIterator[bytes]:
 
 
 async def _wait_for_outcomes(publisher: Publisher) -> None:
-    """Wait to the end, saying now and then who is waited for; the report tells of what was not accepted."""
+    """Wait for all outcomes and print now and then what is pending; the report counts what was not accepted."""
     with suppress(NotAccepted):
         while True:
             try:

@@ -25,10 +25,10 @@ class _Reporter(Reporter):
         if isinstance(event, SubscriptionExpired):
             say("the subscription expired; subscribing again")
         elif isinstance(event, NewIncarnation):
-            say("this is a new subscription under the old name: messages sent in between are missing")
+            say("this is a new subscription with the old name: messages sent in between are missing")
         elif isinstance(event, DeliveryGivenUp):
             say(
-                "a message that had arrived before the last stop does not come again: it was given up meanwhile"
+                "a message that arrived before the last stop is not delivered again: it was settled meanwhile"
             )
         else:
             super().__call__(event)
@@ -44,7 +44,7 @@ async def subscribe(target: Target, *, count: int | None, unsubscribe: bool, as_
                 received = await _print_messages(subscriber, count, as_json=as_json)
             except asyncio.CancelledError:
                 if unsubscribe or target.name is None:
-                    # Nobody comes back for it, and publishers would wait for it until it expires.
+                    # No later run resumes it, and publishers would wait for it until it expires.
                     await leave(subscriber.unsubscribe())
                 raise
             if unsubscribe:
@@ -57,11 +57,11 @@ async def _print_messages(subscriber: Subscriber, count: int | None, *, as_json:
     async for delivery in subscriber:
         try:
             _print(delivery, as_json=as_json)
-        except BrokenPipeError:  # whoever read our output has enough; the message was not taken
+        except BrokenPipeError:  # the reader closed the pipe; the message is not accepted
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return received
         except DecodeError as error:
-            say(f"a message is no AMQP message and was rejected: {error.description}")
+            say(f"rejected a message that is not valid AMQP: {error.description}")
             await delivery.reject(error.description, str(error.condition))
         else:
             await delivery.accept()

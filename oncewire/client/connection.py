@@ -39,14 +39,14 @@ logger = logging.getLogger("oncewire.client")
 CONNECT_S = 30.0
 """How long `connect()` and opening a link try before they raise."""
 IDLE_TIME_OUT_S = 2.5
-"""A router that is silent for longer counts as gone; it is told half of it (AMQP 2.4.5), and says something twice as
-often. A router that stands still costs its clients this long; one suspected in vain costs them a resumption."""
+"""A router that is silent for longer counts as unreachable. Half of it is announced (AMQP 2.4.5), so it sends twice as
+often. A stalled router costs its clients this long; a false alarm costs them a resumption."""
 SUBSCRIPTION_TIMEOUT_S = 60
-"""T_sub: how long the network keeps what it owes a subscription that is away. A topic waits for it that long."""
+"""T_sub: how long the network keeps a disconnected subscription. Publishers of its topic wait for it that long."""
 MAX_NAME_BYTES = 255
 """Of a link: it is kept in every router's memory."""
 MAX_CONTAINER_ID_BYTES = 255
-"""Open is the first frame and has 512 bytes at most (2.4.1), in which the host's name stands, too."""
+"""Open is the first frame and has 512 bytes at most (2.4.1), which include the host's name."""
 MIN_FRAME_SIZE = 4096
 """Smallest `max_frame_size`, as routers have it. An attach and its reply are one frame each (C-4): container-id, topic
 and name of 255 bytes each and what else stands in them, beside a map with as many entries as the frame bounds it to.
@@ -56,7 +56,7 @@ MAX_FRAME_SIZE = (1 << 32) - 1
 
 
 class RandomContainerWarning(UserWarning):
-    """A link has a name of its own but the container-id is random: nobody can ever open the same link again."""
+    """A link has its own name but the container-id is random: no later process can open the same link."""
 
 
 def connect(
@@ -69,16 +69,16 @@ def connect(
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
     on_event: Callable[[ClientEvent], None] | None = None,
 ) -> Client:
-    """Make a client. It connects when it is entered with ``async with``, or awaited.
+    """Create a client. It connects when it is entered with ``async with``, or awaited.
 
     Args:
         urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of one router or several (``amqps`` for TLS). The client uses one
-            at a time and goes on with the next when it fails; routers may tell more addresses.
+            at a time and changes to the next when it fails; routers may announce more addresses.
         container_id: this program's identity in the network, one process at a time. With the links' names it makes
             subscriptions and sessions that the next process can resume. None = random.
         ssl_context: for ``amqps``; None = Python's default.
         timeout: seconds to try before the first connection, or a link, counts as failed.
-        idle_time_out: seconds of silence after which a router counts as gone.
+        idle_time_out: seconds of silence after which a router counts as unreachable.
         max_frame_size: bytes, 4,096 or more; bounds the unsettled maps (C-4).
         on_event: called in the event loop with what happens to connection and links.
 
@@ -205,7 +205,7 @@ class Client:
             logger.exception("the client failed")
             self._fail(
                 ClientError(
-                    "the client failed", repr(_first(errors)), "report this; it goes on after a new connect"
+                    "the client failed", repr(_first(errors)), "report this; connect again to continue"
                 )
             )
 
@@ -286,7 +286,7 @@ class Client:
             ClientClosed("the client is closed", "this program closed it", "connect again with a new client")
         )
         self._connector.stop()
-        if self._connector.session is None:  # nobody to say goodbye to: it may be dialling
+        if self._connector.session is None:  # no session to close: it may be dialling
             self._runner.cancel()
         await asyncio.wait([self._runner])
         async with AsyncExitStack() as closing:  # all of it, also when this is cancelled
@@ -315,12 +315,12 @@ class Client:
             topic: where its messages go.
             name: of the link; with the container-id the identity that a later process resumes. None = random.
             journal: where unsettled messages are kept: a path or a SqliteJournal survives this process, None does not.
-            window: messages that may be without outcome; `send` and `submit` wait beyond it.
+            window: messages that may wait for their outcome; `send` and `submit` wait beyond it.
             window_bytes: bytes of them.
-            resend_in_doubt: when the network has forgotten the session (after `timeout` seconds away), send what was
+            resend_in_doubt: when the network has deleted the session (after `timeout` seconds offline), send what was
                 unsettled again, marked `x-opt-topic-in-doubt`, instead of reporting "outcome unknown".
             exactly_once: False = at-least-once, for routers that do not know the capability.
-            timeout: seconds the network keeps the session while the publisher is away.
+            timeout: seconds the network keeps the session while the publisher is disconnected.
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
@@ -367,10 +367,10 @@ class Client:
             name: of the subscription; with the container-id the identity that a later process resumes. None = random:
                 the subscription ends when it is closed.
             journal: where processed deliveries are kept: a path or a SqliteJournal survives this process.
-            prefetch: deliveries that may come ahead of the application; beyond the ones it resumes with.
+            prefetch: deliveries that may arrive ahead of the application; beyond the ones it resumes with.
             exactly_once: False = at-least-once, for routers that do not know the capability.
-            timeout: seconds the network keeps what it owes while the subscriber is away, and publishers of the topic
-                may have to wait for it; None = as long as the network allows.
+            timeout: seconds the network keeps it while the subscriber is disconnected, and publishers of the topic
+                may have to wait for it; None = the longest the network allows.
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
@@ -524,7 +524,7 @@ class Client:
         return self._connector.map_bound
 
     def flush(self) -> None:
-        """Write what the links have to say at the end of this turn."""
+        """Write the links' output at the end of this turn."""
         assert self._connector is not None
         self._connector.flush()
 
@@ -560,7 +560,7 @@ class Client:
         """The link has ended."""
         self._links.pop((link.name, type(link)), None)
 
-    # --- what the connector tells -------------------------------------------------------------------------------------
+    # --- events from the connector ------------------------------------------------------------------------------------
 
     def session_begun(self, session: AmqpSession) -> None:
         """Attach all links."""

@@ -11,12 +11,12 @@ from functools import cache
 from importlib import metadata
 from typing import Protocol
 
-from oncewire.client import wire_words
 from oncewire.client.errors import AuthenticationFailed
 from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, told_address
 from oncewire.client.link import ClientLink
 from oncewire.client.transport import Transport
+from oncewire.transport.connecting import connect
 from oncewire.wire import (
     ANONYMOUS,
     CONNECTION_REDIRECT,
@@ -45,6 +45,7 @@ from oncewire.wire import (
     SessionEnded,
     Symbol,
     unsettled_map_bound,
+    vocabulary,
 )
 
 logger = logging.getLogger("oncewire.client")
@@ -62,7 +63,7 @@ class Owner(Protocol):
         """Links may be attached."""
 
     def session_lost(self) -> None:
-        """All links are gone."""
+        """All links have ended."""
 
     def tell(self, event: ClientEvent) -> None:
         """Tell the application."""
@@ -72,11 +73,11 @@ class Connector:
     """See the module.
 
     Args:
-        owner: told about sessions.
+        owner: notified about sessions.
         failover: where to connect.
         container_id: ours.
         ssl_context: for TLS; None = Python's default.
-        idle_time_out_s: silence after which a router counts as gone.
+        idle_time_out_s: silence after which a router counts as unreachable.
         max_frame_size: bytes.
 
     Attributes:
@@ -131,12 +132,12 @@ class Connector:
         return unsettled_map_bound(min(self._transport.engine.send_frame_size, self._max_frame_size))
 
     def flush(self) -> None:
-        """Write what the links have to say at the end of this turn."""
+        """Write the links' output at the end of this turn."""
         if self._transport is not None:
-            self._transport.flush_soon()
+            self._transport.mark_dirty()
 
     def leave_router(self, redirect: AmqpError | None) -> None:
-        """Drop this connection and go on with the next router, or the one a redirect names."""
+        """Drop this connection and continue with the next router, or the one a redirect names."""
         if self._address is None or self._transport is None:
             return
         if redirect is not None:
@@ -203,18 +204,7 @@ class Connector:
         if address.tls and context is None:
             context = ssl.create_default_context()
         transport = self._transport = Transport(self._engine(address), self._on_event)
-        try:
-            async with asyncio.timeout(ATTEMPT_S):
-                await self._loop.create_connection(
-                    lambda: transport,
-                    address.host,
-                    address.port,
-                    ssl=context if address.tls else None,
-                    server_hostname=address.host if address.tls else None,
-                )
-        except BaseException:
-            transport.give_up()
-            raise
+        await connect(transport, address.host, address.port, ATTEMPT_S, context if address.tls else None)
         try:
             waiting = {transport.closed, self._begun, self._stopping}
             await asyncio.wait(waiting, timeout=ATTEMPT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -259,7 +249,7 @@ class Connector:
             self._transport.engine.close()
         except LocalProtocolError:
             self._transport.abort()
-        self._transport.flush_soon()
+        self._transport.mark_dirty()
         # A router that does not answer must not hold the links up.
         self._loop.call_later(CLOSE_S, self._transport.abort)
 
@@ -309,9 +299,7 @@ class Connector:
             if self._begun is not None and not self._begun.done():
                 self._begun.set_result(None)
             assert self._transport is not None
-            self._owner.tell(
-                Connected(str(self._address), self._transport.engine.remote_container_id or "")
-            )
+            self._owner.tell(Connected(str(self._address), self._transport.engine.remote_container_id or ""))
             self._owner.session_begun(event.session)
         elif isinstance(event, SessionEnded):
             self.cause = _error_text("the session was ended", event.error)
@@ -337,7 +325,7 @@ class Connector:
             self._failover.prefer(told)
 
     def _learn(self, told: Fields, address: Address) -> None:
-        listed = told.get(wire_words.FAILOVER_LIST)
+        listed = told.get(vocabulary.FAILOVER_LIST)
         if isinstance(listed, list):
             found = [told_address(entry, address) for entry in listed if isinstance(entry, dict)]
             self._failover.learn([*(other for other in found if other is not None), address])

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from oncewire.client import wire_words
 from oncewire.client.outcomes import ACCEPTED, Outcome, rejected
-from oncewire.wire import DecodeError, Message, Symbol, decode_message
+from oncewire.wire import DecodeError, Message, Symbol, decode_message, vocabulary
 
 REJECTED = "oncewire:rejected-by-application"
 """Error condition of a rejection when the application names none."""
@@ -35,7 +34,7 @@ class Delivery:
         tag: the network tag; the same bytes whenever this message comes again within its publisher's session.
         payload: the encoded message.
         attempts: how often it was released here before.
-        is_settled: sent at-most-once: nobody waits for an outcome, and `accept()` only makes room.
+        is_settled: sent at-most-once: no outcome is expected, and `accept()` only makes room.
         incarnation: of the subscription it came in; messages between two incarnations may be missing.
         message_format: how the payload is to be read (AMQP 2.7.5). 0 = an AMQP message. Routers pass other formats
             through unread, so nothing in such a payload is a router's word (I-1b).
@@ -74,7 +73,7 @@ class Delivery:
         self.incarnation = incarnation
         self.message_format = message_format
 
-    # --- what it says -------------------------------------------------------------------------------------------------
+    # --- its content --------------------------------------------------------------------------------------------------
 
     @property
     def message(self) -> Message:
@@ -98,17 +97,17 @@ class Delivery:
     @property
     def publisher(self) -> str:
         """Who sent it, container-id/link-name; empty if unknown, as with each `message_format` other than 0."""
-        return str(self._annotation(wire_words.PUBLISHER) or "")
+        return str(self._annotation(vocabulary.PUBLISHER) or "")
 
     @property
     def is_redelivered(self) -> bool:
         """True when it was repeated after a failover; of use to at-least-once subscribers only."""
-        return self._annotation(wire_words.REDELIVERED) is True
+        return self._annotation(vocabulary.REDELIVERED) is True
 
     @property
     def is_in_doubt(self) -> bool:
         """True when its publisher sends it again not knowing what became of the first try (A-5)."""
-        return self._annotation(wire_words.IN_DOUBT) is True
+        return self._annotation(vocabulary.IN_DOUBT) is True
 
     def _annotation(self, key: Symbol) -> object:
         """What a router has written; in other formats it writes nothing, so the publisher would speak (I-1b)."""
@@ -117,7 +116,7 @@ class Delivery:
     # --- finishing it -------------------------------------------------------------------------------------------------
 
     async def accept(self) -> None:
-        """It is processed: record that, then tell the network. Returns when it is recorded.
+        """Record that it is processed, then notify the network. Returns when it is recorded.
 
         Raises:
             UsageError: it was finished before.
@@ -126,7 +125,7 @@ class Delivery:
         await self._subscriber.finish([self], ACCEPTED)
 
     async def reject(self, description: str = "", condition: str = REJECTED) -> None:
-        """It cannot be used and must not come again; its publisher may hear why. Errors as `accept`."""
+        """It is invalid and must not be delivered again; its publisher may get the reason. Errors as `accept`."""
         await self._subscriber.finish([self], rejected(condition, description))
 
     def release(self) -> None:

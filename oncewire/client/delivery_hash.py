@@ -15,21 +15,21 @@ MAX_SOURCES = 1_000
 
 
 def delivery_hash(processor: str, positions: Mapping[str, int | str | bytes]) -> str:
-    """Return the hash of one delivery: of where its input stands, not of what it says.
+    """Return the hash of one delivery: of its input's position, not of its content.
 
     Two messages with equal contents have different hashes; one message has the same hash on every attempt, on every
     machine and in every version.
 
     Args:
         processor: names the step; two processors of one input have different hashes.
-        positions: source -> where the message stands there: a position of a journal, or the tag of a delivery. A
+        positions: source -> the message's position there: a position of a journal, or the tag of a delivery. A
             join names one for each of its inputs.
 
     Returns:
         64 hexadecimal digits (SHA-256).
 
     Raises:
-        ValueError: there is no position, or one that could not be told from another.
+        ValueError: there is no position, or an ambiguous one.
     """
     if not processor or not 1 <= len(positions) <= MAX_SOURCES:
         raise ValueError(f"a delivery hash needs a processor and 1 to {MAX_SOURCES} positions")

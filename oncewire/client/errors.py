@@ -1,4 +1,4 @@
-"""Errors of the client. Each says what could not be done, why, and what to do about it."""
+"""Errors of the client. Each states what failed, why, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class ClientError(Exception):
     """Base of all errors of ``oncewire.client``.
 
     Args:
-        what: what could not be done.
-        why: the cause, as far as it is known.
+        what: what failed.
+        why: the cause, if known.
         fix: what the caller can do about it.
     """
 
@@ -27,7 +27,7 @@ class ClientError(Exception):
 
 
 class UsageError(ClientError, ValueError):
-    """The application asked for something that cannot be: its own code or settings must change."""
+    """The application used the client wrongly: change its code or settings."""
 
 
 class ConnectFailed(ClientError, ConnectionError):
@@ -42,21 +42,21 @@ class ConnectFailed(ClientError, ConnectionError):
         super().__init__(
             f"no router could be reached within {seconds:g} s",
             tried,
-            "check that a router runs at one of the addresses and that nothing blocks the way to it",
+            "check that a router runs at one of the addresses and that the network reaches it",
         )
         self.attempts = tuple(attempts)
 
 
 class AuthenticationFailed(ClientError, ConnectionError):
-    """A router refused user and password; trying again would not help."""
+    """A router refused user and password; a retry would not help."""
 
 
 class ClientClosed(ClientError):
-    """The client, publisher or subscriber was closed, or failed, while this was under way."""
+    """The client, publisher or subscriber was closed, or failed, while this was in progress."""
 
 
 class LinkRefused(ClientError):
-    """A router refused the link for a reason that trying again does not change.
+    """A router refused the link for a permanent reason.
 
     Attributes:
         condition: the AMQP error condition, empty if the router gave none.
@@ -68,21 +68,21 @@ class LinkRefused(ClientError):
 
 
 class LinkStolen(LinkRefused):
-    """Another process uses the same container-id and link name and took the link away again and again."""
+    """Another process uses the same container-id and link name and stole the link repeatedly."""
 
 
 class MessageTooLarge(UsageError):
-    """The message is larger than the router takes (``max_message_size``)."""
+    """The message is larger than the router accepts (``max_message_size``)."""
 
 
 class StillOwed(ClientError, TimeoutError):  # the name the documentation uses; it is not a fault
     """``send(timeout=)``: not every subscription has accepted yet. The message stays in flight and is not lost.
 
     Attributes:
-        subscriptions: the first subscriptions that owe an outcome, as container-id/link-name; empty when the router
+        subscriptions: the first subscriptions with a pending outcome, as container-id/link-name; empty when the router
             could not be asked.
-        count: how many there are in all.
-        sending: the message; ``await sending`` goes on waiting.
+        count: total number of them.
+        sending: the message; ``await sending`` continues to wait.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class StillOwed(ClientError, TimeoutError):  # the name the documentation uses; 
         super().__init__(
             "the message has no outcome yet",
             why,
-            "wait on (`await error.sending`), or see why those subscriptions are slow or away",
+            "keep waiting (`await error.sending`), or find out why those subscriptions are slow or disconnected",
         )
         self.subscriptions = tuple(subscriptions)
         self.count = count
@@ -99,13 +99,13 @@ class StillOwed(ClientError, TimeoutError):  # the name the documentation uses; 
 
 
 class WindowFull(ClientError, TimeoutError):
-    """``send(timeout=)``: the message was not taken, because messages before it fill the publisher's window."""
+    """``send(timeout=)``: the message was not taken, because earlier messages fill the publisher's window."""
 
     def __init__(self, seconds: float, waiting: int) -> None:
         super().__init__(
             f"the message was not taken within {seconds:g} s",
             f"{waiting} messages without an outcome fill the window",
-            "send it later; find out which subscriptions are slow or away",
+            "send it later; find out which subscriptions are slow or disconnected",
         )
 
 
@@ -122,7 +122,7 @@ class NotAccepted(ClientError):
         super().__init__(
             f"{len(outcomes)} message(s) were not accepted",
             f"the first is {first.kind.value}" + (f" ({reason})" if reason else ""),
-            "decide by the outcome: correct it, send it again as a new message, or give it up",
+            "decide by the outcome: correct it, send it again as a new message, or abandon it",
         )
         self.outcomes = tuple(outcomes)
 
@@ -144,7 +144,7 @@ class JournalFull(JournalError):
 
 
 class JournalCorrupt(JournalError):
-    """The file is no SQLite database, is damaged, or was written by a newer version."""
+    """The file is not a SQLite database, is damaged, or was written by a newer version."""
 
 
 class JournalUnusable(JournalError):
@@ -156,15 +156,15 @@ class StoreError(ClientError):
 
 
 class StoreFenced(StoreError):
-    """A later owner has opened the store: nothing of this one can commit any more. End; do not open it again."""
+    """A later owner has opened the store: this one can no longer commit. Stop; do not open it again."""
 
 
 class StoreLocked(StoreError):
-    """Another program keeps the database locked for longer than this one waits."""
+    """Another program holds the database lock for longer than this one waits."""
 
 
 class StoreFull(StoreError):
-    """No space is left in the database, or more intents wait to be confirmed than a store keeps."""
+    """The database has no space left, or the limit of unconfirmed intents is reached."""
 
 
 class StoreCorrupt(StoreError):

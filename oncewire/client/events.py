@@ -1,4 +1,4 @@
-"""What a client tells its application besides messages and outcomes (`connect(on_event=)`)."""
+"""Events a client reports to its application besides messages and outcomes (`connect(on_event=)`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection ended, or could not be made; the client goes on with the next address by itself."""
+    """The connection ended, or could not be opened; the client tries the next address by itself."""
 
     address: str
     cause: str
@@ -28,9 +28,9 @@ class LinkActive:
 
     Attributes:
         link: its name.
-        resumed: it was resumed, not made anew.
+        resumed: it was resumed, not created.
         unsettled: entries of the map it presented.
-        gap_s: seconds it was away; 0.0 for the first time.
+        gap_s: seconds it was disconnected; 0.0 for the first time.
     """
 
     link: str
@@ -50,10 +50,10 @@ class LinkInterrupted:
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired:
-    """A publisher was away for too long (A-5).
+    """A publisher was disconnected for too long (A-5).
 
-    `messages` of its messages are affected: each is reported with "outcome unknown", or, `sent_again`, goes out marked
-    `x-opt-topic-in-doubt`.
+    `messages` of its messages are affected: each is reported with "outcome unknown", or, with `sent_again`, is sent
+    again marked `x-opt-topic-in-doubt`.
     """
 
     link: str
@@ -63,14 +63,14 @@ class SessionExpired:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionExpired:
-    """The subscription was deleted while attached (E-7); NewIncarnation follows when a new one was made."""
+    """The subscription was deleted while attached (E-7); NewIncarnation follows when a new one was created."""
 
     link: str
 
 
 @dataclass(frozen=True, slots=True)
 class NewIncarnation:
-    """The subscription was created anew: messages between the two incarnations may be missing (G4)."""
+    """The subscription was created again: messages between the two incarnations may be missing (G4)."""
 
     link: str
     before: int
@@ -79,10 +79,10 @@ class NewIncarnation:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryGivenUp:
-    """A delivery that had arrived before this process was started again, and was not finished, does not come again.
+    """A delivery that arrived before this process restarted and was not finished is not delivered again.
 
-    The network settled it in between: its publisher gave it up (its session expired), or the subscription had ended.
-    `tag` is its network tag. The same may be told once more after another restart.
+    The network settled it in between: its publisher abandoned it (its session expired), or the subscription had ended.
+    `tag` is its network tag. The same event may occur once more after another restart.
     """
 
     link: str
@@ -108,10 +108,10 @@ class LinkStatistics:
     Attributes:
         messages: publisher: messages taken; subscriber: deliveries handed to the application.
         accepted: of these, how many ended with accepted.
-        not_accepted: how many ended otherwise.
+        not_accepted: how many ended with another outcome.
         resumed_links: times the link was resumed at a router.
         resumed_entries: unsettled entries presented at those times.
-        longest_gap_s: longest time the link was away, in seconds.
+        longest_gap_s: longest time the link was disconnected, in seconds.
     """
 
     messages: int = 0

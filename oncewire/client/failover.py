@@ -9,20 +9,21 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from oncewire.client.errors import UsageError
+from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT
 
 AMQP_PORT = 5672
 AMQPS_PORT = 5671
 BACK_OFF_FIRST_S = 0.1
-"""Longest wait before the first round of tries: 10,000 clients of a dead router must not come at once."""
+"""Longest wait before the first round of tries: 10,000 clients of a crashed router must not arrive at once."""
 BACK_OFF_CAP_S = 5.0
-"""Longest wait ever: a router that comes back is found within it."""
+"""Longest wait: a router that is reachable again is found within it."""
 MAX_ADDRESSES = 64
-"""Addresses remembered: those given, and what routers told on top."""
+"""Addresses remembered: those given, and those that routers announced."""
 REDIRECTS_AT_ONCE = 3
 """Redirects in a row that are followed without a pause: routers that send clients to each other must not make them
 spin."""
 STEALS_ALLOWED = 3
-"""Times a link may be stolen within STEAL_WINDOW_S. A late attach of our own dead connection can do it once; more
+"""Times a link may be stolen within STEAL_WINDOW_S. A late attach of our own lost connection can do it once; more
 often means that another process uses the same identity, and two of them would steal from each other for ever."""
 STEAL_WINDOW_S = 60.0
 
@@ -117,7 +118,7 @@ class Failover:
     def next_try(self, *, first: bool = False) -> tuple[Address, float]:
         """The address to try now and the seconds to wait before.
 
-        The wait is drawn anew each time from 0 to a bound that doubles with each round through the addresses.
+        The wait is random each time, from 0 to a bound that doubles with each round through the addresses.
         """
         address = self._addresses[self._next % len(self._addresses)]
         self._next = (self._next + 1) % len(self._addresses)
@@ -148,9 +149,9 @@ class Failover:
         self._is_told = True
 
     def learn(self, addresses: Iterable[Address]) -> None:
-        """Remember the addresses a router told (``failover-server-list``) beside those that were given.
+        """Remember the addresses a router announced (``failover-server-list``) beside those that were given.
 
-        They take the place of those told before, which may be of routers that are gone for good.
+        They replace those announced before, which may be of stopped routers.
         """
         following = self._addresses[self._next % len(self._addresses)]
         given = self._addresses[: self._given]
@@ -165,8 +166,8 @@ def told_address(info: Mapping[Any, object], base: Address) -> Address | None:
 
     User and password stay those of `base`. A change from TLS to plain text is not followed.
     """
-    host = info.get("network-host") or info.get("hostname")
-    port = info.get("port", base.port)
+    host = info.get(NETWORK_HOST) or info.get(HOSTNAME)
+    port = info.get(PORT, base.port)
     scheme = info.get("scheme", "amqps" if base.tls else "amqp")
     if not isinstance(host, str) or not host or isinstance(port, bool) or not isinstance(port, int):
         return None
@@ -181,9 +182,9 @@ class LinkEnd(Enum):
     AGAIN = "again"
     """Attach again after a pause."""
     EXPIRED = "expired"
-    """The publisher's session is gone (A-5)."""
+    """The publisher's session has expired (A-5)."""
     DELETED = "deleted"
-    """The subscription is gone (E-7): the next attach makes a new one."""
+    """The subscription was deleted (E-7): the next attach creates a new one."""
     STOLEN = "stolen"
     """Another attach of the same identity took it."""
     ELSEWHERE = "elsewhere"
@@ -220,7 +221,7 @@ class Steals:
         self._times: list[float] = []
 
     def is_too_many(self, now: float) -> bool:
-        """Take note of a steal; True when the identity is evidently used by somebody else."""
+        """Count a steal; True when another process evidently uses the identity."""
         self._times = [time for time in self._times if now - time < STEAL_WINDOW_S]
         self._times.append(now)
         return len(self._times) >= STEALS_ALLOWED

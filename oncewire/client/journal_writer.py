@@ -33,14 +33,14 @@ class JournalUser(Protocol):
         """The changes taken are durable."""
 
     def commit_failed(self, error: JournalError) -> None:
-        """They are not: the link cannot go on."""
+        """They are not: the link cannot continue."""
 
 
 class JournalWriter:
     """All commits of one journal, one after the other, and the reading of a part between two of them (S-2).
 
     Args:
-        journal: used by nobody else from now on.
+        journal: exclusive from now on.
 
     Raises:
         JournalOwnerError: another client of this process uses it.
@@ -87,12 +87,12 @@ class JournalWriter:
             await self._wake.wait()
             self._wake.clear()
             async with self._lock:
-                with suppress(JournalError):  # each user was told in commit_failed
+                with suppress(JournalError):  # each user was notified in commit_failed
                     await self._commit([user for user in self._users if user.wants_commit])
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
-        """Hold the journal while nothing is under way with it: what stands there is what was committed (S-2)."""
+        """Hold the journal while no operation on it is in progress: its content is what was committed (S-2)."""
         async with self._lock:
             yield
 
@@ -163,7 +163,7 @@ class JournalWriter:
         await self._finish(write_all, users)
 
     async def _finish(self, work: Callable[[], None], users: list[JournalUser]) -> None:
-        """Run the end of a transaction and tell the users how it went.
+        """Run the end of a transaction and notify the users of the result.
 
         Raises:
             JournalError: it did not become durable.
@@ -197,7 +197,7 @@ class JournalWriter:
         self._patience_s = patience_s
 
     async def stop(self) -> None:
-        """Release the journal when what is under way with it has ended. All its links have ended before.
+        """Release the journal when operations in progress have ended. All its links have ended before.
 
         A block of the application that does not end in time, or when this is cancelled, is left behind: it can commit
         nothing any more, and the journal is released when it ends.
@@ -268,5 +268,5 @@ def _as_journal_error(error: BaseException) -> JournalError:
     return JournalError(
         "a transaction of the journal was broken off",
         repr(error),
-        "open the link again: it goes on from the journal",
+        "open the link again: it resumes from the journal",
     )

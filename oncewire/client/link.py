@@ -1,4 +1,4 @@
-"""What a publisher and a subscriber have in common: attach, attach again, give up, leave.
+"""What a publisher and a subscriber have in common: attach, attach again, fail, close.
 
 A link object outlives its attaches. The client calls it with what its connection sees; it runs no task of its own.
 """
@@ -112,7 +112,7 @@ class ClientLink:
         self._leaving: asyncio.Future[AmqpError | None] | None = None
         self._is_closing = False  # the application has closed or suspended it; it may still be in use
         self._over: asyncio.Future[None] = self._loop.create_future()  # done when it has failed or is closed
-        # Everybody who waits for something this link may never bring: told when it fails.
+        # Waiters for something this link may never deliver: notified when it fails.
         self._waiters: set[asyncio.Future[None]] = set()
 
     # --- what the two kinds do differently ----------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class ClientLink:
         raise NotImplementedError
 
     def _is_worthless(self) -> bool:
-        """Whether nobody can have any use of what the network keeps for this link."""
+        """Whether no process can use what the network keeps for this link."""
         raise NotImplementedError
 
     def _expired(self) -> None:
@@ -150,7 +150,7 @@ class ClientLink:
         raise NotImplementedError
 
     def on_disposition(self, event: DispositionReceived) -> None:
-        """The router told about deliveries of this link."""
+        """The router sent an update about deliveries of this link."""
         raise NotImplementedError
 
     @property
@@ -167,7 +167,7 @@ class ClientLink:
         raise NotImplementedError
 
     def _release_all(self, error: ClientError) -> None:
-        """The link is over: tell everybody who waits for something of the core."""
+        """The link has ended: notify all waiters of the core."""
         raise NotImplementedError
 
     # --- called by the client -----------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class ClientLink:
         self.attach_soon()
 
     def connection_lost(self) -> None:
-        """The connection is gone; everything waits for the next one."""
+        """The connection is lost; everything waits for the next one."""
         self._session = None
         self._cancel_retry()
         if self._wire is not None:
@@ -218,7 +218,7 @@ class ClientLink:
         elif end is LinkEnd.STOLEN and self._steals.is_too_many(self._loop.time()):
             self.fail(
                 LinkStolen(
-                    f"the link {self.name!r} was taken away again and again",
+                    f"the link {self.name!r} was stolen repeatedly",
                     f"another process attaches it as container-id {self.client.container_id!r}"
                     + (f" ({description})" if description else ""),
                     "give each process a container-id of its own",
@@ -241,7 +241,7 @@ class ClientLink:
     def _refusal(self, condition: str, description: str) -> LinkRefused:
         return LinkRefused(
             f"the link {self.name!r} was refused",
-            f"{self.client.router_name} says {condition}: {description or 'no reason given'}",
+            f"{self.client.router_name} reports {condition}: {description or 'no reason given'}",
             "correct the topic, the name or the permissions",
             condition,
         )
@@ -266,13 +266,13 @@ class ClientLink:
         self.fail(error)
 
     def commit_failed(self, error: JournalError) -> None:
-        """The journal could not be written: what the core counts on is not there, so it must not go on."""
+        """The journal could not be written: the core depends on that write, so it must not continue."""
         self.fail(error)
 
     # --- attaching ----------------------------------------------------------------------------------------------------
 
     def attach_soon(self) -> None:
-        """Attach if there is a session and no attach under way."""
+        """Attach if there is a session and no attach in progress."""
         self._cancel_retry()
         if (
             self._session is None
@@ -329,7 +329,7 @@ class ClientLink:
             raise self._failure
 
     async def _wait(self, waiter: asyncio.Future[None]) -> None:
-        """Wait for what nobody else waits for, or for the link's failure."""
+        """Wait for a result with a single waiter, or for the link's failure."""
         self.check_usable()
         self._waiters.add(waiter)
         try:
@@ -364,7 +364,7 @@ class ClientLink:
     async def _leave(self, *, closed: bool) -> AmqpError | None:
         """Detach; of a closing detach wait for the answer, at most DETACH_S, and return the error in it.
 
-        No new attach is made from now on. Without a connection there is nobody to tell: an error says so. A suspended
+        No new attach is made from now on. Without a connection there is no router to notify: it raises. A suspended
         link needs no answer: losing the connection is the same to a router (A-9).
         """
         self._cancel_retry()
@@ -380,5 +380,5 @@ class ClientLink:
         return ClientClosed(
             f"the link {self.name!r} is closed",
             "it was closed or suspended by this program",
-            "open it again; unsettled messages go on from its journal",
+            "open it again; unsettled messages resume from its journal",
         )

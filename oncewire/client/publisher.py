@@ -22,11 +22,11 @@ from oncewire.wire import Properties
 logger = logging.getLogger("oncewire.client")
 
 SESSION_TIMEOUT_S = 24 * 3600
-"""T_pub: how long the network remembers the session of a publisher that is away; it must outlive outages."""
+"""T_pub: how long the network keeps the session of a disconnected publisher; it must outlive outages."""
 PATIENCE_S = 10.0
-"""`close()` says after so long whom it waits for."""
+"""`close()` logs after this time which subscriptions it waits for."""
 ASK_S = 2.0
-"""How long to wait for the router's answer to "who still owes this message"."""
+"""How long to wait for the router's reply to "which subscriptions still owe this message"."""
 
 
 class Publisher(PublisherLink):
@@ -39,7 +39,7 @@ class Publisher(PublisherLink):
         topic: where its messages go.
         name: of the link.
         statistics: counts since it was opened.
-        recovered: messages that the journal held when it was opened, in order; they go on by themselves.
+        recovered: messages that the journal held when it was opened, in order; they are sent again by themselves.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Publisher(PublisherLink):
 
         Raises:
             NotAccepted: it ended otherwise; the outcome is in the error.
-            StillOwed: the time is over; the message stays in flight, the error says who owes an outcome.
+            StillOwed: the time is over; the message stays in flight, the error names the pending subscriptions.
             WindowFull: the time is over and the message was not even taken.
             UsageError: the message cannot be encoded, or is too large.
             ClientError: the publisher failed or was closed.
@@ -147,7 +147,7 @@ class Publisher(PublisherLink):
         """Wait until every message taken so far has its outcome.
 
         Raises:
-            NotAccepted: messages ended otherwise than accepted, and nobody has awaited them.
+            NotAccepted: messages ended with another outcome than accepted, and their `Sending` was not awaited.
             TimeoutError: the time is over; nothing is lost.
             ClientError: the publisher failed or was closed.
         """
@@ -182,7 +182,7 @@ class Publisher(PublisherLink):
     async def close(self, timeout: float | None = None) -> None:
         """Wait for all outcomes (`flush`), then end the publisher's session with the network.
 
-        While it waits for long, a warning in the log says for whom.
+        While it waits for long, a warning in the log names the pending subscriptions.
 
         Raises:
             As `flush`; while messages have no outcome the publisher is suspended instead.
@@ -332,7 +332,7 @@ class Publisher(PublisherLink):
         await asyncio.wait([answer], timeout=ASK_S)
         self._owing.pop(sending.number, None)
         if not answer.done():
-            return StillOwed((), 0, f"{self.client.router_name} did not say who owes it", sending)
+            return StillOwed((), 0, f"{self.client.router_name} did not report which subscriptions owe it", sending)
         report = answer.result()
         why = f"{report.count} subscription(s) have not processed it: {', '.join(report.names)}"
         return StillOwed(report.names, report.count, why, sending)

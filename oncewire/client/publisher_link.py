@@ -1,4 +1,4 @@
-"""The link of a publisher: carries out what `publisher_core` decides, tells it what the router says."""
+"""The link of a publisher: executes what `publisher_core` decides, passes it what the router sends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from oncewire.client import wire_words
 from oncewire.client.core_effects import (
     AnswerDrain,
     AnswerEcho,
@@ -20,6 +19,7 @@ from oncewire.client.core_effects import (
     SendTransfer,
     SettleDeliveries,
 )
+from oncewire.client.delivery_states import outcome_of
 from oncewire.client.errors import ClientError, LinkRefused, MessageTooLarge
 from oncewire.client.events import SessionExpired
 from oncewire.client.journal_writer import JournalWriter
@@ -39,10 +39,12 @@ from oncewire.wire import (
     TerminusExpiryPolicy,
     ULong,
     mark_in_doubt,
+    vocabulary,
 )
+from oncewire.wire.deliveries import SERIAL_MASK
 
 UNSEEN_OUTCOMES = 1024
-"""Outcomes other than accepted that are kept for `flush()` while nobody asks for them."""
+"""Outcomes other than accepted that are kept for `flush()` until they are awaited."""
 
 
 class PublisherLink(ClientLink):
@@ -66,7 +68,7 @@ class PublisherLink(ClientLink):
         self._exactly_once = exactly_once
         self._timeout_s = timeout_s
         self._sendings: dict[int, Sending] = {}
-        # Ended otherwise than accepted, and perhaps nobody looked.
+        # Ended with another outcome than accepted, and perhaps not awaited.
         self._unhappy: deque[Sending] = deque(maxlen=UNSEEN_OUTCOMES)
         self._owing: dict[int, asyncio.Future[ReportOwing]] = {}
         self._room: asyncio.Future[None] | None = None
@@ -78,7 +80,7 @@ class PublisherLink(ClientLink):
             recovered.append(self._sending(report.number))
             self._report(report)
         self.recovered = tuple(sorted(recovered, key=lambda sending: sending.number))
-        """Messages that the journal held when the publisher was opened; they go on by themselves."""
+        """Messages that the journal held when the publisher was opened; they are sent again by themselves."""
 
     def _sending(self, number: int) -> Sending:
         self._sendings[number] = sending = Sending(number)
@@ -110,17 +112,17 @@ class PublisherLink(ClientLink):
         expiry = TerminusExpiryPolicy.LINK_DETACH
         return session.attach_sender(
             self.name,
-            source=Source(address=self.client.container_id, outcomes=wire_words.OUTCOMES),
+            source=Source(address=self.client.container_id, outcomes=vocabulary.OUTCOMES),
             target=Target(
                 address=self.topic,
                 durable=TerminusDurability.UNSETTLED_STATE,
                 expiry_policy=expiry,
                 timeout=self._timeout_s,
-                capabilities=(wire_words.TOPIC,),
+                capabilities=(vocabulary.TOPIC,),
             ),
             unsettled=None if presented is None else dict(presented),
-            desired_capabilities=(wire_words.EXACTLY_ONCE,) if self._exactly_once else (),
-            properties={wire_words.STARTS: starts} if starts else None,
+            desired_capabilities=(vocabulary.EXACTLY_ONCE,) if self._exactly_once else (),
+            properties={vocabulary.STARTS: starts} if starts else None,
         )
 
     def _is_granted(self) -> bool:
@@ -132,8 +134,8 @@ class PublisherLink(ClientLink):
         remote = self._wire.remote_attach
         assert remote is not None
         self._max_message_size = remote.max_message_size or 0
-        resume = (remote.properties or {}).get(wire_words.RESUME)
-        capable = wire_words.EXACTLY_ONCE in remote.offered_capabilities
+        resume = (remote.properties or {}).get(vocabulary.RESUME)
+        capable = vocabulary.EXACTLY_ONCE in remote.offered_capabilities
         self._perform(self._core.attached(capable=capable, resume=resume if isinstance(resume, str) else ""))
 
     def on_flow(self, event: LinkFlow) -> None:
@@ -142,27 +144,27 @@ class PublisherLink(ClientLink):
         if wire is None or event.link is not wire or event.credit_limit is None:
             return
         properties = event.properties
-        asked = None if properties is None else properties.get(wire_words.ASKED)
+        asked = None if properties is None else properties.get(vocabulary.ASKED)
         if properties is not None and isinstance(asked, bytes):
-            named = properties.get(wire_words.OWING)
+            named = properties.get(vocabulary.OWING)
             names = [str(name) for name in named] if isinstance(named, (list, tuple)) else []
-            count = wire_words.number_in(properties, wire_words.OWING_COUNT)
+            count = vocabulary.number_in(properties, vocabulary.OWING_COUNT)
             self._perform(self._core.asked(asked, names, len(names) if count is None else count))
-        start = wire_words.number_in(properties, wire_words.START)
-        start_tag = None if properties is None else properties.get(wire_words.START_TAG)
+        start = vocabulary.number_in(properties, vocabulary.START)
+        start_tag = None if properties is None else properties.get(vocabulary.START_TAG)
         if start is not None and isinstance(start_tag, bytes):
             self._core.started(start, start_tag)
         # A later flow of the same read may have lowered the credit already.
         moved = wire.delivery_count - (
             wire.local_attach.initial_delivery_count or 0 if wire.local_attach else 0
         )
-        limit = min(event.credit_limit, (moved & wire_words.SERIAL_MASK) + wire.credit)
+        limit = min(event.credit_limit, (moved & SERIAL_MASK) + wire.credit)
         self._perform(
             self._core.flow(
                 limit,
                 drain=event.drain,
-                echo=wire_words.number_in(properties, wire_words.ECHO),
-                session=wire_words.number_in(properties, wire_words.SESSION),
+                echo=vocabulary.number_in(properties, vocabulary.ECHO),
+                session=vocabulary.number_in(properties, vocabulary.SESSION),
             )
         )
         self._journal.work(self)
@@ -173,7 +175,7 @@ class PublisherLink(ClientLink):
 
     def on_disposition(self, event: DispositionReceived) -> None:
         """Outcomes."""
-        outcome = wire_words.outcome_of(event.state)
+        outcome = outcome_of(event.state)
         self._perform(self._core.disposition(event.deliveries, outcome, event.settled))
         self._make_room()
         self._journal.work(self)
@@ -261,9 +263,9 @@ class PublisherLink(ClientLink):
         elif is_attached:
             assert isinstance(wire, SenderLink)
             if isinstance(effect, AnswerEcho):
-                wire.flow({wire_words.ECHO: ULong(effect.value)})
+                wire.flow({vocabulary.ECHO: ULong(effect.value)})
             elif isinstance(effect, AskOwing):
-                wire.flow({wire_words.ASK: effect.tag})
+                wire.flow({vocabulary.ASK: effect.tag})
             elif isinstance(effect, AnswerDrain):
                 wire.drained()
 

@@ -14,7 +14,7 @@ class Sending:
     Attributes:
         number: how many messages this publisher took before it since its journal was made.
         future: where the outcome comes; for the publisher.
-        was_awaited: whether somebody asked for the outcome; if not, `flush()` tells of a bad one.
+        was_awaited: whether the application awaited the outcome; if not, `flush()` reports a bad one.
     """
 
     __slots__ = ("future", "number", "was_awaited")

@@ -25,6 +25,7 @@ from enum import Enum
 from oncewire.client.errors import UsageError
 from oncewire.client.sequence_set import SequenceSet
 from oncewire.wire import Symbol, ULong
+from oncewire.wire.vocabulary import FLOOR, PRODUCER, SEQUENCE, TRANSACTION
 
 LAST_SEQUENCE = (1 << 62) - 1
 """The largest number: a signed 64-bit column holds it and the one behind it, and no producer gets there by counting."""
@@ -32,14 +33,6 @@ MAX_NAME_BYTES = 256
 """Length of a producer's name: every reader keeps it for as long as it keeps the producer."""
 MAX_BORN_MS = (1 << 53) - 1
 """Latest birth: an exact number in JSON as well, and 285,000 years away."""
-
-# Message annotations that routers pass on. A message with the first two alone stands alone.
-PRODUCER = Symbol("x-opt-topic-producer")
-"""NAME@BORN; a name without a birth is as old as can be."""
-SEQUENCE = Symbol("x-opt-topic-seq")
-FLOOR = Symbol("x-opt-topic-floor")
-TRANSACTION = Symbol("x-opt-topic-transaction")
-"""`continue`, `last BEGINS`, `ack BEGINS` or `rollback BEGINS`."""
 
 
 class HeaderError(ValueError):

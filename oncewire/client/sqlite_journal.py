@@ -321,7 +321,7 @@ class SqliteJournal(Journal):
         # The extended code's low byte is the primary one.
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         what = f"the journal {self.path} cannot be used"
-        why = f"SQLite says: {error}"
+        why = f"SQLite reports: {error}"
         if code == sqlite3.SQLITE_FULL:
             return JournalFull(what, why, _MAKE_ROOM)
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:

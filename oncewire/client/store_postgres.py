@@ -161,4 +161,4 @@ class PostgresStore(Store[Any]):
         code = getattr(error, "sqlstate", None) or ""
         kind = _KINDS.get(code) or _KINDS.get(code[:2], StoreUnusable)
         first_line = str(error).strip().partition("\n")[0] or type(error).__name__
-        return kind(f"the store {self.name!r} cannot be used", f"PostgreSQL says: {first_line}", _FIXES[kind])
+        return kind(f"the store {self.name!r} cannot be used", f"PostgreSQL reports: {first_line}", _FIXES[kind])

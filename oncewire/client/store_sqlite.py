@@ -103,7 +103,7 @@ class SqliteStore(Store[sqlite3.Connection]):
         # The extended code's low byte is the primary one.
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         what = f"the store {self.path} cannot be used"
-        why = (error.strerror if isinstance(error, OSError) else None) or f"SQLite says: {error}"
+        why = (error.strerror if isinstance(error, OSError) else None) or f"SQLite reports: {error}"
         if code == sqlite3.SQLITE_FULL:
             return StoreFull(what, why, "make room on the disk, then open it again")
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:

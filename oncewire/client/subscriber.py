@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
-from oncewire.client import wire_words
 from oncewire.client.core_effects import (
     AnswerEcho,
     DeliverMessage,
@@ -22,6 +21,7 @@ from oncewire.client.core_effects import (
     SubscriberEffect,
 )
 from oncewire.client.delivery import Delivery
+from oncewire.client.delivery_states import state_of
 from oncewire.client.errors import ClientClosed, ClientError, JournalError, LinkRefused, UsageError
 from oncewire.client.events import DeliveryGivenUp, NewIncarnation, SubscriptionExpired
 from oncewire.client.journal_writer import JournalWriter
@@ -45,10 +45,11 @@ from oncewire.wire import (
     TerminusDurability,
     TerminusExpiryPolicy,
     ULong,
+    vocabulary,
 )
 
 UNSUBSCRIBE_TRIES = 8
-"""Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router died."""
+"""Closes sent before `unsubscribe()` gives up: each failed one means that the link was stolen or the router crashed."""
 BREAK_OFF_S = 3.0
 """For ending the subscription of a cancelled opening: some round trips to etcd. After it the subscription expires."""
 _GONE = frozenset({NOT_FOUND, RESOURCE_DELETED})
@@ -124,12 +125,12 @@ class Subscriber(ClientLink):
 
     @property
     def incarnation(self) -> int:
-        """The subscription's incarnation, as last told by a router; 0 = none told it. See `NewIncarnation`."""
+        """The subscription's incarnation, as last reported by a router; 0 = not yet. See `NewIncarnation`."""
         return self._core.incarnation
 
     @property
     def granted_timeout(self) -> int | None:
-        """Seconds the network keeps the subscription while nobody is attached, as last stated; None = not yet.
+        """Seconds the network keeps the subscription while it is not attached, as last stated; None = not yet.
 
         It may be less than was asked for: routers have a cap, and a client that asks for less later gets less.
         """
@@ -166,7 +167,7 @@ class Subscriber(ClientLink):
     # --- finishing deliveries -----------------------------------------------------------------------------------------
 
     async def finish(self, deliveries: Sequence[Delivery], outcome: Outcome = ACCEPTED) -> None:
-        """Record the outcome of deliveries, then tell the network. Returns when it is recorded.
+        """Record the outcome of deliveries, then notify the network. Returns when it is recorded.
 
         Raises:
             UsageError: one of them was finished before; none is finished then.
@@ -236,7 +237,7 @@ class Subscriber(ClientLink):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def suspend(self) -> None:
-        """Leave; the network keeps the subscription (for its `timeout`) and everything it is owed.
+        """Detach; the network keeps the subscription (for its `timeout`) and everything it is owed.
 
         Deliveries that are not finished come again when it is opened again.
         """
@@ -250,7 +251,7 @@ class Subscriber(ClientLink):
                 self.fail(self._is_over())
 
     async def close(self) -> None:
-        """Suspend a subscription that has a name, end one that has none: nobody could open it again."""
+        """Suspend a subscription with a name, end one without: no process could open it again."""
         if self._is_named:
             await self.suspend()
         else:
@@ -319,7 +320,7 @@ class Subscriber(ClientLink):
         return None if error is None or error.condition in _GONE else error
 
     async def _look_up(self) -> AmqpError | None:
-        """Attach with source null, so that nothing new is made if the subscription is gone; None = attached."""
+        """Attach with source null, so that nothing new is created if the subscription was deleted; None = attached."""
         self._leaving = None
         looked_up = self._looked_up = self._loop.create_future()
         self.attach_soon()
@@ -346,14 +347,14 @@ class Subscriber(ClientLink):
 
     def _attach(self, session: AmqpSession) -> ReceiverLink | None:
         target = Target(address=self.client.container_id)
-        capabilities = (wire_words.EXACTLY_ONCE,) if self._exactly_once else ()
+        capabilities = (vocabulary.EXACTLY_ONCE,) if self._exactly_once else ()
         if self._looked_up is not None:
             return session.attach_receiver(self.name, target=target, desired_capabilities=capabilities)
         presented = self._core.begin_attach(self.client.map_bound)
         unsettled = None
         if presented is not None:
             unsettled = {
-                tag: None if outcome is None else wire_words.state_of(outcome, bare=True)
+                tag: None if outcome is None else state_of(outcome, bare=True)
                 for tag, outcome in presented.unsettled.items()
             }
         return session.attach_receiver(
@@ -372,9 +373,9 @@ class Subscriber(ClientLink):
             durable=TerminusDurability.UNSETTLED_STATE,
             expiry_policy=TerminusExpiryPolicy.NEVER if never else TerminusExpiryPolicy.LINK_DETACH,
             timeout=self._timeout_s or 0,
-            distribution_mode=wire_words.COPY,
-            outcomes=wire_words.OUTCOMES,
-            capabilities=(wire_words.TOPIC,),
+            distribution_mode=vocabulary.COPY,
+            outcomes=vocabulary.OUTCOMES,
+            capabilities=(vocabulary.TOPIC,),
         )
 
     def _is_granted(self) -> bool:
@@ -392,16 +393,16 @@ class Subscriber(ClientLink):
         kept = remote.unsettled or {}
         properties = remote.properties or {}
         self._granted_s = None if remote.source is None else remote.source.timeout
-        capable = wire_words.EXACTLY_ONCE in remote.offered_capabilities
+        capable = vocabulary.EXACTLY_ONCE in remote.offered_capabilities
         effects = self._core.attached(
             kept,
             capable=capable,
-            incarnation=wire_words.number_in(properties, wire_words.INCARNATION) or 0,
+            incarnation=vocabulary.number_in(properties, vocabulary.INCARNATION) or 0,
             settles_first=remote.rcv_settle_mode == ReceiverSettleMode.FIRST,
         )
         self._perform(effects)
         if self._failure is None:
-            self._became_active(resumed=properties.get(wire_words.RESUME) == "resumed", unsettled=len(kept))
+            self._became_active(resumed=properties.get(vocabulary.RESUME) == "resumed", unsettled=len(kept))
             if not capable:  # such a router answers the attach when it is done with it
                 self._confirm()
         self._journal.work(self)
@@ -417,12 +418,12 @@ class Subscriber(ClientLink):
 
     def on_flow(self, event: LinkFlow) -> None:
         """Confirmation of the subscription with its time-out, or a proof of life that is asked for (A-10)."""
-        granted_s = wire_words.number_in(event.properties, wire_words.TIMEOUT)
+        granted_s = vocabulary.number_in(event.properties, vocabulary.TIMEOUT)
         self._granted_s = self._granted_s if granted_s is None else granted_s
         self._perform(
             self._core.flow(
-                echo=wire_words.number_in(event.properties, wire_words.ECHO),
-                confirmed=wire_words.number_in(event.properties, wire_words.CONFIRMED),
+                echo=vocabulary.number_in(event.properties, vocabulary.ECHO),
+                confirmed=vocabulary.number_in(event.properties, vocabulary.CONFIRMED),
             )
         )
 
@@ -479,7 +480,7 @@ class Subscriber(ClientLink):
         self._journal.work(self)
 
     def commit_failed(self, error: JournalError) -> None:
-        """They are not; whoever waits for them hears it, also when the link had ended before."""
+        """They are not; their waiters are notified, also when the link had ended before."""
         super().commit_failed(error)
         for waiter in self._being_recorded:
             if not waiter.done():
@@ -512,12 +513,12 @@ class Subscriber(ClientLink):
             elif is_attached:
                 assert isinstance(wire, ReceiverLink)
                 if isinstance(effect, DisposeDeliveries):
-                    state = wire_words.state_of(effect.outcome)
+                    state = state_of(effect.outcome)
                     wire.dispose(sorted(effect.delivery_ids), state, effect.settled)
                 elif isinstance(effect, GrantCredit):
                     wire.grant(effect.credit)
                 elif isinstance(effect, AnswerEcho):
-                    wire.flow({wire_words.ECHO: ULong(effect.value)})
+                    wire.flow({vocabulary.ECHO: ULong(effect.value)})
         if is_attached and effects:
             self.client.flush()
 
@@ -545,7 +546,7 @@ class Subscriber(ClientLink):
 
     def _release_all(self, error: ClientError) -> None:
         self._queue.clear()
-        for waiter in self._recording:  # a commit that is under way ends first, and tells how
+        for waiter in self._recording:  # a commit in progress ends first and reports its result
             if not waiter.done():
                 waiter.set_exception(error)
         self._recording = []

@@ -14,13 +14,7 @@ from oncewire.wire.decoding import DecodeBudget, check_end, read_compound_header
 from oncewire.wire.encoding import compound, encode, encode_binary, encode_string, encode_symbol, encode_uint
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.types import Symbol, ULong
-
-TOPIC_PREFIX = b"x-opt-topic-"
-PUBLISHER = Symbol("x-opt-topic-publisher")
-TAG = Symbol("x-opt-topic-tag")
-SESSION = Symbol("x-opt-topic-session")
-REDELIVERED = Symbol("x-opt-topic-redelivered")
-IN_DOUBT = Symbol("x-opt-topic-in-doubt")
+from oncewire.wire.vocabulary import IN_DOUBT, PUBLISHER, REDELIVERED, SESSION, TAG, TOPIC_PREFIX
 
 # 3.2: the codes of the sections' descriptors
 HEADER_CODE = 0x70

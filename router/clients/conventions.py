@@ -1,4 +1,4 @@
-"""The names this network adds to AMQP, and how AMQP's delivery states and the record core's outcomes correspond."""
+"""How AMQP's delivery states and the record core's outcomes correspond, and what fits an attach."""
 
 from __future__ import annotations
 
@@ -18,38 +18,10 @@ from oncewire.wire import (
     Symbol,
 )
 
-EXACTLY_ONCE = Symbol("topic-exactly-once")
-"""Link capability: desired, the client promises P-1, P-2 or S-1, C-3 and answers the echo; offered, it is granted."""
-INTER_ROUTER = Symbol("oncewire-inter-router")
-"""Connection capability between routers."""
-
-RESUME = Symbol("x-opt-topic-resume")
-INCARNATION = Symbol("x-opt-topic-incarnation")
-ECHO = Symbol("x-opt-topic-echo")
-SESSION = Symbol("x-opt-topic-session")
-CONFIRMED = Symbol("x-opt-topic-confirmed")
-TIMEOUT = Symbol("x-opt-topic-timeout")
-EXPIRY_POLICY = Symbol("x-opt-topic-expiry-policy")
-ASK = Symbol("x-opt-topic-ask")
-ASKED = Symbol("x-opt-topic-asked")
-OWING = Symbol("x-opt-topic-owing")
-OWING_COUNT = Symbol("x-opt-topic-owing-count")
-START = Symbol("x-opt-topic-start")
-START_TAG = Symbol("x-opt-topic-start-tag")
-STARTS = Symbol("x-opt-topic-starts")
-
 MAP_ENTRY_BYTES = 48
 """A tag of 32 bytes and a bare state, encoded (C-4)."""
 MAP_FRAME_OVERHEAD = 512
 """What an attach needs besides its map (C-4)."""
-
-OUTCOME_SYMBOLS = (
-    Symbol("amqp:accepted:list"),
-    Symbol("amqp:rejected:list"),
-    Symbol("amqp:released:list"),
-    Symbol("amqp:modified:list"),
-)
-"""Every outcome a subscriber may state (AMQP 1.0 section 3.5.3)."""
 
 _STATES: dict[Outcome, DeliveryState] = {
     Outcome.ACCEPTED: ACCEPTED,

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from delivery_records.effects import Deliver
 from oncewire.wire.annotations import (
     HEADER_CODE,
-    IN_DOUBT,
     MESSAGE_ANNOTATIONS_CODE,
     annotate_delivery,
     mark_redelivered,
@@ -22,18 +21,9 @@ from oncewire.wire.decoding import skip
 from oncewire.wire.encoding import encode
 from oncewire.wire.errors import DecodeError, LocalProtocolError
 from oncewire.wire.types import Described, ULong
+from oncewire.wire.vocabulary import CLIENT_ANNOTATIONS
 
-_CLIENT_KEYS = (
-    IN_DOUBT.encode(),
-    b"x-opt-topic-producer",
-    b"x-opt-topic-seq",
-    b"x-opt-topic-floor",
-    b"x-opt-topic-transaction",
-    b"x-opt-topic-batch",
-    b"x-opt-topic-batch-end",
-    b"x-opt-topic-delivery-hash",
-)
-"""Annotations under our prefix that publishers and bridges set themselves; the others are the routers' alone."""
+_CLIENT_KEYS = tuple(key.encode() for key in CLIENT_ANNOTATIONS)
 
 EMPTY_DATA_SECTION = b"\x00\x53\x75\xa0\x00"
 """For clients that cannot take a transfer without payload (A-7)."""

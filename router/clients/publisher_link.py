@@ -25,6 +25,7 @@ from oncewire.wire import (
     Target,
     UInt,
     ULong,
+    vocabulary,
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router.clients import conventions
@@ -63,7 +64,7 @@ class PublisherLink:
         refuse_unless_policy(target.expiry_policy)
         presents_map = remote.unsettled is not None
         settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
-        exactly_once = conventions.EXACTLY_ONCE in remote.desired_capabilities
+        exactly_once = vocabulary.EXACTLY_ONCE in remote.desired_capabilities
         return PublisherAttach(
             link=self.number,
             container_id=connection.container_id,
@@ -108,7 +109,7 @@ class PublisherLink:
         properties = event.properties
         if not properties:
             return None
-        echoed, asked = properties.get(conventions.ECHO), properties.get(conventions.ASK)
+        echoed, asked = properties.get(vocabulary.ECHO), properties.get(vocabulary.ASK)
         if event.echo:
             with contextlib.suppress(StateError):  # detached in the same read
                 self.link.flow()
@@ -145,29 +146,29 @@ class PublisherLink:
         credit = (effect.limit - moved) & SERIAL_MASK
         properties: Fields | None = None
         if effect.session is not None:
-            properties = {conventions.SESSION: ULong(effect.session)}
+            properties = {vocabulary.SESSION: ULong(effect.session)}
         # More than half the serial range: the publisher is ahead of what is granted.
         self.link.grant(credit if credit <= SERIAL_MASK >> 1 else 0, properties=properties)
 
     def _ask_echo(self, effect: effects.AskEcho) -> None:
         """A-4: no credit, and a number that only this attach can answer with."""
-        self.link.grant(0, echo=True, properties={conventions.ECHO: ULong(effect.epoch)})
+        self.link.grant(0, echo=True, properties={vocabulary.ECHO: ULong(effect.epoch)})
 
     def _tell_owing(self, effect: effects.TellOwing) -> None:
         """Name those that owe a delivery; names that do not fit the client's frame are left out, the count is not."""
         told: Fields = {
-            conventions.ASKED: effect.tag,
-            conventions.OWING: list(effect.names),
-            conventions.OWING_COUNT: UInt(effect.count),
+            vocabulary.ASKED: effect.tag,
+            vocabulary.OWING: list(effect.names),
+            vocabulary.OWING_COUNT: UInt(effect.count),
         }
         try:
             self.link.flow(told)
         except LimitError:
-            self.link.flow({**told, conventions.OWING: []})
+            self.link.flow({**told, vocabulary.OWING: []})
 
     def _tell_start(self, effect: effects.TellStart) -> None:
         """I-6a: what the publisher tells its next router."""
-        self.link.flow({conventions.START: ULong(effect.created), conventions.START_TAG: effect.tag})
+        self.link.flow({vocabulary.START: ULong(effect.created), vocabulary.START_TAG: effect.tag})
 
     def _detach(self, effect: effects.Detach) -> None:
         self.connection.detach(self.number, self.link, effect)
@@ -188,13 +189,13 @@ class PublisherLink:
                 durable=asked.durable,
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
-                capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+                capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
             ),
             unsettled={} if effect.presented_map else None,
             rcv_settle_mode=ReceiverSettleMode.FIRST if effect.settles_first else ReceiverSettleMode.SECOND,
             max_message_size=self.connection.max_message_size,
-            offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
-            properties={conventions.RESUME: "resumed" if effect.resumed else "new"},
+            offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
+            properties={vocabulary.RESUME: "resumed" if effect.resumed else "new"},
         )
 
     _handlers: ClassVar[dict[type, Callable[[PublisherLink, Any], None]]] = {
@@ -221,14 +222,14 @@ def _starts_of(attach: Attach) -> list[tuple[bytes, int]]:
     Raises:
         LinkRefusal: they are something else.
     """
-    pairs = (attach.properties or {}).get(conventions.STARTS)
+    pairs = (attach.properties or {}).get(vocabulary.STARTS)
     if pairs is None:
         return []
     found: list[tuple[bytes, int]] = []
     for pair in pairs if isinstance(pairs, list) and len(pairs) <= len(attach.unsettled or ()) else [None]:
         tag, revision = pair if isinstance(pair, list) and len(pair) == 2 else (None, None)
         if not isinstance(tag, bytes) or not isinstance(revision, int) or revision < 0:
-            text = f"{conventions.STARTS} is a list of [tag of the unsettled map, revision], one for each entry at most"
+            text = f"{vocabulary.STARTS} is a list of [tag of the unsettled map, revision], one for each entry at most"
             raise LinkRefusal("amqp:invalid-field", text)
         found.append((tag, revision))
     return found

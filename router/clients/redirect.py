@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from delivery_records.attachments.view import RouterRecord, View
-from oncewire.wire import Fields, Symbol, UShort
-
-NETWORK_HOST = Symbol("network-host")
-HOSTNAME = Symbol("hostname")
-PORT = Symbol("port")
-FAILOVER_LIST = Symbol("failover-server-list")
+from oncewire.wire import Fields, UShort
+from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT
 
 LIST_BYTES = 256
 """The list may take so much of our open, which must fit the smallest frame a client can ask for: 512 bytes."""

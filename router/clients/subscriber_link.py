@@ -28,6 +28,7 @@ from oncewire.wire import (
     TerminusDurability,
     UInt,
     ULong,
+    vocabulary,
 )
 from oncewire.wire import LinkFlow as FlowEvent
 from router.clients import conventions
@@ -41,9 +42,6 @@ from router.clients.link_refusal import (
 )
 from router.clients.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
 from router.logs import RouterEvent
-
-COPY = Symbol("copy")
-"""Every subscription gets every message (3.5.7)."""
 
 
 class SubscriberLink:
@@ -111,7 +109,7 @@ class SubscriberLink:
             mode = SubscriptionMode.AT_MOST_ONCE
         elif presents_map and second:
             mode = SubscriptionMode.EXACTLY_ONCE
-        promises = conventions.EXACTLY_ONCE in remote.desired_capabilities
+        promises = vocabulary.EXACTLY_ONCE in remote.desired_capabilities
         exactly_once = promises and mode is SubscriptionMode.EXACTLY_ONCE
         self._needs_payload = not promises
         self._may_get_again = mode is SubscriptionMode.AT_LEAST_ONCE
@@ -167,7 +165,7 @@ class SubscriberLink:
         )
         if not self._is_replied:
             return None
-        echoed = None if event.properties is None else event.properties.get(conventions.ECHO)
+        echoed = None if event.properties is None else event.properties.get(vocabulary.ECHO)
         flow = LinkFlow(self.number, limit=self._sent) if self._is_held else self._flow
         if isinstance(echoed, int):
             return replace(flow, echoed_epoch=int(echoed))  # A-10: proof of life does not wait for the socket
@@ -269,15 +267,15 @@ class SubscriberLink:
 
     def _ask_echo(self, effect: effects.AskEcho) -> None:
         """A-10: a number that only this attach can answer with."""
-        self.link.flow({conventions.ECHO: ULong(effect.epoch)}, echo=True)
+        self.link.flow({vocabulary.ECHO: ULong(effect.epoch)}, echo=True)
 
     def _confirm(self, effect: effects.Confirm) -> None:
         """The attach barrier is complete (A-6b); what the subscription has from now on."""
         self.link.flow(
             {
-                conventions.CONFIRMED: ULong(effect.incarnation),
-                conventions.TIMEOUT: UInt(int(effect.timeout_s)),
-                conventions.EXPIRY_POLICY: Symbol(effect.expiry_policy),
+                vocabulary.CONFIRMED: ULong(effect.incarnation),
+                vocabulary.TIMEOUT: UInt(int(effect.timeout_s)),
+                vocabulary.EXPIRY_POLICY: Symbol(effect.expiry_policy),
             }
         )
 
@@ -307,20 +305,20 @@ class SubscriberLink:
                 durable=asked.durable,
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),
-                distribution_mode=COPY,
+                distribution_mode=vocabulary.COPY,
                 default_outcome=self._default_state,
-                outcomes=conventions.OUTCOME_SYMBOLS,
-                capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+                outcomes=vocabulary.OUTCOMES,
+                capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
             ),
             target=remote.target,
             # A publisher's pre-settled transfers come settled (I-1c), whatever the client would like (2.8.2).
             snd_settle_mode=remote.snd_settle_mode if is_settled else SenderSettleMode.MIXED,
             unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
             incomplete_unsettled=effect.incomplete,
-            offered_capabilities=(conventions.EXACTLY_ONCE,) if effect.exactly_once else (),
+            offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
             properties={
-                conventions.RESUME: "resumed" if effect.resumed else "new",
-                conventions.INCARNATION: ULong(effect.incarnation),
+                vocabulary.RESUME: "resumed" if effect.resumed else "new",
+                vocabulary.INCARNATION: ULong(effect.incarnation),
             },
         )
         self._is_replied = True

@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from delivery_records.channels import codec as peer_codec
-from oncewire.wire import Fields, Open, Symbol, UByte, UInt, ULong
-from router.clients import conventions
-
-RID = Symbol("x-opt-router-incarnation")
-PROTOCOL_MIN = Symbol("x-opt-router-protocol-min")
-PROTOCOL_MAX = Symbol("x-opt-router-protocol-max")
-NONCE = Symbol("x-opt-router-nonce")
-COST = Symbol("x-opt-router-cost")
+from oncewire.wire import Fields, Open, UByte, UInt, ULong, vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +20,11 @@ class PeerIdentity:
 def open_properties(rid: int, nonce: bytes, cost: int) -> Fields:
     """What a router says of itself in its open frame: incarnation, protocol versions, cluster, cost."""
     return {
-        RID: ULong(rid),
-        PROTOCOL_MIN: UByte(peer_codec.PROTOCOL_VERSION),
-        PROTOCOL_MAX: UByte(peer_codec.PROTOCOL_VERSION),
-        NONCE: nonce,
-        COST: UInt(cost),
+        vocabulary.ROUTER_INCARNATION: ULong(rid),
+        vocabulary.ROUTER_PROTOCOL_MIN: UByte(peer_codec.PROTOCOL_VERSION),
+        vocabulary.ROUTER_PROTOCOL_MAX: UByte(peer_codec.PROTOCOL_VERSION),
+        vocabulary.ROUTER_NONCE: nonce,
+        vocabulary.ROUTER_COST: UInt(cost),
     }
 
 
@@ -44,12 +37,12 @@ def identify(open_frame: Open, rid: int, nonce: bytes) -> PeerIdentity | str:
         nonce: of this router's cluster.
     """
     properties: Fields = open_frame.properties or {}
-    other = properties.get(RID)
-    cost = properties.get(COST)
-    oldest = properties.get(PROTOCOL_MIN)
-    newest = properties.get(PROTOCOL_MAX)
+    other = properties.get(vocabulary.ROUTER_INCARNATION)
+    cost = properties.get(vocabulary.ROUTER_COST)
+    oldest = properties.get(vocabulary.ROUTER_PROTOCOL_MIN)
+    newest = properties.get(vocabulary.ROUTER_PROTOCOL_MAX)
     if (
-        conventions.INTER_ROUTER not in open_frame.desired_capabilities
+        vocabulary.INTER_ROUTER not in open_frame.desired_capabilities
         or not isinstance(other, int)
         or not isinstance(cost, int)
         or not isinstance(oldest, int)
@@ -58,7 +51,7 @@ def identify(open_frame: Open, rid: int, nonce: bytes) -> PeerIdentity | str:
         return "only routers of this network may connect here"
     if not oldest <= peer_codec.PROTOCOL_VERSION <= newest:
         return f"protocol versions {oldest} to {newest} do not contain {peer_codec.PROTOCOL_VERSION}"
-    if properties.get(NONCE) != nonce:
+    if properties.get(vocabulary.ROUTER_NONCE) != nonce:
         return "the other router belongs to another cluster: its etcd has another nonce"
     if other == rid:
         return "this router has connected to itself"

@@ -15,8 +15,9 @@ from delivery_records.channels.codec import Header, PeerCodecError, Target
 from delivery_records.channels.messages import Hello
 from delivery_records.effects import PeerSend, PeerSendDatagram
 from delivery_records.inputs import Input, PathsChanged, PeerDatagram, PeerFrame
+from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, Open, Role, SaslClient, SaslServer
-from router.clients import conventions
+from oncewire.wire.vocabulary import INTER_ROUTER
 from router.config import RouterConfig, anonymous_is_allowed
 from router.logs import EventLog, RouterEvent
 from router.passwords import password_check
@@ -26,7 +27,6 @@ from router.peers.link_costs import LinkCosts
 from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
 from router.records_driver import RecordsDriver
 from router.routing import Routing
-from router.turn import Turn
 from topology.linkstate_codec import LinkStateError
 
 ROUTER_USER = "router"
@@ -106,8 +106,8 @@ class Neighbours:
             # Half of this is told (2.4.5): our silence. So the neighbour says something twice as often, whatever its
             # own settings are, and routing gives it up before the engine would.
             idle_time_out_ms=round(2000 * self.silence_s),
-            offered_capabilities=[conventions.INTER_ROUTER],
-            desired_capabilities=[conventions.INTER_ROUTER],
+            offered_capabilities=[INTER_ROUTER],
+            desired_capabilities=[INTER_ROUTER],
             properties=open_properties(self.rid, self._nonce, cost),
             sasl=sasl,
             now=time.monotonic(),

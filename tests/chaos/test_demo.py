@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import click
@@ -17,7 +16,7 @@ import chaos.flights
 from chaos.cli import demo
 from oncewire.cli.run import run
 from tests.support.golden import assert_golden
-from tests.support.processes import MARK, assert_no_process_left
+from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked
 
 GOLDEN = Path(__file__).parent / "golden"
 END_S = 60.0
@@ -36,49 +35,6 @@ importlib.util.find_spec = lambda name, package=None: None if name == "etcd_dist
 
 def run_demo(*arguments: str) -> int:
     return run(["demo", *arguments], click.Group(commands={"demo": demo}))
-
-
-def start_demo(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
-    mark = uuid.uuid4().hex
-    folder.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", PROGRAM, *arguments],
-        env={**os.environ, MARK: mark, "TMPDIR": str(folder), "COLUMNS": "80"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    return process, mark
-
-
-def assert_nothing_left(mark: str, folder: Path) -> None:
-    assert_no_process_left(mark)
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("file-absent", ["--file", "no-such-file.csv"]),
-        ("too-few-messages", ["--messages", "100"]),
-        ("too-few-routers", ["--routers", "2"]),
-        ("file-too-short", ["--file", "short.txt"]),
-        ("folder-in-use", ["--keep", "."]),
-    ],
-)
-def test_wrong_arguments_say_what_why_and_what_to_do(
-    name: str,
-    arguments: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("short.txt").write_text("one\ntwo\n")
-    assert run_demo(*arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert_golden(GOLDEN / f"demo-{name}.txt", captured.err.replace(str(tmp_path), "FOLDER"))
 
 
 def test_without_the_data_set_the_error_gives_the_command_that_gets_it(
@@ -106,7 +62,7 @@ def test_without_an_etcd_the_error_says_how_to_get_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
-    process, mark = start_demo(folder, "--json", "--messages", "6000", "--seed", "3")
+    process, mark = start_marked(PROGRAM, folder, "--json", "--messages", "6000", "--seed", "3")
     out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
     (line,) = out.splitlines()
@@ -122,7 +78,7 @@ def test_a_run_passes_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_
 
 
 def test_no_process_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
-    process, mark = start_demo(tmp_path / "temporary", "--messages", "20000")
+    process, mark = start_marked(PROGRAM, tmp_path / "temporary", "--messages", "20000")
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("SIGKILL"):
@@ -135,7 +91,7 @@ def test_no_process_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_broken_off_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "temporary"
-    process, mark = start_demo(folder, "--messages", "20000")
+    process, mark = start_marked(PROGRAM, folder, "--messages", "20000")
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("SIGKILL"):  # a router is gone, the clients are busy

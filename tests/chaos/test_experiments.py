@@ -41,7 +41,6 @@ from chaos.experiments.targets import Target
 from chaos.faults import Fault
 from chaos.recovery import Flow, Round, RoundCost, costs_of_rounds, flow_gaps, flows_of, times_behind
 from oncewire.cli.run import run
-from tests.support.golden import assert_golden
 from tests.support.processes import MARK, assert_no_process_left
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -273,30 +272,6 @@ def test_rounds_of_the_random_experiment_are_counted_by_how_many_faults_they_hav
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("no-name", []),
-        ("unknown", ["latenzy"]),
-        ("folder-in-use", ["latency", "--keep", "."]),
-        ("negative-seed", ["latency", "--seed", "-1"]),
-    ],
-)
-def test_wrong_arguments_say_what_why_and_what_to_do(
-    name: str,
-    arguments: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("something").touch()
-    assert run_chaos("run", *arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert_golden(GOLDEN / f"run-{name}.txt", captured.err)
 
 
 def test_without_a_toxiproxy_the_error_says_how_to_get_one(

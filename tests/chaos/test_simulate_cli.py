@@ -32,11 +32,11 @@ from chaos.simulator.cores import Cores
 from chaos.simulator.schedule import run_seed
 from oncewire.cli.run import run
 from tests.support.golden import assert_golden
+from tests.support.processes import MARK, left_behind
 from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parent / "golden"
 END_S = 60.0
-MARK = "ONCEWIRE_TEST_MARK"
 PROGRAM = """
 import sys, click
 from chaos.cli import chaos
@@ -221,57 +221,10 @@ def test_an_edit_whose_old_text_is_gone_is_refused_before_anything_runs(
 # --- bad input, and ends that nobody wished for -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("simulate-no-seeds", ["simulate", "--seeds", "0"]),
-        ("simulate-negative-seed", ["simulate", "--first-seed", "-1"]),
-        ("simulate-no-jobs", ["simulate", "--jobs", "0"]),
-        ("simulate-story-of-many", ["simulate", "--story"]),
-        ("simulate-shorten-alone", ["simulate", "--seeds", "1", "--shorten"]),
-        ("simulate-shorten-clean", ["simulate", "--seeds", "1", "--story", "--shorten"]),
-        ("mutants-unknown", ["mutants", "C11-sync-when-movd"]),
-        ("mutants-no-time", ["mutants", "--seconds", "0"]),
-        ("chaos-unknown", ["xyzzy"]),
-        ("campaign-two-times", ["campaign", "--hours", "1", "--minutes", "1"]),
-        ("campaign-no-ledger", ["campaign", "--state", "notes.txt"]),
-        ("campaign-no-folder", ["campaign", "--state", "nowhere/simulation.jsonl"]),
-        ("campaign-broken-ledger", ["campaign", "--state", "broken.jsonl"]),
-        ("campaign-page-of-broken-ledger", ["campaign", "--page-only", "--state", "broken.jsonl"]),
-    ],
-)
-def test_wrong_arguments_say_what_why_and_what_to_do(
-    name: str,
-    arguments: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("broken.jsonl").write_text('{"first_seed": 0}\n')
-    assert run_chaos(*arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert_golden(GOLDEN / f"{name}.txt", captured.err)
-
-
 def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_chaos() == 0
     text = capsys.readouterr().out
     assert all(command in text for command in ("simulate", "mutants", "campaign"))
-
-
-def left_behind(mark: str) -> list[str]:
-    """Processes of the marked run that still exist."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if wanted in environment.read_bytes():
-                found.append((environment.parent / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,16 +15,16 @@ import click
 import pytest
 
 from bridges.spark import java
-from chaos.spark_demo.cli import demo_spark
-from chaos.spark_demo.kills import Kind, Phase, phase_of
-from chaos.spark_demo.outputs_core import OutputVerdict, expected_output, judge_outputs
-from chaos.spark_demo.run import SparkOptions
-from chaos.spark_demo.sessions import kill_session, members
+from chaos.experiments.spark_demo.cli import demo_spark
+from chaos.experiments.spark_demo.kills import Kind, Phase, phase_of
+from chaos.experiments.spark_demo.outputs_core import OutputVerdict, expected_output, judge_outputs
+from chaos.experiments.spark_demo.run import SparkOptions
+from chaos.experiments.spark_demo.sessions import kill_session, members
 from oncewire.cli.run import run
 from oncewire.client.sequence_header import Producer, ProducerId, SequenceHeader
 from oncewire.wire import Message, encode_message
 from tests.support.golden import assert_golden
-from tests.support.processes import MARK, assert_no_process_left
+from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked
 
 GOLDEN = Path(__file__).parent / "golden"
 END_S = 300.0
@@ -35,7 +33,7 @@ RUN_S = 900.0
 """Seconds that no run needs, on a machine that is busy with others, too: each part of it has its own, shorter end."""
 PROGRAM = """
 import sys, click
-from chaos.spark_demo.cli import demo_spark
+from chaos.experiments.spark_demo.cli import demo_spark
 from oncewire.cli.run import run
 sys.exit(run(["demo-spark", *sys.argv[1:]], click.Group(commands={"demo-spark": demo_spark})))
 """
@@ -183,30 +181,6 @@ def run_demo(*arguments: str) -> int:
     return run(["demo-spark", *arguments], click.Group(commands={"demo-spark": demo_spark}))
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("too-few-messages", ["--messages", "100"]),
-        ("too-many-kills", ["--messages", "1000", "--kills", "5"]),
-        ("too-few-kills", ["--kills", "1"]),
-        ("folder-in-use", ["--keep", "."]),
-    ],
-)
-def test_wrong_arguments_say_what_why_and_what_to_do(
-    name: str,
-    arguments: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("short.txt").write_text("one\n")
-    assert run_demo(*arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert_golden(GOLDEN / f"demo-spark-{name}.txt", captured.err)
-
-
 def test_without_spark_the_error_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,31 +199,13 @@ def test_without_java_the_error_says_how_to_get_it(
     assert_golden(GOLDEN / "demo-spark-no-java.txt", capsys.readouterr().err)
 
 
-def start_demo(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
-    mark = uuid.uuid4().hex
-    folder.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", PROGRAM, *arguments],
-        env={**os.environ, MARK: mark, "TMPDIR": str(folder), "COLUMNS": "80"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    return process, mark
-
-
-def assert_nothing_left(mark: str, folder: Path) -> None:
-    assert_no_process_left(mark)
-    assert list(folder.iterdir()) == []
-
-
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.needs("spark")
 @pytest.mark.timeout(1000)
 def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
-    process, mark = start_demo(folder, "--json", "--messages", "1000", "--kills", "3")
+    process, mark = start_marked(PROGRAM, folder, "--json", "--messages", "1000", "--kills", "3")
     out, err = process.communicate(timeout=RUN_S)
     assert process.returncode == 0, err
     (line,) = out.splitlines()
@@ -271,7 +227,7 @@ def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tm
 )
 def test_no_process_outlives_a_run_that_is_broken_off(tmp_path: Path, number: signal.Signals, line: str) -> None:
     folder = tmp_path / "temporary"
-    process, mark = start_demo(folder)
+    process, mark = start_marked(PROGRAM, folder)
     assert process.stdout is not None
     assert any(re.match(line, said) for said in process.stdout)
     process.send_signal(number)

@@ -111,7 +111,7 @@ async def test_an_interrupted_pub_goes_on_where_it_stopped(
             await delivery.accept()
         code, _, err = await finish(again)
         assert code == 0
-        assert "going on with" in err
+        assert "resuming" in err
         assert received == [b"%d" % number for number in range(700)]
         # The file is done: the next run sends it anew.
         third = await start(*arguments, *journal)

@@ -8,13 +8,9 @@ import pytest
 
 from oncewire.client import UsageError
 from oncewire.client.sequence_header import (
-    FLOOR,
     LAST_SEQUENCE,
     MAX_BORN_MS,
     MAX_NAME_BYTES,
-    PRODUCER,
-    SEQUENCE,
-    TRANSACTION,
     Flag,
     HeaderError,
     Producer,
@@ -26,6 +22,7 @@ from oncewire.client.sequence_header import (
 from oncewire.client.sequencer import Isolation, Outcome, Sequencer
 from oncewire.client.sequencer_state import JournalHole, Reread, StateError, decode_state
 from oncewire.wire import Message, Symbol, decode_message, encode_message
+from oncewire.wire.vocabulary import FLOOR, PRODUCER, SEQUENCE, TRANSACTION
 from router.clients.message_edits import annotate
 from tests.client.sequence_world import Journal, Reader
 

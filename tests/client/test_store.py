@@ -482,7 +482,7 @@ def test_a_broken_connection_commits_nothing_and_is_told(postgresql: str) -> Non
             connection.execute(effect)
             database.run(f"SELECT pg_terminate_backend({backend}, 10000)")
 
-    with pytest.raises(StoreError, match="PostgreSQL says"):
+    with pytest.raises(StoreError, match="PostgreSQL reports"):
         commit_into_the_void()
     store.close()
     assert database.rows("SELECT text FROM effects") == []

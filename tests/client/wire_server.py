@@ -13,20 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from oncewire.client.delivery_states import outcome_of
 from oncewire.client.outcomes import Outcome
-from oncewire.client.wire_words import (
-    ASK,
-    ASKED,
-    CONFIRMED,
-    ECHO,
-    EXACTLY_ONCE,
-    INCARNATION,
-    OWING,
-    OWING_COUNT,
-    RESUME,
-    SESSION,
-    outcome_of,
-)
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,
@@ -49,6 +37,18 @@ from oncewire.wire import (
     Target,
     UInt,
     ULong,
+)
+from oncewire.wire.vocabulary import (
+    ASK,
+    ASKED,
+    CONFIRMED,
+    ECHO,
+    EXACTLY_ONCE,
+    INCARNATION,
+    OWING,
+    OWING_COUNT,
+    RESUME,
+    SESSION,
 )
 from tests.client.reference_router import Ingress, Pipe, ReferenceRouter
 

@@ -238,7 +238,7 @@ PLANTED: Mapping[str, tuple[str, str, Sequence[str]]] = {
         "argued: [I-3](protocol.md#i-3)", "argued: [I-33](protocol.md#i-33)", ["there is no rule I-33"]),
     "a rule of the bridge that does not exist": ("[O-2](bridge", "[O-3](bridge", ["there is no rule O-3"]),
     "a rule of the bridge whose link leads elsewhere": (
-        "bridge.md#from-a-query-to-the-network", "bridge.md#why-so", ["the link of O-2 leads to why-so"]),
+        "bridge.md#from-a-query-to-the-network", "bridge.md#reasons", ["the link of O-2 leads to reasons"]),
     "a fault of the bridge without a row": (
         "| driver killed | any |", "| node killed | any |",
         ["Spark bridge has no row for: driver killed", "a fault that is not on the list: node killed"]),

@@ -16,7 +16,7 @@ from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.spark import reference
 from bridges.spark.option_table import OPTIONS
 from bridges.spark.schema import columns
-from chaos.spark_demo.cli import demo_spark
+from chaos.experiments.spark_demo.cli import demo_spark
 from oncewire.client.cli import pub, sub
 from router.commands.cli import local
 from tests.docs.guarantee_tables import functions_of, section, table
@@ -47,6 +47,13 @@ def test_the_reference_has_every_option_and_what_may_be_given() -> None:
     for option in OPTIONS:
         assert f"| `{option.key}`" in made
         assert option.reason.replace("|", "\\|") in made
+
+
+def test_the_reference_has_every_setting_of_a_bridge_node() -> None:
+    made = reference.settings_reference()
+    for setting in (*NODE.values(), *SUBSCRIPTION.values()):
+        assert f"| `{setting.key}` |" in made or setting.table == "defaults"
+        assert setting.reason.replace("|", "\\|") in made
 
 
 @pytest.mark.parametrize("page", ["none", "<!-- begin options -->\n", "<!-- end options -->\n<!-- begin options -->\n"])

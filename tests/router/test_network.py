@@ -219,7 +219,7 @@ async def test_local_prints_one_line_when_all_are_ready_and_leaves_nothing_behin
 
 async def test_routers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     code = (
-        "import asyncio, json; from pathlib import Path; from router.local_network import LocalNetwork\n"
+        "import asyncio, json; from pathlib import Path; from router.commands.local_network import LocalNetwork\n"
         "async def main():\n"
         f"    network = LocalNetwork(2, log_folder=Path({str(tmp_path)!r}))\n"
         "    await network.start()\n"

@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 from bridges.spark.java import prepare_java
 from bridges.spark.worker_python import worker_python
-from chaos.spark_demo.sessions import kill_session
+from chaos.experiments.spark_demo.sessions import kill_session
 from tests.spark.short_session import JAVA_OPTIONS
 from tests.support.waiting import wait_until
 

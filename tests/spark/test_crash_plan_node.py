@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from bridges.node.client import RemoteNode, read_secret
-from bridges.node.identity import BATCH
 from oncewire.client import connect
+from oncewire.wire.vocabulary import BATCH
 from tests.spark.crash_plan import (
     LIFE_S,
     Job,

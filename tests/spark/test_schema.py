@@ -27,7 +27,6 @@ from bridges.spark.schema import (
     message_row,
     schema_ddl,
 )
-from oncewire.client.sequence_header import PRODUCER, SEQUENCE
 from oncewire.wire import (
     BodyKind,
     Header,
@@ -41,6 +40,7 @@ from oncewire.wire import (
     splice_annotations,
     topic_annotations,
 )
+from oncewire.wire.vocabulary import PRODUCER, SEQUENCE
 
 KEPT = (b"x-opt-topic-producer", b"x-opt-topic-seq", b"x-opt-topic-delivery-hash")
 

@@ -324,7 +324,7 @@ def test_a_checkpoint_of_another_number_of_nodes_is_refused_and_says_what_to_do(
     more = [ShardNode(tmp_path / f"more-{number}", shard) for number, shard in enumerate(shards)]
     other = ShardedQuery(more)
     other.log, other.committed = query.log, query.committed
-    with pytest.raises(BadRequest, match=r"with \d nodes?: it is of a query with 3 nodes: .*docs/spark.md says how"):
+    with pytest.raises(BadRequest, match=r"with \d nodes?: it is of a query with 3 nodes: .*see docs/spark.md for how"):
         other.run()
     for node in more:
         node.close()
@@ -337,7 +337,7 @@ def test_a_checkpoint_of_one_node_is_refused_by_several(nodes: list[ShardNode], 
     assert single.run() == list(range(10))
     query = ShardedQuery(nodes)
     query.log, query.committed = single.log, single.committed
-    with pytest.raises(BadRequest, match="with 3 nodes: it is of a query with 1 node: a key would go on in another"):
+    with pytest.raises(BadRequest, match="with 3 nodes: it is of a query with 1 node: a key would move to another"):
         query.run()
     whole.close()
 

@@ -47,8 +47,8 @@ def test_a_query_reads_up_to_a_gap_and_fails_there_with_its_place(node: OfflineN
             query.run()
         assert re.fullmatch(
             r"messages of topic 'orders' are missing from subscription 'billing': between the positions 10 and 11: "
-            r"the bridge node was away for longer than the network keeps what it owes, and its subscription was made "
-            r"anew, noted at 2023-11-14 22:13:20\+00:00; to go on without them start the query with "
+            r"the bridge node was disconnected for longer than its timeout_s, and its subscription was created "
+            r"again, noted at 2023-11-14 22:13:20\+00:00; to continue without them start the query with "
             r"failOnDataLoss=false .*",
             str(caught.value),
         )

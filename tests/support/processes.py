@@ -1,8 +1,12 @@
-"""Finding processes that a test's program left behind."""
+"""Programs of tests, and finding the processes that they left behind."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+import uuid
 from pathlib import Path
 
 MARK = "ONCEWIRE_TEST_MARK"
@@ -29,3 +33,21 @@ def assert_no_process_left(mark: str) -> None:
     while left_behind(mark):
         assert time.monotonic() < ends_at, left_behind(mark)
         time.sleep(0.05)
+
+
+def start_marked(program: str, folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a Python program that keeps its temporary files in a new folder; returns it and the run's mark."""
+    mark = uuid.uuid4().hex
+    folder.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", program, *arguments],
+        env={**os.environ, MARK: mark, "TMPDIR": str(folder), "COLUMNS": "80"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return process, mark
+
+
+def assert_nothing_left(mark: str, folder: Path) -> None:
+    """No process of the marked run and none of its files."""
+    assert_no_process_left(mark)
+    assert list(folder.iterdir()) == []

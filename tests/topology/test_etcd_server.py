@@ -17,7 +17,6 @@ from topology.etcd_server import (
     EtcdNotFound,
     EtcdServer,
     GivenEtcd,
-    etcd_for,
     find_etcd,
     is_healthy,
     server_version,
@@ -163,8 +162,7 @@ def test_settings_meant_for_another_etcd_are_not_inherited(monkeypatch: pytest.M
 
 
 async def test_a_given_etcd_is_used_and_left_alone(etcd: EtcdServer) -> None:
-    async with etcd_for(etcd.urls) as given:
-        assert isinstance(given, GivenEtcd)
+    async with GivenEtcd(etcd.urls) as given:
         assert given.urls == etcd.urls
         assert etcd.binary.version in given.description
     assert await is_healthy(etcd.urls[0])
@@ -172,9 +170,5 @@ async def test_a_given_etcd_is_used_and_left_alone(etcd: EtcdServer) -> None:
 
 async def test_a_given_etcd_that_does_not_answer_is_an_error(unused_tcp_port: int) -> None:
     with pytest.raises(EtcdFailed, match="no etcd answers"):
-        async with etcd_for([f"http://127.0.0.1:{unused_tcp_port}"]):
+        async with GivenEtcd([f"http://127.0.0.1:{unused_tcp_port}"]):
             pass
-
-
-def test_without_urls_one_of_our_own_is_made() -> None:
-    assert isinstance(etcd_for(), EtcdServer)

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncewire.wire.annotations import (
-    IN_DOUBT,
     annotate_delivery,
     mark_in_doubt,
     mark_redelivered,
@@ -22,6 +21,7 @@ from oncewire.wire.codec import encode
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.message import Header, Message, Properties, decode_message, encode_message
 from oncewire.wire.types import Symbol, UByte, ULong
+from oncewire.wire.vocabulary import IN_DOUBT
 
 OURS, COUNT = topic_annotations("client-1/orders", b"\x01\x02", 77)
 OURS_DECODED: dict[object, object] = {

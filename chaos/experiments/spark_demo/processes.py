@@ -14,9 +14,9 @@ from typing import Any
 from bridges.node.client import RemoteNode, read_secret
 from bridges.node.errors import NodeError
 from chaos.client_plan import STOP_COMMAND
-from chaos.spark_demo import FLIGHTS_TOPIC, JOB
-from chaos.spark_demo.job import QUERY_FAILED, JobPlan
-from chaos.spark_demo.sessions import kill_session
+from chaos.experiments.spark_demo import FLIGHTS_TOPIC, JOB
+from chaos.experiments.spark_demo.job import QUERY_FAILED, JobPlan
+from chaos.experiments.spark_demo.sessions import kill_session
 from chaos.trial import TrialFailed
 from topology.etcd_server import free_port
 
@@ -198,7 +198,7 @@ class DriverProcess(DemoProcess):
         )
         # Whatever Spark makes for the time of a life, and leaves where it is killed, goes with the folder.
         environment = {**os.environ, "TMPDIR": str(self._folder)}
-        await self._start(["-m", "chaos.spark_demo.job", plan.encode()], environment=environment)
+        await self._start(["-m", "chaos.experiments.spark_demo.job", plan.encode()], environment=environment)
 
     async def stop(self) -> None:
         """Have it work off what is there and end in good order.

@@ -1,4 +1,4 @@
-"""The Structured Streaming job of the demo: `python -m chaos.spark_demo.job PLAN`, started by processes.py.
+"""The Structured Streaming job of the demo: `python -m chaos.experiments.spark_demo.job PLAN`, started by processes.py.
 
 What a user would write is in `_delays`; the rest is about being one of an experiment's processes: it stops when it is
 told to, and ends at once, with its JVM and Python workers, when the experiment is gone.
@@ -16,9 +16,9 @@ from typing import Any
 from bridges.spark import register
 from bridges.spark.java import session_builder
 from chaos.client_plan import STOP_COMMAND
-from chaos.spark_demo import DELAYS_TOPIC, FLIGHTS_TOPIC, JOB
-from chaos.spark_demo.outputs_core import ARRIVAL_DELAY, CARRIER, DESTINATION, ORIGIN, UNKNOWN
-from chaos.spark_demo.sessions import kill_session
+from chaos.experiments.spark_demo import DELAYS_TOPIC, FLIGHTS_TOPIC, JOB
+from chaos.experiments.spark_demo.outputs_core import ARRIVAL_DELAY, CARRIER, DESTINATION, ORIGIN, UNKNOWN
+from chaos.experiments.spark_demo.sessions import kill_session
 
 LOOK_S = 0.2
 """How often it is looked whether the query has failed, or is to stop."""

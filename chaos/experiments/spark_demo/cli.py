@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from chaos.command import check_fresh, run_network
+from chaos.experiments.command import check_fresh, run_network
+from chaos.experiments.spark_demo import MIN_KILLS, MIN_MESSAGES, MIN_MESSAGES_PER_KILL
 from chaos.flights import FLIGHTS
-from chaos.spark_demo import MIN_KILLS, MIN_MESSAGES, MIN_MESSAGES_PER_KILL
 from oncewire.cli.errors import CliError
 
 MAX_ROUTERS = 16
@@ -64,8 +64,8 @@ def demo_spark(
             f"give --messages {kills * MIN_MESSAGES_PER_KILL} or more, or fewer --kills",
         )
     _check_spark()
-    from chaos.spark_demo.report import print_result
-    from chaos.spark_demo.run import SparkOptions, run_spark_demo
+    from chaos.experiments.spark_demo.report import print_result
+    from chaos.experiments.spark_demo.run import SparkOptions, run_spark_demo
 
     # With --json standard output is for programs.
     console = Console(stderr=as_json)

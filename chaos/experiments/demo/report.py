@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from chaos.checker import Gap, Verdict
+from chaos.experiments.tables import flag, milliseconds, outcome, print_verdict, table_of
 from chaos.faults import FaultCost
 
 FAULTS_PLANNED = 3
@@ -77,32 +77,24 @@ def print_result(console: Console, result: DemoResult) -> None:
     console.print(_table_of_publishers(result.verdict))
     console.print(_table_of_subscribers(result.verdict))
     console.print(_table_of_faults(result))
-    reasons = result.reasons()
-    if not reasons:
-        total = result.verdict.total
-        console.print(
-            f"passed in {result.seconds:.1f} s: {total('accepted')} messages accepted, "
-            f"lost 0, duplicated 0, reordered 0; {result.resumed_links} links resumed",
-            style="green",
-            soft_wrap=True,
-        )
-        return
-    console.print(f"FAILED after {result.seconds:.1f} s:", style="bold red")
-    for reason in reasons:
-        console.print(f"  {reason}", style="red", markup=False, soft_wrap=True)
+    total = result.verdict.total
+    print_verdict(
+        console, "", result.seconds, result.reasons(),
+        f"{total('accepted')} messages accepted, "
+        f"lost 0, duplicated 0, reordered 0; {result.resumed_links} links resumed",
+    )  # fmt: skip
 
 
 def print_summary(console: Console, seed: int, results: Sequence[DemoResult]) -> None:
     """Print one line per run, the first with this seed, and how many passed."""
     counts = ("accepted", "lost", "duplicated", "reordered", "resumed_links", "redelivered", "max_gap_ms")
     headings = (count.replace("_", "\n", 1) for count in counts)
-    table = _table("seed", *headings, "unsettled\nat the faults", "seconds", "")
+    table = table_of("seed", *headings, "unsettled\nat the faults", "seconds", "")
     for number, result in enumerate(results, seed):
         numbers = result.as_json()
         unsettled = ", ".join(str(cost.fault.unsettled) for cost in result.faults)
-        verdict = "passed" if result.passed else "[bold red]FAILED[/bold red]"
         values = [str(numbers[count]) for count in counts]
-        table.add_row(str(number), *values, unsettled, f"{result.seconds:.1f}", verdict)
+        table.add_row(str(number), *values, unsettled, f"{result.seconds:.1f}", outcome(result.passed))
     console.print(table)
     passed = sum(result.passed for result in results)
     style = "green" if passed == len(results) else "bold red"
@@ -110,7 +102,7 @@ def print_summary(console: Console, seed: int, results: Sequence[DemoResult]) ->
 
 
 def _table_of_publishers(verdict: Verdict) -> Table:
-    table = _table("publisher", "published", "accepted", "resumed\nlinks", "longest\ngap")
+    table = table_of("publisher", "published", "accepted", "resumed\nlinks", "longest\ngap")
     for each in verdict.publishers:
         counts = (str(each.published), str(each.accepted), str(each.resumed))
         table.add_row(each.name, *counts, _gap(each.longest_gap))
@@ -118,39 +110,23 @@ def _table_of_publishers(verdict: Verdict) -> Table:
 
 
 def _table_of_subscribers(verdict: Verdict) -> Table:
-    table = _table(
+    table = table_of(
         "subscriber", "received", "lost", "duplicated", "reordered", "resumed\nlinks", "longest\ngap"
     )
     for each in verdict.subscribers:
-        wrong = (_flag(each.lost), _flag(each.duplicated), _flag(each.reordered))
+        wrong = (flag(each.lost), flag(each.duplicated), flag(each.reordered))
         table.add_row(each.name, str(each.received), *wrong, str(each.resumed), _gap(each.longest_gap))
     return table
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column(first)
-    for heading in others:
-        table.add_column(heading, justify="right")
-    return table
-
-
 def _table_of_faults(result: DemoResult) -> Table:
-    table = _table("router", "signal", "after", "deliveries\nunsettled then", "longest\ngap")
+    table = table_of("router", "signal", "after", "deliveries\nunsettled then", "longest\ngap")
     for cost in result.faults:
         fault = cost.fault
         after = f"{fault.t - result.start:.1f} s"
-        table.add_row(fault.target, fault.kind, after, str(fault.unsettled), _ms(cost.gap_s))
+        table.add_row(fault.target, fault.kind, after, str(fault.unsettled), milliseconds(cost.gap_s))
     return table
 
 
-def _flag(count: int) -> str:
-    return str(count) if not count else f"[bold red]{count}[/bold red]"
-
-
 def _gap(gap: Gap | None) -> str:
-    return "-" if gap is None else _ms(gap.seconds)
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms"
+    return "-" if gap is None else milliseconds(gap.seconds)

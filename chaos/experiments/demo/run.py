@@ -14,9 +14,9 @@ from rich.console import Console
 
 from chaos.client_plan import PublisherPlan, SubscriberPlan
 from chaos.client_process import ClientFailed
-from chaos.demo import MIN_MESSAGES
-from chaos.demo.progress import DemoProgress
-from chaos.demo.report import DemoResult
+from chaos.experiments.demo import MIN_MESSAGES
+from chaos.experiments.demo.report import DemoResult
+from chaos.experiments.progress import DemoProgress
 from chaos.faults import costs_of
 from chaos.flights import DataSetError, rows_of
 from chaos.layout import Load, lay_out
@@ -78,7 +78,6 @@ async def run_demo(options: DemoOptions, console: Console) -> DemoResult:
     """
     await asyncio.to_thread(check_source, options)
     if options.keep is not None:
-        options.keep.mkdir(parents=True, exist_ok=True)
         return await _run_in(options.keep, options, console)
     with TemporaryDirectory(prefix="oncewire-demo-") as folder:
         return await _run_in(Path(folder), options, console)
@@ -196,7 +195,7 @@ async def strike_three(
 
     target = await choose(STRIKE_AFTER[1], "SIGSTOP")
     await trial.meanwhile(strikes.stop_beyond_lease(target))
-    say(f"router {target.router} went on, fenced itself and is back as a new incarnation, same pid")
+    say(f"router {target.router} continued, fenced itself and is back as a new incarnation, same pid")
 
     target = await choose(STRIKE_AFTER[2], "SIGTERM")
     await trial.meanwhile(strikes.terminate(target))

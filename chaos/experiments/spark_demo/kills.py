@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from chaos.experiments.spark_demo import JOB
+from chaos.experiments.spark_demo.processes import DriverProcess, NodeProcess
 from chaos.faults import Fault
 from chaos.network_state import RouterState
-from chaos.spark_demo import JOB
-from chaos.spark_demo.processes import DriverProcess, NodeProcess
 from chaos.strikes import Strikes
 from chaos.trial import Trial, TrialFailed
 

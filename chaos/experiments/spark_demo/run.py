@@ -16,14 +16,14 @@ from rich.console import Console
 
 from chaos.client_plan import PublisherPlan, Share, SubscriberPlan
 from chaos.client_process import ClientFailed
-from chaos.demo.progress import DemoProgress
+from chaos.experiments.progress import DemoProgress
+from chaos.experiments.spark_demo import COLLECTOR, DELAYS_TOPIC, FLIGHTS_TOPIC, PUBLISHER
+from chaos.experiments.spark_demo.kills import Kills, Kind
+from chaos.experiments.spark_demo.outputs_core import judge_outputs
+from chaos.experiments.spark_demo.processes import DriverProcess, NodeProcess
+from chaos.experiments.spark_demo.report import SparkResult
 from chaos.flights import DataSetError, flights
 from chaos.processed_table import read_payloads
-from chaos.spark_demo import COLLECTOR, DELAYS_TOPIC, FLIGHTS_TOPIC, PUBLISHER
-from chaos.spark_demo.kills import Kills, Kind
-from chaos.spark_demo.outputs_core import judge_outputs
-from chaos.spark_demo.processes import DriverProcess, NodeProcess
-from chaos.spark_demo.report import SparkResult
 from chaos.trial import Trial, TrialFailed
 from router.commands.local_network import LocalNetwork, LocalNetworkError
 
@@ -197,7 +197,7 @@ class _Flow:
 
     @contextmanager
     def unsettled(self) -> Iterator[None]:
-        """See `chaos.spark_demo.kills.Work`."""
+        """See `chaos.experiments.spark_demo.kills.Work`."""
         self.hold.touch()
         self.open_to(self._opened + 1)
         try:

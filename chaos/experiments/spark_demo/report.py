@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from chaos.spark_demo.kills import Kill, Kind
-from chaos.spark_demo.outputs_core import OutputVerdict
+from chaos.experiments.spark_demo.kills import Kill, Kind
+from chaos.experiments.spark_demo.outputs_core import OutputVerdict
+from chaos.experiments.tables import flag, print_verdict, table_of
 
 CARRIERS_SHOWN = 5
 
@@ -91,24 +91,17 @@ def print_result(console: Console, result: SparkResult) -> None:
     console.print(_table_of_rows(result))
     for failure in result.query_failures:
         console.print(f"{failure} (started again)", style="yellow", markup=False, soft_wrap=True)
-    reasons = result.reasons()
-    if not reasons:
-        console.print(
-            f"passed in {result.seconds:.1f} s: {result.accepted} flights in, {result.verdict.received} delays out "
-            f"in {result.verdict.batches} batches, lost 0, duplicated 0, torn 0; {len(result.kills)} kills survived",
-            style="green",
-            soft_wrap=True,
-        )
-        return
-    console.print(f"FAILED after {result.seconds:.1f} s:", style="bold red")
-    for reason in reasons:
-        console.print(f"  {reason}", style="red", markup=False, soft_wrap=True)
+    print_verdict(
+        console, "", result.seconds, result.reasons(),
+        f"{result.accepted} flights in, {result.verdict.received} delays out "
+        f"in {result.verdict.batches} batches, lost 0, duplicated 0, torn 0; {len(result.kills)} kills survived",
+    )  # fmt: skip
 
 
 def _table_of_rows(result: SparkResult) -> Table:
     verdict = result.verdict
-    table = _table("published", "received", "lost", "duplicated", "torn", "batches", "lives of\nthe job")
-    wrong = (_flag(verdict.lost), _flag(verdict.duplicated), _flag(verdict.torn))
+    table = table_of("published", "received", "lost", "duplicated", "torn", "batches", "lives of\nthe job")
+    wrong = (flag(verdict.lost), flag(verdict.duplicated), flag(verdict.torn))
     table.add_row(
         str(result.accepted), str(verdict.received), *wrong, str(verdict.batches), str(result.starts)
     )
@@ -116,7 +109,7 @@ def _table_of_rows(result: SparkResult) -> Table:
 
 
 def _table_of_kills(result: SparkResult) -> Table:
-    table = _table("SIGKILL to", "after", "deliveries\nunsettled then")
+    table = table_of("SIGKILL to", "after", "deliveries\nunsettled then")
     table.add_column("during")
     for kill in result.kills:
         name = f"{kill.kind.value} {kill.fault.target}" if kill.kind is Kind.ROUTER else kill.kind.value
@@ -125,19 +118,7 @@ def _table_of_kills(result: SparkResult) -> Table:
 
 
 def _table_of_carriers(verdict: OutputVerdict) -> Table:
-    table = _table("carrier", "flights that\narrived", "minutes late\non average")
+    table = table_of("carrier", "flights that\narrived", "minutes late\non average")
     for carrier, flights in verdict.late_flights.most_common(CARRIERS_SHOWN):
         table.add_row(carrier, str(flights), f"{verdict.late_minutes[carrier] / flights:.1f}")
     return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column(first)
-    for heading in others:
-        table.add_column(heading, justify="right")
-    return table
-
-
-def _flag(count: int) -> str:
-    return str(count) if not count else f"[bold red]{count}[/bold red]"

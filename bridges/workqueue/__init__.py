@@ -1,0 +1,54 @@
+"""Work queues in SQLite or PostgreSQL: delay, reservations, retries, dead letters, history, moves, schedules.
+
+The rules are in docs/workqueue.md::
+
+    async with Queue.open("sqlite:///work.db", "orders") as queue:
+        await queue.push({"order": 17}, delay=5)
+        async with queue.reserve(timeout=30) as item:
+            print(item.json)
+"""
+
+from bridges.workqueue.errors import (
+    AlreadyReassigned,
+    InvalidRequest,
+    PartMissing,
+    PayloadTooLarge,
+    QueueEmpty,
+    QueueError,
+    StatementFailed,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+    StoreVersionUnknown,
+    UnknownEntry,
+    UnknownQueue,
+)
+from bridges.workqueue.items import (
+    Commit,
+    Ending,
+    Handle,
+    HistoryEntry,
+    NewItem,
+    Page,
+    Pushed,
+    QueueSettings,
+    Rollback,
+    Schedule,
+    Search,
+    Statistics,
+    Taken,
+    Target,
+)
+from bridges.workqueue.queue import Queue, Reserved
+from bridges.workqueue.queue_store import QueueStore
+from bridges.workqueue.store import Operations
+
+__all__ = [
+    "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "NewItem", "Operations",
+    "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty", "QueueError", "QueueSettings",
+    "QueueStore", "Reserved", "Rollback", "Schedule", "Search", "StatementFailed", "Statistics", "StoreBusy",
+    "StoreCorrupt", "StoreError",
+    "StoreFull", "StoreUnreachable", "StoreVersionUnknown", "Taken", "Target", "UnknownEntry", "UnknownQueue",
+]  # fmt: skip

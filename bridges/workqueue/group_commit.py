@@ -1,0 +1,83 @@
+"""One thread that runs the jobs of many tasks in a store, in groups: one durable write serves all that wait for it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from bridges.workqueue.errors import StoreUnreachable
+from bridges.workqueue.store import Job, Store
+
+GROUP_COUNT = 256
+"""Jobs of one transaction: by then the durable write costs each of them next to nothing."""
+
+
+class GroupCommit:
+    """Runs jobs in the store's own thread.
+
+    Args:
+        store: used by the thread from now on.
+        on_touched: called in the thread with queues whose items may have become ready.
+    """
+
+    def __init__(self, store: Store, on_touched: Callable[[frozenset[str]], None]) -> None:
+        self._store = store
+        self._on_touched = on_touched
+        self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="workqueue-store", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> Future[Any]:
+        """Run a job soon; the future is done when it is durable. Jobs run in order; a cancelled one may be left out."""
+        future: Future[Any] = Future()
+        self._jobs.put((job, future))
+        return future
+
+    def close(self) -> None:
+        """Finish what was submitted, and end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        ends = False
+        while not ends:
+            group, ends = self._next_group()
+            if group:
+                self._run(group)
+
+    def _next_group(self) -> tuple[list[tuple[Job, Future[Any]]], bool]:
+        """Wait for a job, and take all others that came meanwhile. While a group is written, the next one gathers."""
+        group: list[tuple[Job, Future[Any]]] = []
+        entry = self._jobs.get()
+        while entry is not None:
+            if entry[1].set_running_or_notify_cancel():
+                group.append(entry)
+            if len(group) == GROUP_COUNT:
+                return group, False
+            try:
+                entry = self._jobs.get_nowait()
+            except queue.Empty:
+                return group, False
+        return group, True
+
+    def _run(self, group: list[tuple[Job, Future[Any]]]) -> None:
+        try:
+            results, touched = self._store.transact([job for job, _ in group])
+        except BaseException as error:  # noqa: BLE001  # it belongs to the caller of the job
+            if len(group) == 1 or isinstance(error, StoreUnreachable):
+                # A connection that broke at the commit: whether it happened is not known, so nothing is done again.
+                for _, future in group:
+                    future.set_exception(error)
+                return
+            # W-1: nothing has happened. The one that fails must not fail the others, so each runs alone.
+            for entry in group:
+                self._run([entry])
+            return
+        if touched:
+            self._store.announce(touched)
+            self._on_touched(touched)
+        for (_, future), result in zip(group, results, strict=True):
+            future.set_result(result)

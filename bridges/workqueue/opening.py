@@ -1,0 +1,48 @@
+"""From the address of a store to the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from bridges.workqueue.errors import InvalidRequest
+from bridges.workqueue.postgres import PostgresStore
+from bridges.workqueue.sqlite import MAX_BYTES, SqliteStore
+from bridges.workqueue.store import Store
+
+SQLITE_PREFIX = "sqlite:///"
+
+
+def open_store(url: str) -> Store:
+    """Open the store at an address.
+
+    Args:
+        url: ``sqlite:///FILE`` (a fourth slash begins an absolute path; ``?max_bytes=N`` limits the file), or
+            ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``.
+
+    Raises:
+        InvalidRequest: the address means no store.
+        QueueError: the store cannot be opened.
+    """
+    if url.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(url)
+    if not url.startswith(SQLITE_PREFIX):
+        raise _refused(url, "it is neither sqlite:///FILE nor postgresql://...")
+    path, _, query = url.removeprefix(SQLITE_PREFIX).partition("?")
+    options = parse_qs(query, keep_blank_values=True)
+    limit = options.pop("max_bytes", [str(MAX_BYTES)])[-1]
+    if options or not limit.isdigit() or not int(limit):
+        raise _refused(url, "max_bytes with a number of bytes is all that may follow the question mark")
+    if not path:
+        raise _refused(url, "it names no file")
+    return SqliteStore(Path(unquote(path)), max_bytes=int(limit))
+
+
+def _refused(url: str, why: str) -> InvalidRequest:
+    parts = urlsplit(url)
+    shown = url if "@" not in parts.netloc else f"{parts.scheme}://..."  # no password in a log
+    return InvalidRequest(
+        f"the store {shown!r} cannot be opened",
+        why,
+        "use sqlite:///queue.db, or postgresql://user@host/database",
+    )

@@ -1,0 +1,228 @@
+"""A store in a PostgreSQL database, for workers on several machines. Needs psycopg 3: ``oncewire[postgres]``."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+from bridges.workqueue.errors import (
+    PartMissing,
+    StatementFailed,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnreachable,
+)
+from bridges.workqueue.sql_migrations import migrate
+from bridges.workqueue.sql_operations import SqlOperations
+from bridges.workqueue.sql_schema import POSTGRES, VERSION_TABLE
+from bridges.workqueue.store import Job, Row
+
+CONNECT_SECONDS = 10
+"""How long to wait for the server to answer, where the address does not say."""
+STATEMENT_SECONDS = 30
+"""A statement that takes longer waits for a lock that somebody forgot."""
+DEADLOCK_TRIES = 10
+"""Two transactions that settle each other's items in another order: the server ends one, which then runs again."""
+CHANNEL = "oncewire_queue"
+_SCHEMA_LOCK = 0x6F6E636577710001
+"""Key of the advisory lock under which tables are made: two nodes that open a new database at once would collide."""
+# SQLSTATE, or its class in two characters -> what it is for us, and what to do.
+_KINDS: dict[str, tuple[type[StoreError], str]] = {
+    "55P03": (StoreBusy, "end the program that holds a lock on the queue's tables"),
+    "57014": (StoreBusy, "end the program that holds a lock on the queue's tables"),
+    "53": (StoreFull, "make room on the server (disk or connections)"),
+    "22": (StatementFailed, "correct the statement or its values"),
+    "23": (StatementFailed, "correct the statement or its values"),
+    "42": (StatementFailed, "correct the statement or its values; check that this user has the rights"),
+    "XX001": (StoreCorrupt, "restore the database from a backup"),
+    "XX002": (StoreCorrupt, "restore the database from a backup"),
+}
+_ELSE = (StoreUnreachable, "check address, user, password, rights and that the server runs; then do it again")
+_AGAIN = frozenset({"40P01", "40001"})
+
+
+def _load_psycopg() -> ModuleType:
+    try:
+        return importlib.import_module("psycopg")
+    except ImportError as error:
+        raise PartMissing(
+            "a PostgreSQL store cannot be opened",
+            f"psycopg 3 cannot be loaded ({error})",
+            'run pip install "oncewire[postgres]"',
+        ) from error
+
+
+class _RunAgain(StoreError):
+    """The server ended the transaction in favour of another one."""
+
+
+class PostgresStore:
+    """A store in a database; see Store.
+
+    Args:
+        address: a connection string of libpq (``postgresql://user@host/database``).
+        clock: returns Unix time in seconds; None = the server's clock, the same for all machines (W-15).
+        chance: returns random numbers, 0 to 1, for jitter.
+
+    Raises:
+        PartMissing: psycopg is not installed.
+        StoreError: it cannot be opened.
+    """
+
+    dialect = POSTGRES
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        clock: Callable[[], float] | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._psycopg = _load_psycopg()
+        self._address = address
+        self._clock = clock
+        self._chance = chance
+        self._listener: Any = None
+        self._connection: Any = self._connect()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> Any:
+        try:
+            settings = self._psycopg.conninfo.conninfo_to_dict(self._address)
+            settings.setdefault("connect_timeout", CONNECT_SECONDS)
+            connection = self._psycopg.connect(autocommit=True, **settings)
+            # W-1: a commit that power loss could undo would lose items; a stricter setting than `on` is kept.
+            if connection.execute("SHOW synchronous_commit").fetchone()[0] in {"off", "local"}:
+                connection.execute("SET synchronous_commit = on")
+            connection.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+        except self._psycopg.Error as error:
+            raise self._explain(error) from error
+        return connection
+
+    def _prepare(self) -> None:
+        self.execute("BEGIN")
+        try:
+            self.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+            self.execute(VERSION_TABLE)
+            migrate(self, "in this database")
+            self.execute("COMMIT")
+        except BaseException:
+            self._rollback()
+            raise
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run one statement."""
+        text = self.dialect.spell(statement)
+        if parameters:
+            text = text.replace("%", "%%").replace("?", "%s")
+        try:
+            cursor = self._connection.execute(text, tuple(parameters) or None)
+            return list(cursor.fetchall()) if cursor.description is not None else []
+        except self._psycopg.Error as error:
+            raise self._explain(error) from error
+
+    def transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
+        """Run jobs in one transaction; see Store."""
+        for tries_left in reversed(range(DEADLOCK_TRIES)):
+            try:
+                return self._transact(jobs)
+            except _RunAgain as error:
+                if not tries_left:
+                    raise StoreBusy(
+                        error.what, error.why, "do it again; other workers are in the way"
+                    ) from error
+        raise AssertionError
+
+    def _transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
+        self._begin()
+        try:
+            operations = SqlOperations(self, self._now(), self._chance)
+            results = [job(operations) for job in jobs]
+            operations.finish()
+            for queue in sorted(operations.touched):  # W-13: sent by the server when the transaction commits
+                self.execute("SELECT pg_notify(?, ?)", (CHANNEL, queue))
+            self.execute("COMMIT")
+        except BaseException:
+            self._rollback()
+            raise
+        return results, frozenset(operations.touched)
+
+    def _begin(self) -> None:
+        # A connection that broke while it was idle is replaced: nothing of this transaction has happened.
+        if not self._connection.closed:
+            with suppress(StoreUnreachable):
+                self.execute("BEGIN")
+                return
+        with suppress(self._psycopg.Error):
+            self._connection.close()
+        self._connection = self._connect()
+        self.execute("BEGIN")
+
+    def _now(self) -> float:
+        if self._clock is not None:
+            return self._clock()
+        return float(self.execute("SELECT extract(epoch FROM clock_timestamp())")[0][0])
+
+    def _rollback(self) -> None:
+        with suppress(self._psycopg.Error):  # the server drops what a broken connection left
+            self._connection.execute("ROLLBACK")
+
+    def announce(self, queues: frozenset[str]) -> None:
+        """Nothing to do: the transaction itself has notified; see Store."""
+
+    def open_notices(self) -> int:
+        """Listen on a connection of its own; see Store."""
+        if self._listener is None:
+            listener = self._connect()
+            try:
+                listener.execute(f"LISTEN {CHANNEL}")
+            except self._psycopg.Error as error:
+                listener.close()
+                raise self._explain(error) from error
+            self._listener = listener
+        return int(self._listener.fileno())
+
+    def read_notices(self) -> frozenset[str]:
+        """Return what was announced; see Store."""
+        found = set()
+        try:
+            connection = self._listener.pgconn
+            connection.consume_input()
+            while (notice := connection.notifies()) is not None:
+                found.add(bytes(notice.extra).decode(errors="replace"))
+        except self._psycopg.Error as error:
+            self._close_listener()
+            raise self._explain(error) from error
+        return frozenset(found)
+
+    def _close_listener(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            with suppress(self._psycopg.Error):
+                listener.close()
+
+    def close(self) -> None:
+        """Release the connections; see Store."""
+        self._close_listener()
+        with suppress(self._psycopg.Error):
+            self._connection.close()
+
+    def _explain(self, error: Exception) -> StoreError:
+        code = getattr(error, "sqlstate", None) or ""
+        first_line = str(error).strip().partition("\n")[0] or type(error).__name__
+        kind, fix = _KINDS.get(code) or _KINDS.get(code[:2]) or _ELSE
+        if not code and isinstance(error, self._psycopg.ProgrammingError):  # psycopg's own complaint
+            kind, fix = _KINDS["42"]
+        if code in _AGAIN:
+            kind = _RunAgain
+        return kind("the store cannot be used", f"PostgreSQL says: {first_line}", fix)

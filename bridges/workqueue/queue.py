@@ -1,0 +1,356 @@
+"""A work queue for asyncio: what applications import."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import datetime
+from typing import TypeVar
+
+from bridges.workqueue.errors import InvalidRequest, QueueEmpty, QueueError
+from bridges.workqueue.items import (
+    DEFAULT_PRIORITY,
+    Commit,
+    Ending,
+    Handle,
+    Json,
+    NewItem,
+    Page,
+    Pushed,
+    QueueSettings,
+    Rollback,
+    Schedule,
+    Search,
+    Statistics,
+    Taken,
+    Target,
+    decode,
+    encode,
+)
+from bridges.workqueue.queue_store import QueueStore
+from bridges.workqueue.store import Operations
+
+T = TypeVar("T")
+
+LONGEST_SLEEP_S = 60.0
+"""A notice may be lost with the process that sends it: nobody waits longer than this without looking (W-13)."""
+SHORTEST_SLEEP_S = 0.05
+"""Something is ready, and another transaction is taking it: its end is near, and no notice tells."""
+TIMEOUT_S = 30.0
+"""How long a reservation holds, unless the caller says otherwise."""
+
+
+def unix_time(when: datetime | float | None) -> float | None:
+    """Return a time in Unix seconds.
+
+    Raises:
+        InvalidRequest: a datetime without a time zone.
+    """
+    if not isinstance(when, datetime):
+        return when
+    if when.tzinfo is None:
+        raise InvalidRequest(
+            f"the time {when} cannot be used", "it has no time zone", "give datetime.now(UTC) or so"
+        )
+    return when.timestamp()
+
+
+class Reserved:
+    """An item that this worker has reserved.
+
+    Args:
+        queue: where it was taken.
+        taken: the item.
+
+    Attributes:
+        taken: id and reservation (`handle`), `retries`, `priority`, times.
+        result: noted in the history by the commit, unless None; set it before the end of the block.
+        is_settled: whether it was committed, rolled back or moved.
+    """
+
+    def __init__(self, queue: Queue, taken: Taken) -> None:
+        self._queue = queue
+        self._changed: bytes | None = None
+        self.taken = taken
+        self.result: bytes | Json | None = None
+        self.is_settled = False
+
+    @property
+    def handle(self) -> Handle:
+        """What settles the item, in this process or another."""
+        return self.taken.handle
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes, with the changes of `replace`."""
+        return self.taken.payload if self._changed is None else self._changed
+
+    @property
+    def json(self) -> Json:
+        """The payload's value.
+
+        Raises:
+            ValueError: it is no JSON.
+        """
+        return decode(self.payload)
+
+    def replace(self, payload: bytes | Json) -> None:
+        """Give the item another payload; commit and move store it."""
+        self._changed = encode(payload)
+
+    def as_commit(self) -> Commit:
+        """What commits the item, for a transaction of the application's own."""
+        return Commit(self.handle, None if self.result is None else encode(self.result), self._changed)
+
+    async def extend(self, timeout: float = TIMEOUT_S) -> None:
+        """Make the reservation run out `timeout` seconds from now."""
+        await self._queue.extend(self.handle, timeout)
+
+    async def commit(self, result: bytes | Json | None = None) -> None:
+        """The item is done."""
+        if result is not None:
+            self.result = result
+        await self._queue.commit_many([self.as_commit()])
+        self.is_settled = True
+
+    async def rollback(
+        self, reason: str = "", *, delay: float | None = None, is_failure: bool = True
+    ) -> None:
+        """Give the item back: after `delay` seconds, or after the back-off; see Rollback."""
+        await self._queue.rollback_many([Rollback(self.handle, delay, reason, is_failure)])
+        self.is_settled = True
+
+    async def move(self, *targets: str | Target, delay: float = 0.0) -> list[int]:
+        """Move the item to a queue, or fork it into several, in one step (W-10). Returns the ids there.
+
+        Args:
+            targets: names of queues, or Targets where one gets a payload, time or priority of its own.
+            delay: for targets that are names.
+        """
+        whole = [
+            Target(target, self._changed, delay)
+            if isinstance(target, str)
+            else Target(
+                target.queue, self._changed if target.payload is None else target.payload, target.delay, target.when,
+                target.priority,
+            )
+            for target in targets
+        ]  # fmt: skip
+        items = await self._queue.move(self.handle, whole)
+        self.is_settled = True
+        return items
+
+
+class Queue:
+    """One queue of a store. All methods raise QueueError, and then nothing has happened.
+
+    Args:
+        store: where it is.
+        name: of the queue.
+    """
+
+    def __init__(self, store: QueueStore, name: str) -> None:
+        self.store = store
+        self.name = name
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, url: str, name: str, **settings: float) -> AsyncIterator[Queue]:
+        """Open a store and a queue in it for the block; the queue is made if there is none.
+
+        Args:
+            url: of the store; see open_store.
+            name: of the queue.
+            settings: changes of the queue's settings; see QueueSettings.
+        """
+        async with QueueStore.open(url) as store:
+            queue = cls(store, name)
+            await queue.configure(**settings)
+            yield queue
+
+    async def configure(self, **settings: float) -> QueueSettings:
+        """Make the queue if there is none, and change settings; returns all of them."""
+        return await self.store.transact(lambda do: do.configure(self.name, **settings))
+
+    async def transact(self, job: Callable[[Operations], T]) -> T:
+        """Run several operations, and the application's own statements, as one transaction; see QueueStore."""
+        return await self.store.transact(job)
+
+    async def push(
+        self,
+        payload: bytes | Json,
+        *,
+        delay: float = 0.0,
+        when: datetime | float | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        key: str | None = None,
+    ) -> Pushed:
+        """Add an item: bytes, or a value that is stored as JSON; see NewItem."""
+        item = NewItem(encode(payload), delay, unix_time(when), priority, key)
+        return (await self.push_many([item]))[0]
+
+    async def push_many(self, items: Sequence[NewItem]) -> list[Pushed]:
+        """Add items, all or none."""
+        return await self.store.transact(lambda do: do.push(self.name, items))
+
+    async def pop(self, *, wait: float | None = 0.0) -> Taken | None:
+        """Take the next ready item for good: it is never delivered twice, and is lost if this process crashes now.
+
+        Args:
+            wait: seconds to wait for one; None = for ever.
+
+        Returns:
+            the item, or None if none became ready.
+        """
+        found = await self._take(lambda do: do.pop(self.name, 1), wait)
+        return found[0] if found else None
+
+    def reserve(
+        self, timeout: float = TIMEOUT_S, *, wait: float | None = None
+    ) -> AbstractAsyncContextManager[Reserved]:
+        """Reserve the next item for a block: committed at its end, rolled back at an exception.
+
+        Args:
+            timeout: seconds after which others may reserve it, too; `extend` gives more.
+            wait: seconds to wait for an item; None = for ever.
+
+        Raises:
+            QueueEmpty: no item became ready.
+            AlreadyReassigned: at the end of the block, when it took longer than the reservation held (W-5).
+        """
+        return self._reserve(timeout, wait)
+
+    @asynccontextmanager
+    async def _reserve(self, timeout: float, wait: float | None) -> AsyncIterator[Reserved]:
+        found = await self.reserve_many(1, timeout, wait=wait)
+        if not found:
+            raise QueueEmpty(
+                f"no item of {self.name!r} was reserved", f"none became ready in {wait:g} s", "wait on"
+            )
+        (item,) = found
+        try:
+            yield item
+        except asyncio.CancelledError:  # the worker stops: the item has not failed
+            await self._give_back(Rollback(item.handle, 0.0, is_failure=False), item)
+            raise
+        except BaseException as error:
+            await self._give_back(Rollback(item.handle, None, f"{type(error).__name__}: {error}"), item)
+            raise
+        if not item.is_settled:
+            await item.commit()
+
+    async def _give_back(self, rollback: Rollback, item: Reserved) -> None:
+        if not item.is_settled:
+            with suppress(
+                QueueError
+            ):  # the error of the block matters more; the reservation runs out by itself
+                await self.rollback_many([rollback])
+
+    async def reserve_many(
+        self, count: int, timeout: float = TIMEOUT_S, *, wait: float | None = 0.0
+    ) -> list[Reserved]:
+        """Reserve up to `count` ready items; none if none becomes ready in `wait` seconds. The caller settles each."""
+        found = await self._take(lambda do: do.reserve(self.name, count, timeout), wait, gives_back=True)
+        return [Reserved(self, taken) for taken in found]
+
+    async def _take(
+        self, job: Callable[[Operations], list[Taken]], wait: float | None, *, gives_back: bool = False
+    ) -> list[Taken]:
+        ends_at = None if wait is None else asyncio.get_running_loop().time() + wait
+        if wait == 0.0:
+            return await self._take_now(job, gives_back)
+        await self.store.listen()
+        with self.store.waiting(self.name) as changed:
+            while True:
+                changed.clear()
+                found = await self._take_now(job, gives_back)
+                left = LONGEST_SLEEP_S if ends_at is None else ends_at - asyncio.get_running_loop().time()
+                if found or left <= 0:
+                    return found
+                # W-13: until the next item is due, a notice, or the bound.
+                due_s = await self.store.transact(self._seconds_to_due)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(
+                        changed.wait(), min(left, LONGEST_SLEEP_S, max(due_s, SHORTEST_SLEEP_S))
+                    )
+                if not changed.is_set():
+                    await self.store.listen()
+
+    def _seconds_to_due(self, do: Operations) -> float:
+        due = do.next_due(self.name)
+        return LONGEST_SLEEP_S if due is None else due - do.now
+
+    async def _take_now(self, job: Callable[[Operations], list[Taken]], gives_back: bool) -> list[Taken]:
+        taking = asyncio.ensure_future(self.store.transact(job))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # The transaction goes on in its thread; what it reserves for nobody is given back.
+            for taken in await taking if gives_back else []:
+                with suppress(QueueError):
+                    await self.rollback_many([Rollback(taken.handle, 0.0, is_failure=False)])
+            raise
+
+    async def extend(self, handle: Handle, timeout: float = TIMEOUT_S) -> float:
+        """Make a reservation run out `timeout` seconds from now; returns that time."""
+        return await self.store.transact(lambda do: do.extend([handle], timeout))
+
+    async def commit_many(self, commits: Sequence[Commit]) -> None:
+        """End reserved items as done, all or none."""
+        await self.store.transact(lambda do: do.commit(commits))
+
+    async def rollback_many(self, rollbacks: Sequence[Rollback]) -> None:
+        """Give reserved items back, all or none."""
+        await self.store.transact(lambda do: do.rollback(rollbacks))
+
+    async def move(self, handle: Handle, targets: Sequence[Target]) -> list[int]:
+        """Move or fork a reserved item (W-10)."""
+        return await self.store.transact(lambda do: do.move(handle, targets))
+
+    async def history(
+        self,
+        *,
+        ending: Ending | None = None,
+        since: datetime | float | None = None,
+        until: datetime | float | None = None,
+        fields: Mapping[str, Json] | None = None,
+        limit: int = 100,
+        before: tuple[int, int] | None = None,
+    ) -> Page:
+        """Search ended items, newest first; see Search."""
+        search = Search(self.name, ending, unix_time(since), unix_time(until), fields or {}, limit, before)
+        return await self.store.transact(lambda do: do.history(search))
+
+    async def replay(self, entries: Sequence[int], *, delay: float = 0.0) -> list[int]:
+        """Push the payloads of history entries again, all or none (W-16); returns the new ids."""
+        return await self.store.transact(lambda do: do.replay(entries, delay))
+
+    async def discard(self, entries: Sequence[int]) -> None:
+        """Give up dead letters, all or none."""
+        await self.store.transact(lambda do: do.discard(entries))
+
+    async def schedule(
+        self,
+        name: str,
+        cron: str,
+        payload: bytes | Json = None,
+        *,
+        timezone: str = "UTC",
+        priority: int = DEFAULT_PRIORITY,
+    ) -> Schedule:
+        """Push a payload again and again; replaces the schedule of that name (W-12). See Schedule."""
+        wanted = Schedule(name, self.name, cron, timezone, encode(payload), priority)
+        return await self.store.transact(lambda do: do.schedule(wanted))
+
+    async def unschedule(self, name: str) -> None:
+        """Delete a schedule."""
+        await self.store.transact(lambda do: do.unschedule(name))
+
+    async def schedules(self) -> list[Schedule]:
+        """Return the queue's schedules."""
+        return await self.store.transact(lambda do: do.schedules(self.name))
+
+    async def statistics(self) -> Statistics:
+        """Return the queue in numbers."""
+        return await self.store.transact(lambda do: do.statistics(self.name))

@@ -1,0 +1,126 @@
+"""A store of queues for asyncio: jobs in transactions, and waiting for items without polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
+
+from bridges.workqueue.errors import QueueError, StoreUnreachable
+from bridges.workqueue.group_commit import GroupCommit
+from bridges.workqueue.notices import EVERYTHING
+from bridges.workqueue.opening import open_store
+from bridges.workqueue.store import Operations, Store
+
+T = TypeVar("T")
+
+
+class QueueStore:
+    """An open store. Made by ``QueueStore.open``; for one event loop.
+
+    Args:
+        store: the database.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._notices = -1
+        self._listening: asyncio.Task[None] | None = None
+        self._closed = False
+        self._group = GroupCommit(store, self._wake_from_thread)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, url: str) -> AsyncIterator[QueueStore]:
+        """Open the store at an address (see open_store) for the block.
+
+        Raises:
+            QueueError: it cannot be opened.
+        """
+        opened = cls(await asyncio.to_thread(open_store, url))
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+    async def transact(self, job: Callable[[Operations], T]) -> T:
+        """Run a job in a transaction; durable on return (W-1).
+
+        The job runs in the store's thread, together with others, and again after a failure of another one: it has no
+        effect but in the transaction. It may write the application's own tables with ``execute``.
+
+        Raises:
+            QueueError: nothing has happened. After StoreUnreachable the commit may have happened: repeat operations
+                with handles, they have no second effect (W-5).
+        """
+        if self._closed:
+            raise StoreUnreachable("the store cannot be used", "it was closed", "open it again")
+        result: T = await asyncio.wrap_future(self._group.submit(job))
+        return result
+
+    @contextmanager
+    def waiting(self, queue: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever items of a queue may have become ready earlier than was known (W-13)."""
+        event = asyncio.Event()
+        self._waiters.setdefault(queue, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._waiters[queue].discard(event)
+            if not self._waiters[queue]:
+                del self._waiters[queue]
+
+    async def listen(self) -> None:
+        """Receive the notices of other processes from now on.
+
+        Raises:
+            QueueError: the store cannot send any.
+        """
+        if self._listening is None and not self._closed:
+            self._listening = self._loop.create_task(self._listen())
+        if self._listening is not None:
+            await asyncio.shield(self._listening)  # others wait for it, too, and `close`
+
+    async def _listen(self) -> None:
+        try:
+            self._notices = await asyncio.to_thread(self._store.open_notices)
+        except BaseException:
+            self._listening = None
+            raise
+        self._loop.add_reader(self._notices, self._read_notices)
+
+    def _read_notices(self) -> None:
+        try:
+            queues = self._store.read_notices()
+        except QueueError:  # the next one who waits listens anew, and those who wait look now
+            self._loop.remove_reader(self._notices)
+            self._notices, self._listening = -1, None
+            queues = EVERYTHING
+        self._wake(queues)
+
+    def _wake_from_thread(self, queues: frozenset[str]) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(self._wake, queues)
+
+    def _wake(self, queues: frozenset[str]) -> None:
+        names = self._waiters.keys() if queues & EVERYTHING else queues & self._waiters.keys()
+        for name in names:
+            for event in self._waiters[name]:
+                event.set()
+
+    async def close(self) -> None:
+        """Finish what was begun and release the store."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wake(EVERYTHING)
+        if self._listening is not None:
+            with suppress(QueueError):  # it belongs to those who wait
+                await self._listening
+        if self._notices >= 0:
+            self._loop.remove_reader(self._notices)
+        await asyncio.to_thread(self._group.close)
+        self._store.close()

@@ -1,0 +1,170 @@
+"""What the SQL stores share: one transaction, settings of queues, rows of items, and how an item ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Protocol
+
+from bridges.workqueue import sql_statements as sql
+from bridges.workqueue.errors import UnknownQueue
+from bridges.workqueue.items import Ending, QueueSettings
+from bridges.workqueue.rules_core import SETTING_NAMES, check_name, check_settings, to_us
+from bridges.workqueue.sql_schema import Dialect
+from bridges.workqueue.store import Row
+
+CHUNK = 200
+"""Ids of one statement: far below SQLite's limit of parameters, and few round trips."""
+PURGE_SPARE = 16
+"""A transaction deletes twice as many expired entries as it adds, and so many more: the history never falls behind."""
+
+
+class Connection(Protocol):
+    """A database connection inside a transaction."""
+
+    dialect: Dialect
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run one statement, ``?`` for parameters; errors of the driver come as StoreError."""
+        ...
+
+
+@dataclass(slots=True)
+class ItemRow:
+    """One row of oncewire_items, in the order of ITEM_COLUMNS."""
+
+    id: int
+    queue: str
+    priority: int
+    due: int
+    reserved: int
+    reservation: int
+    retries: int
+    created: int
+    payload: bytes
+    key: str | None
+    schedule: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An item's row as it ends, with what the history says beside."""
+
+    row: ItemRow
+    ending: Ending
+    result: bytes | None = None
+    reason: str = ""
+    targets: tuple[tuple[str, int], ...] = ()
+
+
+def chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield the ids in the portions of one statement."""
+    for start in range(0, len(ids), CHUNK):
+        yield ids[start : start + CHUNK]
+
+
+class SqlTransaction:
+    """One transaction of a SQL store.
+
+    Args:
+        connection: inside a transaction.
+        now: time of the transaction (W-15).
+        chance: returns a random number, 0 to 1.
+    """
+
+    def __init__(self, connection: Connection, now: float, chance: Callable[[], float]) -> None:
+        self.now = now
+        self.touched: set[str] = set()
+        self._now_us = to_us(now)
+        self._connection = connection
+        self._chance = chance
+        self._settings: dict[str, QueueSettings] = {}
+        self._ended = 0
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run a statement in this transaction; see Operations."""
+        return self._connection.execute(statement, parameters)
+
+    def configure(self, queue: str, **changes: float) -> QueueSettings:
+        """Make or change a queue; see Operations."""
+        check_name("queue", queue)
+        settings = replace(self._find(queue) or QueueSettings(), **changes)  # type: ignore[arg-type]
+        settings = replace(
+            settings, max_retries=int(settings.max_retries), max_payload_bytes=int(settings.max_payload_bytes)
+        )
+        check_settings(settings)
+        values = asdict(settings)
+        self.execute(sql.PUT_QUEUE, (queue, *(values[name] for name in SETTING_NAMES)))
+        self._settings[queue] = settings
+        return settings
+
+    def queues(self) -> list[str]:
+        """Return the names of all queues; see Operations."""
+        return [name for (name,) in self.execute(sql.QUEUES)]
+
+    def finish(self) -> None:
+        """Delete some of what has expired, before the transaction commits (W-9)."""
+        if self._ended:
+            limit = 2 * self._ended + PURGE_SPARE
+            self.execute(sql.PURGE_HISTORY, (self._now_us, limit))
+            self.execute(sql.PURGE_KEYS, (self._now_us, limit))
+
+    def _find(self, queue: str) -> QueueSettings | None:
+        found = self._settings.get(queue)
+        if found is None:
+            rows = self.execute(sql.QUEUE, (queue,))
+            if not rows:
+                return None
+            found = self._settings[queue] = QueueSettings(*rows[0])
+        return found
+
+    def _known(self, queue: str) -> QueueSettings:
+        """W-14: a queue that nobody made is a spelling mistake, and items in it would never be found."""
+        found = self._find(queue)
+        if found is None:
+            raise UnknownQueue(
+                f"the queue {queue!r} cannot be used",
+                "there is no queue of that name in this store",
+                "check the spelling; a first push, `Queue.open` or `oncewire queue configure` makes a queue",
+            )
+        return found
+
+    def _with_ids(self, statement: str, before: Sequence[object], ids: Sequence[int]) -> list[Row]:
+        rows: list[Row] = []
+        for some in chunks(ids):
+            marks = ", ".join("?" * len(some))
+            rows += self.execute(statement.replace("/*ids*/", marks), (*before, *some))
+        return rows
+
+    def _end(self, ended: Sequence[Ended]) -> None:
+        """W-9: items leave their queue for the history, or for nothing where none is kept. Moved ones stay items."""
+        noted = []
+        expiries: dict[int, list[int]] = {}
+        for each in ended:
+            row = each.row
+            keeps_s = self._known(row.queue).history_s
+            is_dead = each.ending is Ending.DEAD
+            expires = self._now_us + to_us(keeps_s)
+            # W-8: nobody has seen to a dead letter yet, so it does not expire, and neither does its key (W-11).
+            if row.key is not None and not is_dead and each.ending is not Ending.MOVED:
+                expiries.setdefault(expires, []).append(row.id)
+            if keeps_s or is_dead:
+                noted.append(
+                    (
+                        row.id, row.queue, each.ending.value, row.created, self._now_us, None if is_dead else expires,
+                        row.retries, row.reservation, row.priority, row.payload, each.result,
+                        each.reason or row.reason, json.dumps(each.targets), row.key,
+                    )
+                )  # fmt: skip
+        # Before the history is written: in a store that is full it takes the room that these leave.
+        left = [each.row.id for each in ended if each.ending is not Ending.MOVED]
+        self._with_ids(sql.DELETE_ITEMS, (), left)
+        for start in range(0, len(noted), CHUNK):
+            some = noted[start : start + CHUNK]
+            values = ", ".join([sql.HISTORY_ROW] * len(some))
+            self.execute(sql.INSERT_HISTORY + values, [value for row in some for value in row])
+        for expires, ids in expiries.items():
+            self._with_ids(sql.EXPIRE_KEYS, (expires,), ids)
+        self._ended += len(noted)

@@ -1,0 +1,322 @@
+"""Items in the SQL stores: pushed, taken, settled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bridges.workqueue import sql_statements as sql
+from bridges.workqueue.errors import AlreadyReassigned, InvalidRequest
+from bridges.workqueue.items import Commit, Ending, Handle, NewItem, Pushed, Rollback, Schedule, Taken, Target
+from bridges.workqueue.rules_core import (
+    MAX_COUNT,
+    RAN_OUT,
+    backoff,
+    check_count,
+    check_name,
+    check_payload,
+    check_priority,
+    check_seconds,
+    dead_letter_reason,
+    due_at,
+    is_dead,
+    to_s,
+    to_us,
+)
+from bridges.workqueue.schedule_core import next_after
+from bridges.workqueue.sql_base import Ended, ItemRow, SqlTransaction
+
+_ENDED_AS = {
+    Ending.DONE: "it was committed",
+    Ending.MOVED: "it was moved to another queue",
+    Ending.DEAD: "it failed too often and is a dead letter",
+    Ending.REPLAYED: "it was a dead letter and was replayed",
+    Ending.DISCARDED: "it was a dead letter and was discarded",
+    Ending.POPPED: "it was popped",
+}
+
+
+class SqlItems(SqlTransaction):
+    """Push, reserve, pop, extend, commit, rollback, move; see Operations."""
+
+    def push(self, queue: str, items: Sequence[NewItem]) -> list[Pushed]:
+        """Add items; see Operations."""
+        check_count(len(items))
+        settings = self._known(queue)
+        for item in items:
+            check_payload(item.payload, settings.max_payload_bytes)
+            check_priority(item.priority)
+            if item.key is not None:
+                check_name("key", item.key)
+        self.touched.add(queue)
+        return [self._push(queue, item) for item in items]
+
+    def _push(self, queue: str, item: NewItem) -> Pushed:
+        # W-11: whoever claims the key adds the item; the other transactions wait for it and see its id.
+        if item.key is not None and not self.execute(sql.CLAIM_KEY, (queue, item.key, self._now_us)):
+            return Pushed(self.execute(sql.KEY, (queue, item.key))[0][0], is_new=False)
+        due = to_us(due_at(self.now, item.delay, item.when))
+        number = self._insert(queue, item.priority, due, self._now_us, item.payload, item.key)
+        if item.key is not None:
+            self.execute(sql.NAME_KEY, (number, queue, item.key))
+        return Pushed(number)
+
+    def _insert(
+        self,
+        queue: str,
+        priority: int,
+        due: int,
+        created: int,
+        payload: bytes,
+        key: str | None = None,
+        schedule: str | None = None,
+    ) -> int:
+        self.touched.add(queue)
+        row = self.execute(sql.INSERT_ITEM, (queue, priority, due, created, payload, key, schedule))[0]
+        return int(row[0])
+
+    def reserve(self, queue: str, count: int, timeout: float) -> list[Taken]:
+        """Reserve ready items; see Operations."""
+        check_seconds("a timeout", timeout, zero=False)
+        rows = self._take(queue, count)
+        until = self.now + timeout
+        self._with_ids(sql.RESERVE, (to_us(until),), [row.id for row in rows])
+        return [self._taken(row, until, reservation=row.reservation + 1) for row in rows]
+
+    def pop(self, queue: str, count: int) -> list[Taken]:
+        """Take ready items for good; see Operations."""
+        rows = self._take(queue, count)
+        self._end([Ended(row, Ending.POPPED) for row in rows])
+        return [self._taken(row, self.now, reservation=row.reservation) for row in rows]
+
+    def _taken(self, row: ItemRow, until: float, reservation: int) -> Taken:
+        return Taken(
+            handle=Handle(row.id, reservation),
+            queue=row.queue,
+            payload=row.payload,
+            retries=row.retries + row.reserved,
+            priority=row.priority,
+            created=to_s(row.created),
+            due=to_s(row.due),
+            until=until,
+            key=row.key,
+        )
+
+    def _levels(self, queue: str) -> list[int]:
+        return [level for (level,) in self.execute(sql.LEVELS, (queue, queue))]
+
+    def _take(self, queue: str, count: int) -> list[ItemRow]:
+        """Return ready items in order: by priority, then by due time (W-2, W-3). Too often failed ones die here."""
+        check_count(count)
+        settings = self._known(queue)
+        taken: list[ItemRow] = []
+        buried = 0
+        for level in self._levels(queue):
+            while len(taken) < count and buried < MAX_COUNT:
+                wanted = count - len(taken)
+                found = [
+                    ItemRow(*row)
+                    for row in self.execute(sql.READY, (queue, level, self._now_us, wanted + len(taken)))
+                ]
+                # A row that this call has taken is still there: it is reserved when all are known.
+                known = {row.id for row in taken}
+                new = [row for row in found if row.id not in known][:wanted]
+                # W-6: whoever takes an item whose reservation ran out raises its retries.
+                dead = [row for row in new if row.reserved and is_dead(row.retries + 1, settings)]
+                self._bury(dead)
+                buried += len(dead)
+                gone = {row.id for row in dead}
+                taken += [row for row in new if row.id not in gone]
+                if not dead:
+                    break
+        for row in taken:
+            if row.schedule is not None:
+                self._plan_next(row.schedule, row.id)
+        return taken
+
+    def _bury(self, rows: Sequence[ItemRow]) -> None:
+        for row in rows:
+            row.retries += 1
+        self._end([Ended(row, Ending.DEAD, reason=dead_letter_reason(row.retries, RAN_OUT)) for row in rows])
+
+    def _plan_next(self, name: str, instance: int) -> None:
+        """W-12: the transaction that takes an instance pushes the next one, so there is always exactly one."""
+        for *columns, _, item in self.execute(sql.SCHEDULE, (name,)):
+            if item != instance:  # the schedule was replaced meanwhile
+                continue
+            try:
+                self._put_schedule(Schedule(*columns))
+            except InvalidRequest:  # there is no further time: it must not keep this instance from its worker
+                self.execute(sql.DELETE_SCHEDULE, (name,))
+
+    def _put_schedule(self, schedule: Schedule) -> Schedule:
+        """Push the next instance and note it; instances whose time passed while nobody took any are one (W-12)."""
+        next_at = next_after(schedule.cron, schedule.timezone, self.now)
+        due = to_us(next_at)
+        item = self._insert(
+            schedule.queue, schedule.priority, due, self._now_us, schedule.payload, None, schedule.name
+        )
+        self.execute(
+            sql.PUT_SCHEDULE,
+            (
+                schedule.name, schedule.queue, schedule.cron, schedule.timezone, schedule.payload, schedule.priority,
+                item, due,
+            ),
+        )  # fmt: skip
+        return replace(schedule, next_at=next_at)
+
+    def next_due(self, queue: str) -> float | None:
+        """Return when something can be taken; see Operations."""
+        self._known(queue)
+        times = [self.execute(sql.NEXT_OF_LEVEL, (queue, level))[0][0] for level in self._levels(queue)]
+        return min((to_s(time) for time in times if time is not None), default=None)
+
+    def extend(self, handles: Sequence[Handle], timeout: float) -> float:
+        """Extend reservations; see Operations."""
+        check_seconds("a timeout", timeout, zero=False)
+        rows = self._held(handles, frozenset())
+        until = self.now + timeout
+        self._with_ids(sql.EXTEND, (to_us(until),), [row.id for row in rows.values()])
+        self.touched.update(row.queue for row in rows.values())
+        return until
+
+    def commit(self, commits: Sequence[Commit]) -> None:
+        """End items as done; see Operations."""
+        rows = self._held([each.handle for each in commits], frozenset({Ending.DONE}))
+        ended = []
+        for each in commits:
+            row = rows.pop(each.handle, None)
+            if row is None:  # repeated
+                continue
+            limit = self._known(row.queue).max_payload_bytes
+            check_payload(each.payload, limit)
+            check_payload(each.result, limit)
+            if each.payload is not None:
+                row.payload = each.payload
+            ended.append(Ended(row, Ending.DONE, result=each.result))
+        self._end(ended)
+
+    def rollback(self, rollbacks: Sequence[Rollback]) -> None:
+        """Give items back; see Operations."""
+        rows = self._held(
+            [each.handle for each in rollbacks], frozenset({Ending.DEAD}), may_be_given_back=True
+        )
+        dead = []
+        for each in rollbacks:
+            if each.delay is not None:
+                check_seconds("a delay", each.delay)
+            row = rows.pop(each.handle, None)
+            if row is None:  # repeated
+                continue
+            settings = self._known(row.queue)
+            row.retries += each.is_failure
+            if each.is_failure and is_dead(row.retries, settings):  # W-8
+                dead.append(Ended(row, Ending.DEAD, reason=dead_letter_reason(row.retries, each.reason)))
+                continue
+            delay = each.delay
+            if delay is None:
+                # W-7: what was given back untried is as ready as it was.
+                delay = backoff(row.retries, settings, self._chance()) if each.is_failure else 0.0
+            due = to_us(self.now + delay)
+            self.execute(sql.GIVE_BACK, (due, row.retries, each.reason or row.reason, row.id))
+            self.touched.add(row.queue)
+        self._end(dead)
+
+    def move(self, handle: Handle, targets: Sequence[Target]) -> list[int]:
+        """Move an item; see Operations."""
+        check_count(len(targets))
+        for target in targets:
+            limit = self._known(target.queue).max_payload_bytes
+            check_payload(target.payload, limit)
+            if target.priority is not None:
+                check_priority(target.priority)
+        row = self._held([handle], frozenset({Ending.MOVED})).get(handle)
+        if row is None:  # repeated: it stands in the history where the items went
+            found = self.execute(sql.MOVED_TO, (handle.item, handle.reservation))
+            return [item for _, item in json.loads(found[0][0])]
+        for target in targets:
+            if target.payload is None:
+                check_payload(row.payload, self._known(target.queue).max_payload_bytes)
+        if len(targets) == 1:
+            return self._move(row, targets[0])
+        # W-10: a fork ends the item, and each branch is an item of its own.
+        items = [self._insert(*self._branch(row, target)) for target in targets]
+        self._end([Ended(row, Ending.MOVED, targets=self._places(targets, items))])
+        self._with_ids(sql.DELETE_ITEMS, (), [row.id])
+        if row.key is not None:
+            keeps_s = self._known(row.queue).history_s
+            self._with_ids(sql.EXPIRE_KEYS, (self._now_us + to_us(keeps_s),), [row.id])
+        return items
+
+    def _move(self, row: ItemRow, target: Target) -> list[int]:
+        self._end([Ended(row, Ending.MOVED, targets=self._places([target], [row.id]))])
+        queue, priority, due, _, payload = self._branch(row, target)
+        self.execute(sql.MOVE, (queue, due, priority, payload, row.id))
+        self.touched.add(queue)
+        return [row.id]
+
+    def _branch(self, row: ItemRow, target: Target) -> tuple[str, int, int, int, bytes]:
+        return (
+            target.queue,
+            row.priority if target.priority is None else target.priority,
+            to_us(due_at(self.now, target.delay, target.when)),
+            row.created,
+            row.payload if target.payload is None else target.payload,
+        )
+
+    @staticmethod
+    def _places(targets: Sequence[Target], items: Sequence[int]) -> tuple[tuple[str, int], ...]:
+        return tuple((target.queue, item) for target, item in zip(targets, items, strict=True))
+
+    def _held(
+        self, handles: Sequence[Handle], repeated: frozenset[Ending], *, may_be_given_back: bool = False
+    ) -> dict[Handle, ItemRow]:
+        """Return the rows that these handles still hold, without those that the same operation has settled before.
+
+        W-5: a worker whose connection broke before the reply repeats the operation, and gets the same reply.
+
+        Raises:
+            AlreadyReassigned: one of them is past.
+        """
+        check_count(len(handles))
+        if len(set(handles)) < len(handles):
+            raise InvalidRequest(
+                "the items were not settled", "one handle is there twice", "name each handle once"
+            )
+        found = {
+            row[0]: ItemRow(*row)
+            for row in self._with_ids(sql.ITEMS, (), [handle.item for handle in handles])
+        }
+        held: dict[Handle, ItemRow] = {}
+        for handle in handles:
+            row = found.get(handle.item)
+            is_newest = row is not None and row.reservation == handle.reservation
+            if row is not None and is_newest and row.reserved:
+                held[handle] = row
+                continue
+            endings = {
+                Ending(name) for (name,) in self.execute(sql.ENDINGS, (handle.item, handle.reservation))
+            }
+            if endings & repeated or (may_be_given_back and is_newest and not endings):
+                continue
+            raise AlreadyReassigned(
+                f"the handle {handle} is past",
+                self._why_past(handle, row, endings),
+                "drop the work; reserve anew",
+            )
+        return held
+
+    @staticmethod
+    def _why_past(handle: Handle, row: ItemRow | None, endings: set[Ending]) -> str:
+        for ending in endings:
+            return _ENDED_AS[ending]
+        if row is None:
+            return "there is no such item, or none any more"
+        if row.reservation > handle.reservation:
+            return "the reservation ran out and the item was reserved again"
+        return (
+            "the item was given back"
+            if row.reservation == handle.reservation
+            else "it was never reserved so often"
+        )

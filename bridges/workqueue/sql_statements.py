@@ -1,0 +1,105 @@
+"""The statements of the SQL stores. Each seeks in an index of sql_schema.py; tests/workqueue/test_plans.py looks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUEUE: Final = """
+SELECT max_retries, backoff_s, backoff_max_s, history_s, max_payload_bytes FROM oncewire_queues WHERE name = ?"""
+PUT_QUEUE: Final = """
+INSERT INTO oncewire_queues (name, max_retries, backoff_s, backoff_max_s, history_s, max_payload_bytes)
+VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET max_retries = excluded.max_retries,
+backoff_s = excluded.backoff_s, backoff_max_s = excluded.backoff_max_s, history_s = excluded.history_s,
+max_payload_bytes = excluded.max_payload_bytes"""
+QUEUES: Final = "SELECT name FROM oncewire_queues ORDER BY name"
+
+INSERT_ITEM: Final = """
+INSERT INTO oncewire_items (queue, priority, due, created, payload, item_key, schedule)
+VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id"""
+# W-11: a new key, or one whose time has passed; no row = the key is known.
+CLAIM_KEY: Final = """
+INSERT INTO oncewire_keys (queue, item_key, item, expires) VALUES (?, ?, 0, NULL)
+ON CONFLICT (queue, item_key) DO UPDATE SET item = 0, expires = NULL WHERE oncewire_keys.expires <= ?
+RETURNING item"""
+NAME_KEY: Final = "UPDATE oncewire_keys SET item = ?, expires = NULL WHERE queue = ? AND item_key = ?"
+KEY: Final = "SELECT item FROM oncewire_keys WHERE queue = ? AND item_key = ?"
+EXPIRE_KEYS: Final = "UPDATE oncewire_keys SET expires = ? WHERE item IN (/*ids*/)"
+
+# The priorities in use, highest first: one seek each, whatever the number of items (W-2, W-3).
+LEVELS: Final = """
+WITH RECURSIVE level (p) AS (
+    SELECT (SELECT priority FROM oncewire_items WHERE queue = ? ORDER BY priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT priority FROM oncewire_items WHERE queue = ? AND priority < level.p ORDER BY priority DESC LIMIT 1)
+    FROM level WHERE level.p IS NOT NULL
+) SELECT p FROM level WHERE p IS NOT NULL"""
+ITEM_COLUMNS: Final = (
+    "id, queue, priority, due, reserved, reservation, retries, created, payload, item_key, schedule, reason"
+)
+READY: Final = f"""
+SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE queue = ? AND priority = ? AND due <= ?
+ORDER BY due, id LIMIT ? /*skip locked*/"""  # noqa: S608  # our own constant
+RESERVE: Final = """
+UPDATE oncewire_items SET retries = retries + reserved, reserved = 1, reservation = reservation + 1, due = ?,
+schedule = NULL WHERE id IN (/*ids*/)"""
+NEXT_OF_LEVEL: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND priority = ?"
+ITEMS: Final = f"SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE id IN (/*ids*/) ORDER BY id /*lock*/"  # noqa: S608
+EXTEND: Final = "UPDATE oncewire_items SET due = ? WHERE id IN (/*ids*/)"
+GIVE_BACK: Final = "UPDATE oncewire_items SET due = ?, reserved = 0, retries = ?, reason = ? WHERE id = ?"
+MOVE: Final = """
+UPDATE oncewire_items SET queue = ?, due = ?, priority = ?, payload = ?, retries = 0, reserved = 0, reason = ''
+WHERE id = ?"""
+DELETE_ITEMS: Final = "DELETE FROM oncewire_items WHERE id IN (/*ids*/)"
+
+INSERT_HISTORY: Final = """
+INSERT INTO oncewire_history (item, queue, ending, created, ended, expires, retries, reservation, priority, payload,
+result, reason, targets, item_key) VALUES """
+HISTORY_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+ENTRY_COLUMNS: Final = (
+    "entry, item, queue, ending, created, ended, retries, reservation, priority, "
+    "payload, result, reason, targets"
+)
+# "dead" stands in the statement, so that the index of dead letters is used.
+HISTORY: Final = f"""
+SELECT {ENTRY_COLUMNS} FROM oncewire_history WHERE queue = ? AND ended >= ? AND (ended, entry) < (?, ?)
+AND (expires IS NULL OR expires > ?) ORDER BY ended DESC, entry DESC LIMIT ?"""  # noqa: S608
+DEAD: Final = HISTORY.replace("WHERE queue", "WHERE ending = 'dead' AND queue")
+ENTRY: Final = f"""
+SELECT {ENTRY_COLUMNS}, item_key FROM oncewire_history WHERE entry IN (/*ids*/)
+AND (expires IS NULL OR expires > ?) ORDER BY entry /*lock*/"""  # noqa: S608
+ENDINGS: Final = "SELECT ending FROM oncewire_history WHERE item = ? AND reservation = ?"
+MOVED_TO: Final = (
+    "SELECT targets FROM oncewire_history WHERE item = ? AND reservation = ? AND ending = 'moved'"
+)
+NO_LONGER_DEAD: Final = "UPDATE oncewire_history SET ending = ?, expires = ? WHERE entry IN (/*ids*/)"
+PURGE_HISTORY: Final = """
+DELETE FROM oncewire_history WHERE entry IN (
+    SELECT entry FROM oncewire_history WHERE expires <= ? ORDER BY expires LIMIT ? /*skip locked*/)"""
+PURGE_KEYS: Final = """
+DELETE FROM oncewire_keys WHERE (queue, item_key) IN (
+    SELECT queue, item_key FROM oncewire_keys WHERE expires <= ? ORDER BY expires LIMIT ? /*skip locked*/)"""
+
+SCHEDULE_COLUMNS: Final = "name, queue, cron, timezone, payload, priority, next_at"
+SCHEDULE: Final = f"SELECT {SCHEDULE_COLUMNS}, item FROM oncewire_schedules WHERE name = ? /*lock*/"  # noqa: S608
+SCHEDULES: Final = f"SELECT {SCHEDULE_COLUMNS} FROM oncewire_schedules WHERE queue = ? ORDER BY name"  # noqa: S608
+PUT_SCHEDULE: Final = """
+INSERT INTO oncewire_schedules (name, queue, cron, timezone, payload, priority, item, next_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET queue = excluded.queue, cron = excluded.cron,
+timezone = excluded.timezone, payload = excluded.payload, priority = excluded.priority, item = excluded.item,
+next_at = excluded.next_at"""
+DELETE_SCHEDULE: Final = "DELETE FROM oncewire_schedules WHERE name = ?"
+# W-12: an instance that was taken meanwhile belongs to its worker.
+DELETE_INSTANCE: Final = "DELETE FROM oncewire_items WHERE id = ? AND schedule = ?"
+
+# Counting stops at a limit: its cost does not grow with the queue.
+COUNT_READY: Final = """
+SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE queue = ? AND priority = ? AND due <= ? LIMIT ?) AS part"""
+COUNT_LATER: Final = """
+SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE queue = ? AND priority = ? AND due > ? LIMIT ?) AS part"""
+COUNT_RESERVED: Final = """
+SELECT count(*) FROM (SELECT 1 FROM oncewire_items WHERE reserved = 1 AND queue = ? AND due > ? LIMIT ?) AS part"""
+COUNT_ENDED: Final = """
+SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE queue = ? AND ended >= ? LIMIT ?) AS part"""
+COUNT_DEAD: Final = """
+SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE ending = 'dead' AND queue = ? LIMIT ?) AS part"""
+NEXT_AFTER: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND priority = ? AND due > ?"

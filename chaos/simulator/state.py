@@ -1,0 +1,169 @@
+"""The facts of a simulated world: its parts, what is under way between them, and what can be read off that.
+
+Everything of the simulator may look here; what happens next is decided by the parts and by `World`, which wires them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from chaos.simulator.connections import Connection
+from chaos.simulator.cores import Cores
+from chaos.simulator.etcd import SimEtcd
+from chaos.simulator.roles import ClientRole, Keeps, PublisherRole, SubscriberRole
+from chaos.simulator.routers import Router
+from chaos.simulator.traits import Traits
+from delivery_records import inputs
+from delivery_records.attachments.view import Kind, SubscriptionRecord
+from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
+from delivery_records.tags import link_key
+from delivery_records.topics import matches
+
+NONCE = b"test"
+TOPIC = "t"
+TIMEOUT_S = 90.0
+"""T_sub and T_pub that simulated clients ask for: long against a failover, short against a healing run."""
+SESSION_END = "session-end"
+"""The expiry policy that counts from the end of an AMQP session (A-9)."""
+PADDING = bytes(100_000)
+"""Four parts of a body (I-1a), and a few dozen such messages use the credit between two routers up (T-5)."""
+
+Feed: TypeAlias = Callable[[Router, list[inputs.Input]], None]
+"""One turn of a router, and what its effects set under way."""
+StopRouter: TypeAlias = Callable[[int], None]
+"""Crash, or fence (K-3): all memory is gone and all its connections drop."""
+
+
+class WorldState:
+    """Routers, clients and etcd, and what is under way."""
+
+    def __init__(self, traits: Traits, cores: Cores, window: int) -> None:
+        """An empty world, in which `window` messages of a publisher may be without outcome."""
+        self.now = 0.0
+        self.traits = traits
+        self.limits = Limits(
+            window=window, publisher_timeout_s=TIMEOUT_S, report_rejections=traits.reports,
+            # C-6: some of the large bodies fill what a publisher, and what a router may hold.
+            window_bytes=2 * len(PADDING) if traits.large else WINDOW_BYTES,
+            router_bytes=3 * len(PADDING) if traits.large else ROUTER_BYTES,
+        )  # fmt: skip
+        self.cores = cores
+        self.etcd = SimEtcd()
+        self.routers: list[Router] = []
+        self.publishers: Sequence[PublisherRole] = ()
+        self.subscribers: Sequence[SubscriberRole] = ()
+        self.connections: dict[int, Connection] = {}
+        """Links that a router has not seen the end of."""
+        self.dying: dict[int, Connection] = {}
+        """Links whose router is dead and whose client does not know it yet."""
+        self.frames: dict[tuple[int, int], deque[inputs.Input]] = {}
+        """(sender's rid, receiver's rid) -> what is under way."""
+        self.restores = 0
+        """How often etcd came back from an old backup; each has a nonce of its own."""
+        self.nonce_revision = 0
+        """Since when it has that nonce (K-9)."""
+        self.coverage: Counter[str] = Counter()
+        self._live: dict[int, Router] = {}
+        self._not_before: dict[ClientRole, float] = {}
+        """When a client that was refused tries again."""
+
+    def usable_routers(self) -> list[Router]:
+        """Routers that clients can connect to: also one that stands still, or is cut off from etcd (A-1)."""
+        return [r for r in self.routers if r.records is not None and r.drains_until is None]
+
+    @property
+    def nonce(self) -> bytes:
+        """The cluster nonce of today."""
+        return NONCE[: -1] + bytes([NONCE[-1] + self.restores])
+
+    def stay_away(self, client: ClientRole, seconds: float) -> None:
+        """A client goes and does not come back before that."""
+        client.disconnect()
+        self.hold_off(client, seconds)
+
+    def hold_off(self, client: ClientRole, seconds: float) -> None:
+        """A client that is away does not come back before that."""
+        self._not_before[client] = self.now + seconds
+
+    @property
+    def policy(self) -> str:
+        """The expiry policy that clients ask for (3.5.6)."""
+        return SESSION_END if self.traits.session_end else "link-detach"
+
+    def is_stock_publisher(self, index: int) -> bool:
+        """True for a publisher without a map."""
+        return self.publishers[index].keeps is Keeps.NO_MAP
+
+    def is_stock_subscriber(self, index: int) -> bool:
+        """True for a subscriber without a map."""
+        return self.subscribers[index].keeps is Keeps.NO_MAP
+
+    def body(self, publisher: int, number: int) -> bytes:
+        """A message that names its publisher and its number."""
+        return bytes([publisher]) + number.to_bytes(4, "big") + (PADDING if self.traits.large else b"")
+
+    def topic(self, publisher: int) -> str:
+        """What a publisher sends to."""
+        return TOPIC if self.traits.topics == 1 else f"{TOPIC}.{publisher % self.traits.topics}"
+
+    def pattern(self) -> str:
+        """What subscribers ask for at first: all topics."""
+        return TOPIC if self.traits.topics == 1 else f"{TOPIC}.*"
+
+    def is_subscribed(self, subscriber: int, publisher: int) -> bool:
+        """Whether the subscription, as etcd knows it, matches a publisher's topic."""
+        held = self.etcd.keys.get((Kind.SUBSCRIPTION, self.subscription_key(subscriber)))
+        record = None if held is None else held.record
+        return isinstance(record, SubscriptionRecord) and matches(record.topic, self.topic(publisher))
+
+    def has_no_session(self, index: int) -> bool:
+        """True for a publisher whose session ends with its link."""
+        return self.publishers[index].keeps is not Keeps.MAP
+
+    def is_at_most_once(self, index: int) -> bool:
+        """True for a subscriber that is owed nothing."""
+        return self.subscribers[index].keeps is Keeps.NOTHING
+
+    def clients(self) -> list[ClientRole]:
+        """All publishers and subscribers."""
+        return [*self.publishers, *self.subscribers]
+
+    def subscription_key(self, index: int) -> str:
+        """The etcd key of a subscriber's attachment."""
+        return link_key(f"s{index}", "link")
+
+    def publisher_key(self, index: int) -> str:
+        """The etcd key of a publisher's attachment."""
+        return link_key(f"p{index}", "link")
+
+    def client_of(self, connection: Connection) -> ClientRole | None:
+        """Whose link it is; None when the client has left it."""
+        return next((client for client in self.clients() if client.connection is connection), None)
+
+    def router_of(self, rid: int) -> Router | None:
+        """The live router with this incarnation."""
+        return self._live.get(rid)
+
+    def is_up_to_date(self, router: Router, client: ClientRole) -> bool:
+        """The router is a member, and what it knows of the client's attachment is what stands in etcd."""
+        held = self.etcd.keys.get(self.attachment(client))
+        if router.records is None or held is None or router.rid not in self.etcd.routers:
+            return False
+        kind, key = self.attachment(client)
+        view = router.records.view
+        known = (view.subscriptions if kind is Kind.SUBSCRIPTION else view.publishers).get(key)
+        return known is not None and known.epoch == held.mod_revision
+
+    def attachment(self, client: ClientRole) -> tuple[Kind, str]:
+        """Where a client's attachment stands in etcd."""
+        if client in self.publishers:
+            return Kind.PUBLISHER, self.publisher_key(client.index)
+        return Kind.SUBSCRIPTION, self.subscription_key(client.index)
+
+    def comes_later(self, client: ClientRole) -> bool:
+        """A late joiner does not come before half of the messages have been sent."""
+        if not self.traits.late_joiner or client is not self.subscribers[-1]:
+            return False
+        return any(2 * publisher.next < publisher.messages for publisher in self.publishers)

@@ -1,0 +1,100 @@
+"""The names this network adds to AMQP 1.0, each spelled here alone; docs/protocol.md says what they mean.
+
+`x-opt-topic-*` names message annotations and link properties; routers drop annotations of that prefix that are not
+theirs to pass on (I-1b). `x-opt-router-*` names properties of connections between routers.
+"""
+
+from __future__ import annotations
+
+from oncewire.wire.performatives import Fields
+from oncewire.wire.types import Symbol
+
+TOPIC_PREFIX = b"x-opt-topic-"
+
+# --- capabilities -----------------------------------------------------------------------------------------------------
+
+EXACTLY_ONCE = Symbol("topic-exactly-once")
+"""Of a link. Desired: the client promises P-1, P-2 or S-1, C-3 and answers the echo. Offered: it is granted."""
+TOPIC = Symbol("topic")
+"""Of a terminus: it is a topic."""
+INTER_ROUTER = Symbol("oncewire-inter-router")
+"""Of a connection between routers."""
+
+# --- message annotations of routers (I-1b) ----------------------------------------------------------------------------
+
+PUBLISHER = Symbol("x-opt-topic-publisher")
+TAG = Symbol("x-opt-topic-tag")
+SESSION = Symbol("x-opt-topic-session")
+"""Also a link property."""
+REDELIVERED = Symbol("x-opt-topic-redelivered")
+
+# --- message annotations of publishers and bridges --------------------------------------------------------------------
+
+IN_DOUBT = Symbol("x-opt-topic-in-doubt")
+PRODUCER = Symbol("x-opt-topic-producer")
+"""NAME@BORN; a name without a birth is as old as can be."""
+SEQUENCE = Symbol("x-opt-topic-seq")
+"""A message with a producer and this, and nothing else of a sequence, stands alone."""
+FLOOR = Symbol("x-opt-topic-floor")
+TRANSACTION = Symbol("x-opt-topic-transaction")
+"""`continue`, `last BEGINS`, `ack BEGINS` or `rollback BEGINS`."""
+BATCH = Symbol("x-opt-topic-batch")
+BATCH_END = Symbol("x-opt-topic-batch-end")
+DELIVERY_HASH = Symbol("x-opt-topic-delivery-hash")
+
+CLIENT_ANNOTATIONS = (IN_DOUBT, PRODUCER, SEQUENCE, FLOOR, TRANSACTION, BATCH, BATCH_END, DELIVERY_HASH)
+"""Annotations under our prefix that publishers and bridges set themselves; the others are the routers' alone."""
+
+# --- link properties --------------------------------------------------------------------------------------------------
+
+RESUME = Symbol("x-opt-topic-resume")
+INCARNATION = Symbol("x-opt-topic-incarnation")
+ECHO = Symbol("x-opt-topic-echo")
+CONFIRMED = Symbol("x-opt-topic-confirmed")
+TIMEOUT = Symbol("x-opt-topic-timeout")
+EXPIRY_POLICY = Symbol("x-opt-topic-expiry-policy")
+ASK = Symbol("x-opt-topic-ask")
+ASKED = Symbol("x-opt-topic-asked")
+OWING = Symbol("x-opt-topic-owing")
+OWING_COUNT = Symbol("x-opt-topic-owing-count")
+START = Symbol("x-opt-topic-start")
+START_TAG = Symbol("x-opt-topic-start-tag")
+STARTS = Symbol("x-opt-topic-starts")
+
+# --- connection properties between routers ----------------------------------------------------------------------------
+
+ROUTER_INCARNATION = Symbol("x-opt-router-incarnation")
+ROUTER_PROTOCOL_MIN = Symbol("x-opt-router-protocol-min")
+ROUTER_PROTOCOL_MAX = Symbol("x-opt-router-protocol-max")
+ROUTER_NONCE = Symbol("x-opt-router-nonce")
+ROUTER_COST = Symbol("x-opt-router-cost")
+
+# --- info of errors ---------------------------------------------------------------------------------------------------
+
+SUBSCRIPTIONS = Symbol("subscriptions")
+"""Of a rejection: the first subscriptions that rejected (I-3)."""
+FAILOVER_LIST = Symbol("failover-server-list")
+"""Of a redirect, and a property of a router's open: other routers to connect to."""
+
+# --- names of AMQP and of others, that several packages use -----------------------------------------------------------
+
+COPY = Symbol("copy")
+"""Distribution mode: every subscription gets every message (3.5.7)."""
+NETWORK_HOST = Symbol("network-host")
+HOSTNAME = Symbol("hostname")
+PORT = Symbol("port")
+PARTITION_KEY = Symbol("x-opt-partition-key")
+"""Of Azure Event Hubs: messages of one key stay in order."""
+OUTCOMES = (
+    Symbol("amqp:accepted:list"),
+    Symbol("amqp:rejected:list"),
+    Symbol("amqp:released:list"),
+    Symbol("amqp:modified:list"),
+)
+"""Every outcome a subscriber may state (3.5.3)."""
+
+
+def number_in(properties: Fields | None, key: Symbol) -> int | None:
+    """Return an unsigned number in link properties; None if it is not there or something else."""
+    value = None if properties is None else properties.get(key)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

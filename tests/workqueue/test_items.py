@@ -1,0 +1,331 @@
+"""Items in every store: delay, order, reservations, failures, moves (rules W-1 to W-11 of docs/workqueue.md)."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridges.workqueue import (
+    AlreadyReassigned,
+    Commit,
+    Ending,
+    Handle,
+    InvalidRequest,
+    NewItem,
+    Operations,
+    PayloadTooLarge,
+    Rollback,
+    Target,
+    UnknownQueue,
+)
+from tests.workqueue.queue_world import START, World
+
+
+def test_an_item_is_taken_when_its_time_has_come_and_not_before(world: World) -> None:
+    world.push(b"later", delay=10)
+    world.push(b"at", when=START + 5)
+    assert world.pop() == []
+    world.clock.now += 5
+    assert world.pop(9) == [b"at"]
+    world.clock.now += 5
+    assert world.pop(9) == [b"later"]
+    assert world.pop(9) == []
+
+
+def test_waiting_items_never_block_ready_ones_whatever_their_priority(world: World) -> None:
+    world.push(*[b"waiting"] * 50, delay=60, priority=255)
+    world.push(b"ready", priority=0)
+    assert world.pop() == [b"ready"]
+
+
+def test_ready_items_come_by_priority_then_by_time_then_in_the_order_of_their_pushes(world: World) -> None:
+    world.push(b"d", when=START - 1, priority=1)
+    world.push(b"b", b"c", when=START - 5)
+    world.push(b"a", when=START - 9)
+    world.push(b"first", priority=9)
+    assert world.pop(9) == [b"first", b"a", b"b", b"c", b"d"]
+
+
+def test_many_workers_never_get_the_same_item(world: World) -> None:
+    items = world.push(*[b"x"] * 10)
+    taken = [each.handle.item for _ in range(5) for each in world.reserve(3)]
+    assert taken == items
+
+
+def test_a_reserved_item_is_nobody_elses_until_its_time_is_over(world: World) -> None:
+    (item,) = world.push(b"x")
+    first = world.take()
+    assert first == Handle(item, 1)
+    world.clock.now += 29
+    assert world.reserve() == []
+    world.clock.now += 1
+    (again,) = world.reserve()
+    assert (again.handle, again.retries) == (Handle(item, 2), 1)
+
+
+def test_a_past_handle_is_refused_and_changes_nothing(world: World) -> None:
+    world.configure("other")
+    world.push(b"x")
+    old = world.take()
+    world.clock.now += 30
+    new = world.take()
+    for operation in (
+        lambda do: do.commit([Commit(old)]),
+        lambda do: do.rollback([Rollback(old)]),
+        lambda do: do.extend([old], 60),
+        lambda do: do.move(old, [Target("other")]),
+    ):
+        with pytest.raises(AlreadyReassigned, match="reserved again"):
+            world.do(operation)
+    world.commit(new)
+    assert [entry.reservation for entry in world.history()] == [2]
+
+
+def test_a_commit_after_the_time_is_over_counts_as_long_as_nobody_else_has_the_item(world: World) -> None:
+    world.push(b"x")
+    handle = world.take()
+    world.clock.now += 3600
+    world.commit(handle)
+    assert [entry.ending for entry in world.history()] == [Ending.DONE]
+
+
+def test_an_operation_that_is_repeated_with_its_handle_has_no_second_effect(world: World) -> None:
+    world.configure("other")
+    world.push(b"a", b"b", b"c", b"d")
+    done, back, moved, forked = (world.take() for _ in range(4))
+    for _ in range(2):
+        world.commit(done)
+        world.rollback(back, delay=5)
+        assert world.do(lambda do: do.move(moved, [Target("other")])) == [moved.item]
+    once = world.do(lambda do: do.move(forked, [Target("other"), Target("work")]))
+    assert world.do(lambda do: do.move(forked, [Target("other"), Target("work")])) == once
+    assert len(world.history()) == 3
+    assert len(world.pop(9, "other")) == 2
+    world.clock.now += 5
+    assert [(taken.payload, taken.retries) for taken in world.reserve(9)] == [(b"d", 0), (b"b", 1)]
+
+
+@pytest.mark.parametrize("first", ["commit", "rollback", "move", "pop"])
+def test_an_item_that_was_settled_is_not_settled_otherwise(world: World, first: str) -> None:
+    world.configure("other")
+    world.push(b"x")
+    handle = world.take()
+    settle = {
+        "commit": lambda do: do.commit([Commit(handle)]),
+        "rollback": lambda do: do.rollback([Rollback(handle)]),
+        "move": lambda do: do.move(handle, [Target("other")]),
+    }
+    if first == "pop":
+        world.clock.now += 30
+        assert world.pop() == [b"x"]
+    else:
+        world.do(settle[first])
+    for name, operation in settle.items():
+        if name != first:
+            with pytest.raises(AlreadyReassigned):
+                world.do(operation)
+
+
+def test_an_extension_gives_more_time_from_now(world: World) -> None:
+    world.push(b"x")
+    handle = world.take()
+    world.clock.now += 20
+    assert world.do(lambda do: do.extend([handle], 30)) == START + 50
+    world.clock.now += 29
+    assert world.reserve() == []
+    world.clock.now += 1
+    assert len(world.reserve()) == 1
+
+
+def test_a_rollback_counts_the_failure_and_waits_as_long_as_is_said(world: World) -> None:
+    world.push(b"x")
+    world.rollback(world.take(), delay=7)
+    world.clock.now += 6
+    assert world.reserve() == []
+    world.clock.now += 1
+    assert world.reserve()[0].retries == 1
+
+
+def test_the_back_off_doubles_up_to_its_bound(world: World) -> None:
+    world.configure(backoff_s=2, backoff_max_s=8)
+    world.push(b"x")
+    waits = []
+    for _ in range(5):
+        world.rollback(world.take())
+        due = world.do(lambda do: do.next_due("work"))
+        assert due is not None
+        waits.append(due - world.clock.now)
+        world.clock.now = due
+    assert waits == [2, 4, 8, 8, 8]
+
+
+def test_an_item_that_is_given_back_untried_has_not_failed(world: World) -> None:
+    world.push(b"x")
+    world.rollback(world.take(), is_failure=False)
+    assert world.reserve()[0].retries == 0
+
+
+def test_an_item_that_fails_too_often_is_dead_with_its_reason_and_stays(world: World) -> None:
+    world.configure(max_retries=2, history_s=60)
+    world.push(b"bad")
+    for attempt in range(3):
+        world.rollback(world.take(), delay=0, reason=f"attempt {attempt}")
+    assert world.reserve() == []
+    world.clock.now += 3600  # a dead letter does not expire
+    world.push(b"y")
+    world.pop()
+    (dead,) = world.history(ending=Ending.DEAD)
+    assert (dead.payload, dead.retries, dead.reason) == (
+        b"bad",
+        3,
+        "failed 3 times; the last time: attempt 2",
+    )
+
+
+def test_an_item_whose_workers_vanish_dies_too_and_the_next_one_is_taken(world: World) -> None:
+    world.configure(max_retries=1)
+    world.push(b"poison")
+    world.push(b"good", delay=2)
+    for _ in range(2):
+        assert [taken.payload for taken in world.reserve(1, timeout=1)] == [b"poison"]
+        world.clock.now += 1
+    assert [taken.payload for taken in world.reserve(1)] == [b"good"]
+    (dead,) = world.history(ending=Ending.DEAD)
+    assert (dead.payload, dead.retries) == (b"poison", 2)
+    assert "its reservation ran out" in dead.reason
+
+
+def test_a_commit_may_change_the_payload_and_note_a_result(world: World) -> None:
+    world.push(b"x")
+    world.commit(world.take(), result=b"42", payload=b"y")
+    (entry,) = world.history()
+    assert (entry.ending, entry.payload, entry.result) == (Ending.DONE, b"y", b"42")
+
+
+def test_a_move_is_one_step_with_a_new_payload_and_retries_from_zero(world: World) -> None:
+    world.configure("next")
+    (item,) = world.push(b"raw")
+    world.rollback(world.take(), delay=0)
+    handle = world.take()
+    world.do(lambda do: do.move(handle, [Target("next", b"cooked", delay=5)]))
+    assert world.reserve() == []
+    assert world.reserve(queue="next") == []
+    world.clock.now += 5
+    (taken,) = world.reserve(queue="next")
+    assert (taken.handle.item, taken.payload, taken.retries) == (item, b"cooked", 0)
+    (entry,) = world.history()
+    assert (entry.ending, entry.payload, entry.targets) == (Ending.MOVED, b"raw", ("next",))
+
+
+def test_a_fork_ends_the_item_and_every_branch_is_an_item(world: World) -> None:
+    world.configure("a")
+    world.configure("b")
+    world.push(b"x", key="once")
+    handle = world.take()
+    items = world.do(lambda do: do.move(handle, [Target("a", b"1"), Target("b", b"2"), Target("a")]))
+    assert len(set(items)) == 3
+    assert handle.item not in items
+    assert (world.pop(9, "a"), world.pop(9, "b"), world.pop(9)) == ([b"1", b"x"], [b"2"], [])
+    assert world.history()[0].targets == ("a", "b", "a")
+
+
+def test_a_move_to_a_queue_that_nobody_made_is_refused_and_the_item_stays(world: World) -> None:
+    world.push(b"x")
+    handle = world.take()
+    with pytest.raises(UnknownQueue):
+        world.do(lambda do: do.move(handle, [Target("work"), Target("wrok")]))
+    world.commit(handle)
+
+
+def test_a_key_adds_an_item_once_through_commit_and_move_until_the_history_forgets_it(world: World) -> None:
+    world.configure(history_s=100)
+    world.configure("next", history_s=100)
+    (item,) = world.push(b"1", key="order-1")
+    assert world.push(b"2", key="order-1") == [item]
+    handle = world.take()
+    assert world.push(b"3", key="order-1") == [item]
+    world.do(lambda do: do.move(handle, [Target("next")]))
+    assert world.push(b"4", key="order-1") == [item]
+    world.commit(world.take("next"))
+    world.clock.now += 99
+    assert world.push(b"5", key="order-1") == [item]
+    world.clock.now += 1
+    assert world.push(b"6", key="order-1") != [item]
+    assert world.pop(9) == [b"6"]
+
+
+def test_one_push_with_the_same_key_twice_adds_one_item(world: World) -> None:
+    first, second = world.do(lambda do: do.push("work", [NewItem(b"1", key="k"), NewItem(b"2", key="k")]))
+    assert (first.is_new, second.is_new, first.item) == (True, False, second.item)
+    assert world.pop(9) == [b"1"]
+
+
+def test_several_operations_are_one_transaction_with_the_applications_own_tables(world: World) -> None:
+    world.configure("out")
+    world.do(lambda do: do.execute("CREATE TABLE effects (item BIGINT PRIMARY KEY)"))
+    world.push(b"x")
+    handle = world.take()
+
+    def work(do: Operations) -> None:
+        do.execute("INSERT INTO effects VALUES (?)", (handle.item,))
+        do.push("out", [NewItem(b"result")])
+        do.commit([Commit(handle)])
+
+    def fail(do: Operations) -> None:
+        work(do)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        world.do(fail)
+    assert (world.do(lambda do: do.execute("SELECT * FROM effects")), world.pop(9, "out")) == ([], [])
+    world.do(work)
+    assert world.do(lambda do: do.execute("SELECT * FROM effects")) == [(handle.item,)]
+    assert (world.pop(9, "out"), len(world.history())) == ([b"result"], 1)
+
+
+def test_operations_on_many_items_do_all_or_nothing(world: World) -> None:
+    world.push(b"a", b"b")
+    good, bad = world.take(), world.take()
+    world.commit(bad)
+    with pytest.raises(AlreadyReassigned):
+        world.do(lambda do: do.rollback([Rollback(good, 0.0), Rollback(bad, 0.0)]))
+    assert world.reserve() == []
+    with pytest.raises(PayloadTooLarge):
+        world.do(lambda do: do.push("work", [NewItem(b"fits"), NewItem(b"x" * (1 << 21))]))
+    assert world.pop(9) == []
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        lambda do: do.push("work", [NewItem(b"x", delay=-1)]),
+        lambda do: do.push("work", [NewItem(b"x", delay=float("nan"))]),
+        lambda do: do.push("work", [NewItem(b"x", delay=1, when=START)]),
+        lambda do: do.push("work", [NewItem(b"x", priority=256)]),
+        lambda do: do.push("work", [NewItem(b"x", key="")]),
+        lambda do: do.push("work", []),
+        lambda do: do.reserve("work", 1, 0),
+        lambda do: do.reserve("work", 1001, 30),
+        lambda do: do.configure("two\nlines"),
+        lambda do: do.configure("work", max_payload_bytes=1 << 40),
+        lambda do: do.configure("work", history_s=-1),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_changes(world: World, job: object) -> None:
+    with pytest.raises(InvalidRequest):
+        world.do(job)  # type: ignore[arg-type]
+    assert world.pop(9) == []
+
+
+@pytest.mark.parametrize("operation", ["push", "reserve", "pop", "next_due", "statistics", "schedules"])
+def test_a_queue_that_nobody_made_is_unknown(world: World, operation: str) -> None:
+    arguments = {"push": ([NewItem(b"x")],), "reserve": (1, 30.0), "pop": (1,)}.get(operation, ())
+    with pytest.raises(UnknownQueue, match="wrok"):
+        world.do(lambda do: getattr(do, operation)("wrok", *arguments))
+
+
+@pytest.mark.parametrize("text", ["", "17", "17.", ".1", "1.2.3", "-1.2", "a.b", "1.²", "1." + "9" * 40])
+def test_text_that_is_no_handle_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        Handle.parse(text)
+    assert Handle.parse("17.3") == Handle(17, 3)
+    assert str(Handle(17, 3)) == "17.3"

@@ -1,0 +1,394 @@
+"""The Python interface: blocks, waiting without polling, several processes, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bridges.workqueue import (
+    AlreadyReassigned,
+    Ending,
+    InvalidRequest,
+    NewItem,
+    PartMissing,
+    PayloadTooLarge,
+    Pushed,
+    Queue,
+    QueueEmpty,
+    QueueStore,
+    StatementFailed,
+    StoreBusy,
+    StoreCorrupt,
+    StoreFull,
+    StoreUnreachable,
+    StoreVersionUnknown,
+    Target,
+    sqlite,
+)
+from bridges.workqueue.opening import open_store
+from bridges.workqueue.sqlite import SqliteStore
+from bridges.workqueue.store import Job
+from tests.workqueue.queue_world import Database
+
+
+async def test_a_block_commits_at_its_end_with_its_result_and_payload(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        await queue.push({"order": 17})
+        async with queue.reserve(timeout=30) as item:
+            assert item.json == {"order": 17}
+            item.result = {"paid": True}
+            item.replace({"order": 17, "seen": 1})
+        (entry,) = (await queue.history()).entries
+        assert (entry.ending, entry.payload, entry.result) == (
+            Ending.DONE,
+            b'{"order":17,"seen":1}',
+            b'{"paid":true}',
+        )
+
+
+async def test_a_block_that_raises_gives_the_item_back_with_the_error(database: Database) -> None:
+    async with Queue.open(database.url, "work", max_retries=0) as queue:
+        await queue.push(b"x")
+        with pytest.raises(ZeroDivisionError):
+            async with queue.reserve():
+                _ = 1 / 0
+        (dead,) = (await queue.history(ending=Ending.DEAD)).entries
+        assert "ZeroDivisionError: division by zero" in dead.reason
+
+
+async def test_a_worker_that_is_cancelled_gives_its_item_back_untried(database: Database) -> None:
+    async with Queue.open(database.url, "work", max_retries=0) as queue:
+        await queue.push(b"x")
+        began = asyncio.Event()
+
+        async def work() -> None:
+            async with queue.reserve():
+                began.set()
+                await asyncio.Event().wait()
+
+        worker = asyncio.create_task(work())
+        await began.wait()
+        worker.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await worker
+        (again,) = await queue.reserve_many(1)
+        assert (again.payload, again.taken.retries) == (b"x", 0)
+
+
+async def test_a_block_may_settle_its_item_itself(database: Database) -> None:
+    async with Queue.open(database.url, "in") as queue:
+        out = Queue(queue.store, "out")
+        await out.configure()
+        await queue.push_many([NewItem(b"a"), NewItem(b"b")])
+        async with queue.reserve() as item:
+            item.replace(b"A")
+            assert await item.move("out") == [item.handle.item]
+        async with queue.reserve() as item:
+            await item.extend(60)
+            assert len(await item.move("out", Target("in", b"again", delay=60))) == 2
+        assert sorted(taken.payload for taken in [await out.pop(), await out.pop()] if taken) == [b"A", b"b"]
+        assert await queue.pop() is None
+        assert (await queue.statistics()).waiting == 1
+
+
+async def test_a_block_that_took_too_long_is_told_and_the_item_is_done_once(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        await queue.push(b"x")
+
+        async def work() -> None:
+            async with queue.reserve(timeout=0.01):
+                await asyncio.sleep(0.05)
+                async with queue.reserve(timeout=30) as other:
+                    assert other.taken.retries == 1
+
+        with pytest.raises(AlreadyReassigned):
+            await work()
+        assert [entry.reservation for entry in (await queue.history()).entries] == [2]
+
+
+async def test_workers_compete_and_each_item_is_done_once(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        for start in range(0, 60, 20):
+            await queue.push_many([NewItem(b"%d" % number) for number in range(start, start + 20)])
+        done: list[bytes] = []
+
+        async def worker() -> None:
+            while True:
+                try:
+                    async with queue.reserve(wait=0) as item:
+                        done.append(item.payload)
+                except QueueEmpty:
+                    return
+
+        await asyncio.gather(*(worker() for _ in range(8)))
+        assert sorted(done, key=int) == [b"%d" % number for number in range(60)]
+
+
+async def test_a_waiter_gets_what_another_task_pushes(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        waiting = asyncio.create_task(queue.pop(wait=None))
+        await asyncio.sleep(0.05)
+        await queue.push(b"x")
+        taken = await asyncio.wait_for(waiting, 30)
+        assert taken is not None
+        assert taken.payload == b"x"
+
+
+async def test_a_waiter_is_notified_of_what_another_process_pushes(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = 0
+    began = asyncio.Event()
+    async with Queue.open(database.url, "work") as queue:
+        plain = queue._take_now
+
+        async def counted(*arguments: object) -> object:
+            nonlocal looked
+            looked += 1
+            began.set()
+            return await plain(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(queue, "_take_now", counted)
+        waiting = asyncio.create_task(queue.pop(wait=None))
+        await began.wait()
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c",
+            "import asyncio, sys; from bridges.workqueue import Queue\n"
+            "async def main():\n"
+            "    async with Queue.open(sys.argv[1], 'work') as queue:\n"
+            "        await queue.push(b'x')\n"
+            "asyncio.run(main())\n",
+            database.url,
+        )  # fmt: skip
+        assert await child.wait() == 0
+        # Without a notice it would wait for a minute: longer than this test may take.
+        taken = await asyncio.wait_for(waiting, 30)
+        assert taken is not None
+        assert looked <= 4
+
+
+async def test_a_waiter_looks_when_the_next_item_is_due_and_not_in_between(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = 0
+    async with Queue.open(database.url, "work") as queue:
+        plain = queue.store.transact
+
+        async def counted(job: object) -> object:
+            nonlocal jobs
+            jobs += 1
+            return await plain(job)  # type: ignore[arg-type]
+
+        await queue.push(b"x", delay=1)
+        monkeypatch.setattr(queue.store, "transact", counted)
+        taken = await queue.pop(wait=60)
+        assert taken is not None
+        assert jobs <= 6  # two each time it looks: at once, when it is due, and for clocks that differ
+
+
+async def test_a_waiter_that_is_cancelled_takes_nothing_with_it(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        for _ in range(10):
+            waiting = asyncio.create_task(queue.reserve_many(1, wait=None))
+            await asyncio.sleep(0)
+            pushed = asyncio.create_task(queue.push(b"x"))
+            await asyncio.sleep(0.002)
+            waiting.cancel()
+            await asyncio.gather(waiting, pushed, return_exceptions=True)
+            if not waiting.cancelled():
+                await waiting.result()[0].commit()
+            else:
+                (item,) = await queue.reserve_many(1)
+                assert item.taken.retries == 0
+                await item.commit()
+        assert len((await queue.history()).entries) == 10
+
+
+async def test_a_time_with_its_zone_is_understood_and_one_without_is_refused(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        await queue.push(b"x", when=datetime.now(UTC) - timedelta(seconds=5))
+        assert await queue.pop() is not None
+        with pytest.raises(InvalidRequest):
+            await queue.push(b"x", when=datetime.now())  # noqa: DTZ005
+        with pytest.raises(InvalidRequest):
+            await queue.push({"no": object()})
+
+
+async def test_one_bad_job_fails_alone_and_the_others_of_its_group_succeed(database: Database) -> None:
+    async with Queue.open(database.url, "work", max_payload_bytes=10) as queue:
+        results = await asyncio.gather(
+            *(queue.push(b"x" * length) for length in (1, 11, 2, 12, 3)), return_exceptions=True
+        )
+        assert [isinstance(result, PayloadTooLarge) for result in results] == [
+            False,
+            True,
+            False,
+            True,
+            False,
+        ]
+        assert (await queue.statistics()).ready == 3
+
+
+async def test_a_group_whose_commit_may_have_happened_is_not_run_again(tmp_path: Path) -> None:
+    class Breaking(SqliteStore):
+        """A connection that breaks right after each commit."""
+
+        breaks = False
+
+        def transact(self, jobs: Sequence[Job]) -> tuple[list[object], frozenset[str]]:
+            done = super().transact(jobs)
+            if self.breaks:
+                raise StoreUnreachable("the store cannot be used", "the connection broke", "do it again")
+            return done
+
+    opened = Breaking(tmp_path / "q.db")
+    store = QueueStore(opened)
+    queue = Queue(store, "work")
+    await queue.configure()
+    opened.breaks = True
+    pushes = await asyncio.gather(*(queue.push(b"x") for _ in range(20)), return_exceptions=True)
+    assert {type(push) for push in pushes} == {StoreUnreachable}
+    opened.breaks = False
+    assert (await queue.statistics()).ready == 20
+    await store.close()
+
+
+async def test_a_waiter_whose_store_is_closed_ends(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        waiting = asyncio.create_task(queue.pop(wait=None))
+        await asyncio.sleep(0.05)
+    with pytest.raises(StoreUnreachable):
+        await asyncio.wait_for(waiting, 30)
+
+
+async def test_a_statement_that_fails_is_the_applications_error(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        with pytest.raises(StatementFailed):
+            await queue.transact(lambda do: do.execute("SELECT nothing FROM nowhere"))
+        await queue.push(b"x")
+
+
+async def test_a_store_that_is_closed_says_so(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        pass
+    with pytest.raises(StoreUnreachable):
+        await queue.push(b"x")
+
+
+@pytest.mark.parametrize(
+    "database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True
+)
+async def test_a_connection_that_broke_is_made_anew(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        await queue.push(b"x")
+        database.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert await queue.pop() is not None
+
+
+# --- opening
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "queue.db",
+        "sqlite://queue.db",
+        "sqlite:///",
+        "mongodb://h/d",
+        "sqlite:///q.db?max_bytes=x",
+        "sqlite:///q.db?x=1",
+    ],
+)
+def test_an_address_that_means_no_store_is_refused(url: str) -> None:
+    with pytest.raises(InvalidRequest):
+        open_store(url)
+
+
+def test_a_password_is_not_shown_when_an_address_is_refused() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        open_store("mysql://me:secret@host/db")
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path}/q.db").close()
+    assert stat.S_IMODE((tmp_path / "q.db").stat().st_mode) == 0o600
+
+
+def test_a_folder_that_does_not_exist_is_unreachable(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnreachable):
+        open_store(f"sqlite:///{tmp_path}/none/q.db")
+
+
+def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "q.db").write_bytes(b"something else, and long enough to be looked at" * 100)
+    with pytest.raises(StoreCorrupt):
+        open_store(f"sqlite:///{tmp_path}/q.db")
+
+
+def test_a_server_that_does_not_answer_is_unreachable(tmp_path: Path) -> None:
+    url = f"postgresql:///queue?host={tmp_path}"
+    with pytest.raises((StoreUnreachable, PartMissing)):
+        open_store(url)
+
+
+def test_without_psycopg_a_postgresql_store_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(PartMissing, match="pip install"):
+        open_store("postgresql:///queue")
+
+
+def test_a_store_of_a_later_version_is_refused_and_left_alone(database: Database) -> None:
+    database.open().close()
+    database.open().close()
+    connection = database.connect()
+    connection.execute("UPDATE oncewire_queue_version SET version = 99")
+    connection.close()
+    with pytest.raises(StoreVersionUnknown):
+        database.open()
+    assert database.rows("SELECT version FROM oncewire_queue_version") == [(99,)]
+
+
+async def test_a_full_store_refuses_the_push_and_keeps_what_it_has(tmp_path: Path) -> None:
+    async with Queue.open(f"sqlite:///{tmp_path}/q.db?max_bytes=400000", "work") as queue:
+        pushes = await asyncio.gather(
+            *(queue.push(b"x" * 10_000) for _ in range(100)), return_exceptions=True
+        )
+        assert {type(push) for push in pushes} == {Pushed, StoreFull}
+        kept = (await queue.statistics()).ready
+        assert kept > 5
+        for _ in range(kept):
+            assert await queue.pop() is not None
+
+
+async def test_a_store_that_another_program_locks_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.1)
+    async with Queue.open(f"sqlite:///{tmp_path}/q.db", "work") as queue:
+        other = sqlite3.connect(tmp_path / "q.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy):
+            await queue.push(b"x")
+        other.close()
+        await queue.push(b"x")
+
+
+async def test_pipes_of_processes_that_crashed_are_deleted(tmp_path: Path) -> None:
+    async with QueueStore.open(f"sqlite:///{tmp_path}/q.db") as store:
+        folder = tmp_path / "q.db-waiters"
+        folder.mkdir()
+        os.mkfifo(folder / "4711-dead")
+        queue = Queue(store, "work")
+        await queue.configure()
+        await queue.push(b"x")
+        assert list(folder.iterdir()) == []
