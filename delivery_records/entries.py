@@ -9,7 +9,7 @@ from typing import Final
 
 from delivery_records.endpoint import Endpoint
 from delivery_records.outcomes import Outcome
-from delivery_records.tags import session_of
+from delivery_records.tags import SESSION_PART, session_of
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
 
@@ -180,7 +180,7 @@ def presented_map(
     sessions: dict[bytes, dict[bytes, Entry]] = {}
     for tag, outcome in unsettled.items():
         if is_live(turn, tag, topic):
-            sessions.setdefault(tag[1:11], {})[tag] = _presented(tag, outcome)
+            sessions.setdefault(tag[SESSION_PART], {})[tag] = _presented(tag, outcome)
     return sessions
 
 

@@ -11,7 +11,7 @@ from delivery_records.attachments.view import Subscription
 from delivery_records.egress import Egress
 from delivery_records.entries import AGAIN, HELD
 from delivery_records.ingress import Ingress, Phase
-from delivery_records.tags import network_tag
+from delivery_records.tags import SESSION_PART, network_tag
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED
 
@@ -142,7 +142,7 @@ def holder(turn: Turn, egresses: Mapping[str, Egress], subscription: Subscriptio
     egress = egresses.get(subscription.key)
     if egress is None:
         return Holder.DETACHED
-    entry = egress.sessions.get(tag[1:11], {}).get(tag)
+    entry = egress.sessions.get(tag[SESSION_PART], {}).get(tag)
     if entry is None or entry.is_held or entry.state is HELD:
         return Holder.HELD
     return Holder.AGAIN if entry.state is AGAIN else Holder.IN_DOUBT
