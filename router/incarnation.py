@@ -15,6 +15,7 @@ from typing import Any
 from delivery_records import Records
 from delivery_records.effects import RoomAgain
 from delivery_records.inputs import Drain, Input
+from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.clients.message_edits import annotate
 from router.config import RouterConfig
@@ -24,7 +25,6 @@ from router.peers.link_costs import LinkCosts
 from router.peers.neighbours import Neighbours
 from router.records_driver import RecordsDriver
 from router.store_operations import StoreOperations
-from router.turn import Turn
 from topology.membership import Membership
 
 LINK_PATIENCE_S = 3.0

@@ -60,3 +60,10 @@ def port_of(server: asyncio.Server) -> int:
     port = server.sockets[0].getsockname()[1]
     assert isinstance(port, int)
     return port
+
+
+def reachable(host: str) -> str:
+    """The host others use for a listener on `host`."""
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host

@@ -42,21 +42,37 @@ class Layer:
     Attributes:
         ours: Our own modules, by prefix.
         others: Names of third-party modules; None where the layer chooses freely.
+        but_not: What of `ours` it may not import after all.
     """
 
     ours: frozenset[str]
     others: frozenset[str] | None = frozenset()
+    but_not: frozenset[str] = frozenset()
 
 
 # The table of the architecture page. yarl is the URL type of aiohttp's interface and comes with it.
+ROUTER = frozenset({"router", "topology", "delivery_records", "oncewire"})
+# The router's own way up: rooms of its transport, then what joins them, then the operator's side, then commands.
+JOINS_ROOMS = frozenset({"router.incarnation", "router.lifecycle", "router.node"})
 LAYERS: Mapping[str, Layer] = {
     "oncewire": Layer(frozenset({"oncewire"})),
     "oncewire/wire": Layer(frozenset({"oncewire.wire"})),
-    "oncewire/client": Layer(frozenset({"oncewire.client", "oncewire.wire"}), frozenset({"proton"})),
+    "oncewire/transport": Layer(frozenset({"oncewire.transport", "oncewire.wire"})),
+    "oncewire/client": Layer(
+        frozenset({"oncewire.client", "oncewire.transport", "oncewire.wire"}), frozenset({"proton"})
+    ),
+    "oncewire/settings": Layer(frozenset({"oncewire.settings", "oncewire.cli.errors"})),
     "oncewire/cli": Layer(frozenset({"oncewire"}), frozenset({"click", "rich"})),
     "delivery_records": Layer(frozenset({"delivery_records"})),
     "topology": Layer(frozenset({"topology", "delivery_records"}), frozenset({"aiohttp", "yarl", "etcd3"})),
-    "router": Layer(frozenset({"router", "topology", "delivery_records", "oncewire"}), BASE_INSTALL),
+    # Router and command line both read it, so it knows neither.
+    "topology/inspector/schema": Layer(frozenset({"topology.inspector.schema", "delivery_records"})),
+    "router": Layer(ROUTER, BASE_INSTALL),
+    "router/clients": Layer(
+        ROUTER, but_not=JOINS_ROOMS | {"router.peers", "router.operator", "router.commands"}
+    ),
+    "router/peers": Layer(ROUTER, but_not=JOINS_ROOMS | {"router.operator", "router.commands"}),
+    "router/operator": Layer(ROUTER, BASE_INSTALL, but_not=frozenset({"router.node", "router.commands"})),
     # Imported when it is configured (extra `otel`).
     "router/operator/telemetry.py": Layer(
         frozenset({"router", "delivery_records", "oncewire"}), frozenset({"opentelemetry"})
@@ -108,7 +124,7 @@ def layer_of(path: str) -> Layer:
     layer = LAYERS[max((p for p in LAYERS if path == p or path.startswith(p + "/")), key=len)]
     if path.endswith(COMMAND_FILES):
         others = None if layer.others is None else layer.others | (COMMAND_LAYER.others or frozenset())
-        return Layer(layer.ours | COMMAND_LAYER.ours, others)
+        return Layer(layer.ours | COMMAND_LAYER.ours, others, layer.but_not)
     return layer
 
 
@@ -119,7 +135,7 @@ def complaints(path: str, sources: Mapping[str, str]) -> list[str]:
     for line, module in imported_modules(path, sources[path]):
         top = module.partition(".")[0]
         if top in EVERYTHING:
-            if not within(module, layer.ours):
+            if not within(module, layer.ours) or within(module, layer.but_not):
                 found.append(f"{path}:{line}: imports {module}, which its layer must not know")
         elif top not in sys.stdlib_module_names and layer.others is not None and top not in layer.others:
             found.append(f"{path}:{line}: imports {module}, which is not among its layer's packages")
@@ -208,6 +224,8 @@ def test_a_function_over_the_limit_is_found_and_its_docstring_does_not_count() -
         ("oncewire/wire/link.py", "from oncewire import client"),
         ("oncewire/wire/link.py", "from ..client import publisher"),
         ("oncewire/wire/link.py", "import delivery_records.tags"),
+        ("oncewire/transport/turn.py", "from oncewire.client import errors"),
+        ("oncewire/transport/turn.py", "import uvloop"),
         ("oncewire/client/publisher_core.py", "import threading"),
         ("oncewire/client/publisher_core.py", "import ssl as tls"),
         ("oncewire/client/publisher.py", "import router.node"),
@@ -222,10 +240,18 @@ def test_a_function_over_the_limit_is_found_and_its_docstring_does_not_count() -
         ("topology/membership.py", "import oncewire.wire"),
         ("topology/membership.py", "import networkx"),
         ("topology/cli.py", "import router.config"),
+        ("topology/inspector/schema/clients.py", "from topology.inspector import rows_core"),
+        ("oncewire/settings/loading.py", "import oncewire.client"),
         ("router/node.py", "import bridges.mqtt"),
         ("router/node.py", "from chaos.checker import verdict"),
         ("router/node.py", "import proton"),
         ("router/routes_core.py", "from asyncio import Queue"),
+        ("router/clients/connection.py", "from router.operator import amqp_node"),
+        ("router/clients/listener.py", "from router.peers.neighbours import Neighbours"),
+        ("router/clients/listener.py", "import aiohttp"),
+        ("router/peers/neighbours.py", "from router.operator.status import Numbers"),
+        ("router/peers/dialing.py", "import router.incarnation"),
+        ("router/operator/service.py", "from router.commands import manage"),
         ("bridges/node/journal.py", "import router"),
         ("bridges/node/journal.py", "import delivery_records"),
         ("bridges/spark/source.py", "import chaos"),
@@ -245,6 +271,8 @@ def test_a_planted_import_across_layers_is_found(path: str, statement: str) -> N
         ("topology/gateway_store.py", "import aiohttp"),
         ("topology/cli.py", "from oncewire.cli.errors import CliError"),
         ("router/node.py", "from topology.store import Store"),
+        ("router/peers/neighbours.py", "from router.logs import EventLog"),
+        ("router/operator/inspection.py", "from router.clients.listener import ClientListener"),
         ("bridges/mqtt/listener.py", "import delivery_records"),
         ("bridges/spark/source.py", "import pyspark"),
         ("chaos/checker.py", "import router, topology, bridges, toxiproxy"),

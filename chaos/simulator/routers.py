@@ -20,6 +20,8 @@ class Router:
     records: Records | None = None
     seen: int = 0
     """Revisions of the etcd log its watch has delivered."""
+    skipped: int = 0
+    """Changes up to this revision may have been skipped by a snapshot (K-4)."""
     is_isolated: bool = False
     """Cut off from etcd; its lease runs out after it fenced itself (N-3)."""
     replies: deque[inputs.Input] = field(default_factory=deque)

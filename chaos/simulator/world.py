@@ -444,7 +444,7 @@ class World(WorldState):
         router.must_reload = False
         revision, entries = self.etcd.snapshot()
         self.coverage[coverage.RELOADED] += router.seen < revision
-        router.seen = revision
+        router.seen = router.skipped = revision
         if any(entry.kind is Kind.ROUTER and entry.key == key_of(router) for entry in entries):
             self.feed(router, [inputs.ViewSnapshot(revision, entries)])
         else:

@@ -16,6 +16,7 @@ from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, told_address
 from oncewire.client.link import ClientLink
 from oncewire.client.transport import Transport
+from oncewire.transport.connecting import connect
 from oncewire.wire import (
     ANONYMOUS,
     CONNECTION_REDIRECT,
@@ -133,7 +134,7 @@ class Connector:
     def flush(self) -> None:
         """Write the links' output at the end of this turn."""
         if self._transport is not None:
-            self._transport.flush_soon()
+            self._transport.mark_dirty()
 
     def leave_router(self, redirect: AmqpError | None) -> None:
         """Drop this connection and continue with the next router, or the one a redirect names."""
@@ -203,18 +204,7 @@ class Connector:
         if address.tls and context is None:
             context = ssl.create_default_context()
         transport = self._transport = Transport(self._engine(address), self._on_event)
-        try:
-            async with asyncio.timeout(ATTEMPT_S):
-                await self._loop.create_connection(
-                    lambda: transport,
-                    address.host,
-                    address.port,
-                    ssl=context if address.tls else None,
-                    server_hostname=address.host if address.tls else None,
-                )
-        except BaseException:
-            transport.give_up()
-            raise
+        await connect(transport, address.host, address.port, ATTEMPT_S, context if address.tls else None)
         try:
             waiting = {transport.closed, self._begun, self._stopping}
             await asyncio.wait(waiting, timeout=ATTEMPT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -259,7 +249,7 @@ class Connector:
             self._transport.engine.close()
         except LocalProtocolError:
             self._transport.abort()
-        self._transport.flush_soon()
+        self._transport.mark_dirty()
         # A router that does not answer must not hold the links up.
         self._loop.call_later(CLOSE_S, self._transport.abort)
 

@@ -1,4 +1,6 @@
-"""AMQP sessions: links, handles, delivery-ids and the session windows (AMQP 1.0 part 2, section 2.5).
+"""AMQP sessions: begin and end, links by name and handle, frames of the peer (AMQP 1.0 part 2, section 2.5).
+
+What links use of their session, the windows above all, is in ``session_endpoint``.
 
 An ``AmqpSession`` is made by ``Connection.begin`` or by the peer's begin, which the engine answers by itself. After
 ``SessionEnded`` or the end of the connection it is dead and so are its links.

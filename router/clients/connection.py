@@ -1,7 +1,6 @@
 """One client's AMQP connection: bytes to events to the record core's inputs, and its effects back to bytes.
 
-A data_received call is one read: the clock is vetted first (K-3a), then what was read is carried out in turns, so that
-no client holds up the others. Nothing more is read before that is done.
+What was read counts only if the lease was surely valid (K-3a). `PacedProtocol` reads and writes.
 """
 
 from __future__ import annotations
@@ -9,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from delivery_records.effects import Detach
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, Place
+from oncewire.transport.paced_protocol import PacedProtocol
+from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
     CONNECTION_FORCED,
     CONNECTION_REDIRECT,
@@ -51,14 +52,11 @@ from router.clients.subscriber_link import SubscriberLink
 from router.config import RouterConfig
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
-from router.turn import Backlog, Turn, work_for_a_turn
 
 OUTPUT_HIGH_BYTES = 1 << 20
 """More than this unwritten: the client is behind, and new deliveries wait in the record core."""
 OUTPUT_LIMIT_BYTES = 64 << 20
 """More than this unwritten: the client makes us answer and does not read; nothing more is read from it either."""
-STEP_WORK = 256
-"""Frames, and deliveries of a disposition, between two looks at the clock: 3 ms; at 64 a message costs a third more."""
 CLOSE_TIMEOUT_S = 2.0
 """After our close frame, before the transport is closed without the client's answer."""
 OPEN_TIMEOUT_S = 10.0
@@ -66,9 +64,6 @@ OPEN_TIMEOUT_S = 10.0
 
 MAX_CONTAINER_ID_BYTES = 1024
 """It is part of the identity of every link (2.6.1) and stands in etcd; an empty one would be everybody's."""
-TIMER_RESOLUTION_S = 0.05
-"""Heartbeats need not be more exact, and a deadline that cannot be met yet is not tried more often."""
-
 ClientLink = PublisherLink | SubscriberLink
 _CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
 
@@ -82,8 +77,6 @@ class ConnectionOwner(Protocol):
     unfinished: Backlog
     """Connections whose last read is not carried out yet."""
     node: LocalNode | None
-    bytes_in: int
-    bytes_out: int
     is_draining: bool
     """No client is taken any more, and who has no links is redirected (K-8a)."""
 
@@ -109,8 +102,13 @@ class ConnectionOwner(Protocol):
         """An attach was refused before the record core was asked."""
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(PacedProtocol):
     """The asyncio protocol of one client connection."""
+
+    high_water_bytes = OUTPUT_HIGH_BYTES
+    output_limit_bytes = OUTPUT_LIMIT_BYTES
+    timer_resolution_s = 0.05
+    peer_noun = "a client"
 
     def __init__(self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None) -> None:
         """Serve one client.
@@ -120,8 +118,8 @@ class ClientConnection(asyncio.Protocol):
             engine: a fresh engine in the server's role.
             driver: the incarnation that serves it; None = there is none, and the client is sent elsewhere (A-1).
         """
+        super().__init__(engine, listener.turn, time.monotonic, listener.unfinished)
         self._listener = listener
-        self.engine = engine
         self._driver = driver
         self.log: EventLog = listener.log
         self.max_message_size = listener.config.max_message_size
@@ -134,17 +132,6 @@ class ClientConnection(asyncio.Protocol):
         self._windows = SessionWindows(listener.window_limits())
         self._links: dict[int, ClientLink] = {}
         self._places = Places()
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-        self.is_dirty = False
-        """Whether it waits for the end of the turn."""
-        self._is_behind = False
-        self._is_flooded = False
-        """It does not take our answers, so nothing of it is carried out."""
-        self._is_unfinished = False
-        """What was read last is not carried out yet."""
-        self._has_read = False  # since the last flush
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
         self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
             DispositionReceived: self._on_disposition,
@@ -187,100 +174,38 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client has connected."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
+        super().connection_made(transport)
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
         self.peer_host = str(name[0]) if isinstance(name, tuple) else ""
         self._listener.add(self)
-        self._timer = self._loop.call_later(OPEN_TIMEOUT_S, self._on_open_timeout)
+        self.start_timer(OPEN_TIMEOUT_S, self._on_open_timeout)
 
-    def data_received(self, data: bytes) -> None:
-        """One read: vet it, decode it, hand it over."""
-        now = time.monotonic()
+    def may_carry_out(self, now: float) -> bool:
+        """K-3a: only while the lease was surely valid; without an incarnation nothing is at stake."""
         driver = self._driver
-        if driver is not None and not driver.vet(now):
-            return
-        self._listener.bytes_in += len(data)
-        with self._confined("what a client sent"):
-            self.engine.receive_data(data, now, 0)
-            # uvloop reads up to 32 times in one turn of its loop: windows are looked at, and others served, in between.
-            if not self._is_unfinished and (self._has_read or work_for_a_turn(self._step, time.monotonic)):
-                self._is_unfinished = True
-                self._read_or_not()
-                self._listener.unfinished.append(self)
-            self._has_read = True
+        return driver is None or driver.vet(now)
 
-    def _step(self) -> bool:
-        """Carry out a little of what was read; whether more is left."""
-        is_left = self.engine.receive_data(b"", time.monotonic(), STEP_WORK)
-        self._process_events()
-        return is_left
-
-    def go_on(self) -> bool:
-        """Another turn for a read that was not finished; whether it still is not."""
-        if self._transport is None:
-            return False
-        driver = self._driver
-        if driver is not None and not driver.vet(time.monotonic()):
-            return True  # K-3a: nothing of it counts any more, and the connection is about to be closed
-        if self._is_flooded:
-            return False  # it goes on when the client reads again
-        self._is_unfinished = False
-        with self._confined("what a client sent"):
-            self._is_unfinished = work_for_a_turn(self._step, time.monotonic)
-        self._read_or_not()
-        return self._is_unfinished
-
-    def _read_or_not(self) -> None:
-        """Read from the client, unless it has given us enough to do."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        wants = not self._is_unfinished and not self._is_flooded
-        if wants != transport.is_reading():
-            (transport.resume_reading if wants else transport.pause_reading)()
-
-    def eof_received(self) -> bool:
-        """The client will send no more: nothing can be settled over this connection any longer."""
-        with self._confined("the end of a client's stream"):
-            self.engine.receive_eof(time.monotonic())
-            self._process_events()
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._transport = None
-        with self._confined("the end of a client's connection"):
-            self.engine.receive_eof(time.monotonic())
-            self._process_events()
-        self._end()
+    def on_disconnected(self, exc: Exception | None) -> None:
+        """The transport is closed."""
         if self._driver is not None and self._windows.close(self._driver.records.budget):
             self._driver.submit([])
         self._listener.remove(self)
 
     def pause_writing(self) -> None:
         """The client reads too slowly (C-2)."""
-        self._is_behind = True
+        super().pause_writing()
         self._submit([found for link in self._subscribers() if (found := link.hold_input()) is not None])
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        self._is_behind = False
-        if self._is_flooded:
-            self._is_flooded = False
-            self.engine.receive_data(b"", time.monotonic(), 0)  # its silence was our doing
-            if self._is_unfinished:
-                self._listener.unfinished.append(self)
-            self._read_or_not()
+        super().resume_writing()
         self._submit([found for link in self._subscribers() if (found := link.release_input()) is not None])
 
     # --- events of the engine -----------------------------------------------------------------------------------------
 
-    def _process_events(self) -> None:
+    def process_events(self) -> None:
+        """See `EngineProtocol`."""
         inputs: list[Input] = []
         handlers = self._handlers
         try:
@@ -397,7 +322,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _on_opened(self, event: ConnectionOpened, _inputs: list[Input]) -> None:
         self.container_id = event.open.container_id
-        self._set_timer()
+        self.watch_deadline()
         if not 0 < len(self.container_id.encode()) <= MAX_CONTAINER_ID_BYTES:
             self.close("amqp:invalid-field", f"a container-id has 1 to {MAX_CONTAINER_ID_BYTES} bytes")
             return
@@ -476,18 +401,20 @@ class ClientConnection(asyncio.Protocol):
             except LimitError:  # the client's frames are too small for the explanation
                 self.engine.close(conventions.amqp_error(condition, ""))
         self._submit(inputs)
-        self.mark_dirty()
-        if self._transport is not None:
-            self._loop.call_later(CLOSE_TIMEOUT_S, self._end)
+        self.close_transport_after(CLOSE_TIMEOUT_S)
 
-    @contextlib.contextmanager
-    def _confined(self, doing: str) -> Iterator[None]:
+    def on_fault(self, error: Exception, doing: str) -> None:
         """K-3b: a fault of our own while one client is served ends that client's connection, and nothing else."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001  (whatever it is)
-            self.log.fault(Part.CLIENT, error, f"{doing} ({self.container_id or self.peer})")
-            self.fail()
+        self._log_fault(error, doing)
+        self.fail()
+
+    def on_output_fault(self, error: Exception) -> None:
+        """K-3b: a close would have to be written by what has just failed."""
+        self._log_fault(error, "what a client is sent")
+        self._drop()
+
+    def _log_fault(self, error: Exception, doing: str) -> None:
+        self.log.fault(Part.CLIENT, error, f"{doing} ({self.container_id or self.peer})")
 
     def fail(self) -> None:
         """A fault of our own: end the connection with an error, at once if even that does not work (K-3b)."""
@@ -521,43 +448,13 @@ class ClientConnection(asyncio.Protocol):
         self._links.clear()
         self._places.forget()
 
-    def abort(self) -> None:
-        """Drop the transport at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
     # --- output and time ----------------------------------------------------------------------------------------------
 
-    def mark_dirty(self) -> None:
-        """Write at the end of this turn."""
-        if not self.is_dirty:
-            self.is_dirty = True
-            self._listener.turn.mark_dirty(self)
-
-    def flush(self) -> None:
-        """Write everything the turn produced in one piece."""
-        self.is_dirty = self._has_read = False
-        try:
-            self._flush()
-        except Exception as error:  # noqa: BLE001  (K-3b: a close would have to be written by what has just failed)
-            self.log.fault(Part.CLIENT, error, f"what a client is sent ({self.container_id or self.peer})")
-            self._drop()
-
-    def _flush(self) -> None:
-        transport = self._transport
-        if transport is None:
-            return
-        if self._driver is not None:
+    def write_output(self) -> None:
+        """Write everything the turn produced, in one piece."""
+        if self._driver is not None and self._transport is not None:
             self._update_windows(self._driver)
-        data = self.engine.data_to_send()
-        if data:
-            self._listener.bytes_out += len(data)
-            transport.write(data)
-            if self._is_behind and transport.get_write_buffer_size() > OUTPUT_LIMIT_BYTES:
-                self._is_flooded = True
-                self._read_or_not()
-        if self.engine.state is ConnectionState.ENDED:
-            self._end()
+        super().write_output()
 
     def _update_windows(self, driver: RecordsDriver) -> None:
         """C-6: offer each session the frames there is room for."""
@@ -568,30 +465,6 @@ class ClientConnection(asyncio.Protocol):
             driver.submit([])
         if self._windows.is_passed and self.engine.state is ConnectionState.OPENED:
             self.close("amqp:resource-limit-exceeded", PASSED)
-
-    def _end(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        deadline = self.engine.next_deadline()
-        if deadline is not None:
-            delay = max(TIMER_RESOLUTION_S, deadline - time.monotonic())
-            self._timer = self._loop.call_later(delay, self._on_timer)
-
-    def _on_timer(self) -> None:
-        """Heartbeats and the idle time-out; while we do not read, silence says nothing."""
-        self._timer = None
-        if self._transport is None:
-            return
-        if self._transport.is_reading():
-            with self._confined("a client's time-out"):
-                self.engine.handle_timer(time.monotonic())
-                self._process_events()
-        self._set_timer()
 
     def _on_open_timeout(self) -> None:
         self._timer = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
 from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.clients.connection import ClientConnection
@@ -17,7 +18,6 @@ from router.listening import listen, port_of
 from router.logs import EventLog, RouterEvent
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
-from router.turn import Backlog, Turn
 
 PRODUCT = "oncewire"
 
@@ -33,8 +33,7 @@ class ClientListener:
         """Connections whose last read is not carried out yet."""
         self.driver: RecordsDriver | None = None
         """The incarnation that serves new connections; None = clients are sent elsewhere (A-1)."""
-        self.bytes_in = 0
-        self.bytes_out = 0
+        self._bytes_in = self._bytes_out = 0  # of connections that are closed
         self.accepted = 0
         self.refused_links = 0
         self.node: LocalNode | None = None
@@ -57,6 +56,16 @@ class ClientListener:
     def connection_count(self) -> int:
         """Connections that are open now."""
         return len(self._connections)
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes read from clients since the process started."""
+        return self._bytes_in + sum(connection.bytes_in for connection in self._connections)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes written to clients since the process started."""
+        return self._bytes_out + sum(connection.bytes_out for connection in self._connections)
 
     def connections(self) -> list[ClientConnection]:
         """All of them, for people."""
@@ -138,7 +147,10 @@ class ClientListener:
 
     def remove(self, connection: ClientConnection) -> None:
         """A client's transport is gone."""
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._bytes_in += connection.bytes_in
+            self._bytes_out += connection.bytes_out
         if not self._connections:
             self._is_empty.set()
 

@@ -13,10 +13,11 @@ import click
 from oncewire.cli.errors import CliError
 from router.operator.arguments import allowed
 from router.operator.management_routes import PREFIX
-from router.operator.schema import TYPES, Attribute, EntityType, Operation, Type
+from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS, SELF
 from topology.inspector.ask_cli import DEFAULT_URL, Api
 from topology.inspector.login_cli import authorization_of, login_option
+from topology.inspector.schema.model import Attribute, EntityType, Operation, Type
 
 _TYPED = "`oncewire manage` cannot be run as it was typed"
 VERDICT_NO = 1

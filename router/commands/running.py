@@ -67,7 +67,7 @@ async def _run(
 def _reload(node: RouterNode, log: EventLog) -> None:
     """SIGHUP: as `oncewire manage reload`; the log says what came of it."""
     try:
-        node.controls.reload()
+        node.operator.controls.reload()
     except ManagementError as error:
         log.event(RouterEvent.CONFIG_REFUSED, why=str(error), fix=error.fix)
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from aiohttp import BasicAuth, web
 from router.config import RouterConfig, is_loopback
 from router.logs import EventLog, RouterEvent
 from router.passwords import password_check
+from topology.inspector.schema.model import Role
 
 MAX_FAILURES = 5
 """Wrong passwords from one address within `FAILURE_WINDOW_S`: a person mistypes less, a guesser gets 7,200 a day."""
@@ -32,24 +32,6 @@ PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-h
 """What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs)."""
 JSON = "application/json"
 REALM = 'Basic realm="oncewire", charset="UTF-8"'
-
-
-class Role(IntEnum):
-    """What somebody may do; each role may do what the smaller ones may."""
-
-    NONE = 0
-    """Nothing but ask whether the router lives and is ready."""
-    VIEWER = 1
-    """See everything but bodies of messages and secrets."""
-    OPERATOR = 2
-    """Steer: costs, log levels, traces, drain, end connections and subscriptions that are away."""
-    ADMIN = 3
-    """Also what takes deliveries from somebody, changes settings, or shows bodies."""
-
-    @property
-    def word(self) -> str:
-        """As settings and errors say it."""
-        return self.name.lower()
 
 
 def role_named(word: str) -> Role:

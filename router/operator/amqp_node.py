@@ -33,8 +33,9 @@ from oncewire.wire import LinkFlow as FlowEvent
 from router.clients.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters
 from router.clients.local_node import NodeClient, NodeLink, is_dynamic
 from router.logs import EventLog
-from router.operator.access import Access, AccessDenied, Caller, Role
+from router.operator.access import Access, AccessDenied, Caller
 from router.operator.amqp_requests import Answering, Request, encode_answer, read_request
+from topology.inspector.schema.model import Role
 
 ADDRESS = "$management"
 REPLY_PREFIX = "$management/reply/"

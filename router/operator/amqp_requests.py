@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from oncewire.wire import BodyKind, Message, Properties, encode_message
-from router.operator.access import Access, AccessDenied, Caller, Role
+from router.operator.access import Access, AccessDenied, Caller
 from router.operator.arguments import ManagementError
-from router.operator.schema import AMQP_PREFIX, TYPES, EntityType
+from router.operator.schema import AMQP_PREFIX, TYPES
 from router.operator.service import MAX_ROWS, SELF, Management, type_named
+from topology.inspector.schema.model import READER, EntityType
 
 NODE_TYPE = "org.amqp.management"
 """The type of the management node itself; its one entity is called `self`."""
@@ -75,7 +76,7 @@ class Answering:
     async def answer(self, request: Request, caller: Caller) -> bytes:
         """Carry a request out; the encoded answer, be it an error."""
         try:
-            self._access.require(caller, Role.VIEWER)  # it was when its links were attached, and may be no more
+            self._access.require(caller, READER)  # it was when its links were attached, and may be no more
             status, body = await self._answer(request, caller)
             return encode_answer(request.correlation, status, "OK" if status == 200 else "No Content", body)
         except (ManagementError, AccessDenied) as refused:

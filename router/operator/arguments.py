@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from router.operator.schema import Attribute, Type
+from topology.inspector.schema.model import Attribute, Type
 
 _PYTHON: Mapping[Type, tuple[type, ...]] = {
     Type.TEXT: (str,),

@@ -9,9 +9,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from router.listening import cannot_listen
 from router.logs import EventLog
-from router.operator.access import Access, Handler, Role, Route, add_routes, refusal
+from router.operator.access import Access, Handler, Route, add_routes, refusal
 from router.operator.metrics import Metrics
 from router.operator.status import Status
+from topology.inspector.schema.model import Role
 
 _LOG = web.AppKey("log", EventLog)
 SHUTDOWN_TIMEOUT_S = 0.5

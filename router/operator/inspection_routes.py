@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from router.operator.access import Role, Route, role_of
+from router.operator.access import Route, role_of
 from topology.inspector.api import Inspector
 from topology.inspector.page import serving
+from topology.inspector.schema.model import READER, Role
 from topology.inspector.source import Rights
 
 
@@ -21,8 +22,8 @@ def rights_of(request: web.Request) -> Rights:
 def inspection_routes(inspector: Inspector) -> Iterable[Route]:
     """Everything of the inspector is for viewers; single parts of answers need more."""
     for route in inspector.routes():
-        yield Route("GET", route.path, route.handler, Role.VIEWER)
-    yield Route("GET", "/", serving.page, Role.VIEWER)
-    yield Route("GET", "/inspector", serving.page, Role.VIEWER)
+        yield Route("GET", route.path, route.handler, READER)
+    yield Route("GET", "/", serving.page, READER)
+    yield Route("GET", "/inspector", serving.page, READER)
     yield Route("GET", serving.LOGIN, serving.login, Role.OPERATOR, asks_again=True)
-    yield Route("GET", f"{serving.PREFIX}{{name:.+}}", serving.file, Role.VIEWER)
+    yield Route("GET", f"{serving.PREFIX}{{name:.+}}", serving.file, READER)

@@ -8,10 +8,11 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from router.operator.access import AccessDenied, Role, Route, caller_of, refusal
+from router.operator.access import AccessDenied, Route, caller_of, refusal
 from router.operator.arguments import ManagementError
 from router.operator.schema import TYPES, as_data
 from router.operator.service import MAX_ROWS, Management, type_named
+from topology.inspector.schema.model import READER
 
 PREFIX = "/api/v1/management"
 MAX_BODY_BYTES = 64 * 1024
@@ -20,7 +21,7 @@ _Answer: TypeAlias = Callable[[web.Request], Awaitable[dict[str, object]]]
 
 
 def management_routes(management: Management) -> Iterable[Route]:
-    """All routes. Seeing is for viewers; what changes something asks for more when it is known what."""
+    """All routes. Reading needs READER; what changes something asks for more when it is known what."""
     routes = _Routes(management)
     entity = f"{PREFIX}/{{type:{'|'.join(TYPES)}}}/{{name}}"
     for method, path, answer in (
@@ -31,7 +32,7 @@ def management_routes(management: Management) -> Iterable[Route]:
         ("DELETE", entity, routes.delete),
         ("POST", f"{entity}/{{operation}}", routes.operate),
     ):
-        yield Route(method, path, _answering(answer), Role.VIEWER)
+        yield Route(method, path, _answering(answer), READER)
 
 
 class _Routes:

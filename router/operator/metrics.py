@@ -6,7 +6,7 @@ each metric means and when to act.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -17,6 +17,8 @@ from delivery_records.diagnostics.durations import BOUNDS_S, Histogram
 from delivery_records.diagnostics.waits import Reason
 from delivery_records.outcomes import Decision
 from router.operator.status import Numbers, Status
+from topology.inspector.schema.model import EntityType
+from topology.inspector.schema.own import NEIGHBOUR, OVERVIEW
 
 _COUNTERS = {
     "incarnations": ("oncewire_incarnations", "Lives of this router since its process started"),
@@ -28,8 +30,6 @@ _COUNTERS = {
     "refused_links": ("oncewire_links_refused", "Attaches refused before the record core heard of them"),
 }
 _GAUGES = {
-    "connections": ("oncewire_client_connections", "Client connections that are open"),
-    "lease_left_s": ("oncewire_lease_left_seconds", "Time until this router stops serving without etcd"),
     "lease_age_s": ("oncewire_lease_age_seconds", "Since etcd last answered a keep-alive of this router"),
     "loop_lag_s": ("oncewire_loop_lag_seconds", "How late the event loop was last"),
     "worst_loop_lag_s": ("oncewire_loop_lag_worst_seconds", "How late it was at most since the last scrape"),
@@ -48,11 +48,6 @@ _CORE_GAUGES = {
         "oncewire_subscribers_without_credit",
         "Attached subscribers that take nothing",
     ),
-    "barriers_waiting": ("oncewire_barriers_waiting", "Subscriptions here that not every router knows yet"),
-    "routers": ("oncewire_routers", "Routers of the network, as this one knows it from etcd"),
-    "subscriptions": ("oncewire_subscriptions", "Subscriptions of the network"),
-    "publishers": ("oncewire_publishers", "Publishers of the network"),
-    "applied_revision": ("oncewire_applied_revision", "etcd revision this router has applied"),
     "trace_steps": ("oncewire_trace_steps", "Steps of deliveries that the trace holds"),
 }
 _DELIVERIES = {
@@ -110,18 +105,13 @@ class RouterCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metrics of this moment."""
         numbers = self._status.numbers()
+        yield from _overview(self._status, numbers)
         for name, (metric, text) in _COUNTERS.items():
             yield CounterMetricFamily(metric, text, value=getattr(numbers, name))
         for name, (metric, text) in _GAUGES.items():
             yield GaugeMetricFamily(metric, text, value=getattr(numbers, name))
         for name, (metric, text) in _CORE_GAUGES.items():
             yield GaugeMetricFamily(metric, text, value=getattr(numbers.core, name))
-        yield GaugeMetricFamily(
-            "oncewire_ready", "1 when clients are welcome", not self._status.waiting_for()
-        )
-        yield GaugeMetricFamily(
-            "oncewire_draining", "1 while this router sends its clients away", self._status.draining() is not None
-        )
         info = GaugeMetricFamily("oncewire_router_info", "Always 1", labels=["router", "version"])
         info.add_metric([numbers.router, numbers.version], 1)
         yield info
@@ -218,23 +208,34 @@ def _neighbours(numbers: Numbers) -> Iterator[Metric]:
         "Routers in etcd to which there is no path",
         value=numbers.routers_unreachable,
     )
-    transferred = CounterMetricFamily(
-        "oncewire_neighbour_bytes", "Bytes from and to neighbours", labels=["neighbour", "direction"]
-    )
-    waiting = GaugeMetricFamily(
-        "oncewire_neighbour_waiting_bytes", "Bytes that wait for a neighbour", labels=["neighbour"]
-    )
-    dropped = CounterMetricFamily(
-        "oncewire_neighbour_dropped_frames",
-        "Bodies dropped because a neighbour was slow",
-        labels=["neighbour"],
-    )
-    for neighbour in numbers.neighbours:
-        transferred.add_metric([neighbour.node_id, "in"], neighbour.bytes_in)
-        transferred.add_metric([neighbour.node_id, "out"], neighbour.bytes_out)
-        waiting.add_metric([neighbour.node_id], neighbour.waiting_bytes)
-        dropped.add_metric([neighbour.node_id], neighbour.dropped_frames)
-    yield from (transferred, waiting, dropped)
+    yield from _of_entities(NEIGHBOUR, "neighbour", {each.node_id: each for each in numbers.neighbours})
+
+
+def _of_entities(entity: EntityType, label: str, entities: Mapping[str, object]) -> Iterable[Metric]:
+    """The metrics of the schema that show attributes of each of these entities, labelled with their names."""
+    families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    for attribute, metric in entity.metrics():
+        directions = [metric.direction] if metric.direction else []
+        if metric.name not in families:
+            kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+            labels = [label, "direction"] if directions else [label]
+            families[metric.name] = kind(metric.name, metric.help, labels=labels)
+        for name, each in entities.items():
+            families[metric.name].add_metric([name, *directions], getattr(each, attribute))
+    return families.values()
+
+
+def _overview(status: Status, numbers: Numbers) -> Iterator[Metric]:
+    """The metrics of the schema that show the router itself."""
+    core = numbers.core
+    values: Mapping[str, float] = {
+        "ready": not status.waiting_for(), "draining": status.draining() is not None,
+        "lease_left_s": numbers.lease_left_s, "applied": core.applied_revision, "routers": core.routers,
+        "subscriptions": core.subscriptions, "publishers": core.publishers, "joining": core.barriers_waiting,
+        "connections": numbers.connections,
+    }  # fmt: skip
+    for attribute, metric in OVERVIEW.metrics():
+        yield GaugeMetricFamily(metric.name, metric.help, values[attribute])
 
 
 class Metrics:

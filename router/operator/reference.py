@@ -1,25 +1,46 @@
-"""Writes the tables of docs/management.md from the schema: `python -m router.operator.reference` in its checkout."""
+"""Writes the tables of two pages from the schema: `python -m router.operator.reference` in the project's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from oncewire.settings.parsers import MIB
-from oncewire.settings.reference import table
+from oncewire.settings.reference import settings_table, table
 from oncewire.settings.reference import written as with_parts
-from oncewire.settings.schema import Setting
 from router.config_loading import SETTINGS
 from router.operator.arguments import allowed
-from router.operator.schema import CONFIG, TYPES, Attribute, EntityType, Operation
+from router.operator.schema import CONFIG, TYPES
+from topology.inspector.rows_core import COLLECTIONS
+from topology.inspector.schema.catalogue import entity_of
+from topology.inspector.schema.model import Attribute, EntityType, Operation
 
 PAGE = Path("docs/management.md")
-"""From the project's folder: this module may be an installed one, far from the page."""
+"""From the project's folder: this module may be an installed one, far from the pages."""
+INSPECTOR_PAGE = Path("docs/inspector.md")
 
 
-def written(text: str) -> str:
-    """The page with its marked parts written anew; everything between them is written by hand."""
-    return with_parts(text, {"entities": "".join(_entities()), "settings": _settings()})
+def written(page: Path, text: str) -> str:
+    """A page with its marked parts written anew; everything between them is written by hand."""
+    if page == INSPECTOR_PAGE:
+        return with_parts(text, {"tables": "".join(_tables())})
+    return with_parts(text, {"entities": "".join(_entities()), "settings": settings_table(SETTINGS.values())})
+
+
+def _tables() -> Iterator[str]:
+    """The inspector's tables: those of managed entities have their attributes on the page of these."""
+    entities = [entity_of(each) for each in COLLECTIONS]
+    links = {each.name: f"[{each.name}](management.md#{each.name})" if each.naming else each.name for each in entities}
+    rows = ((f"`{each.table}`", links[each.name], each.meaning) for each in entities)
+    yield table(("table", "a row", "meaning"), rows)
+    for entity in entities:
+        if not entity.naming:
+            yield f"\nAttributes of **{entity.table}**:\n\n"
+            yield table(("attribute", "type", "meaning"), map(_shown, entity.attributes))
+
+
+def _shown(attribute: Attribute) -> Sequence[str]:
+    name, kind, _, meaning = _attribute(attribute)
+    return name, kind, meaning
 
 
 def _entities() -> Iterator[str]:
@@ -45,7 +66,10 @@ def _entity(entity: EntityType) -> str:
 def _attribute(attribute: Attribute) -> Sequence[str]:
     who = "" if attribute.settable is None else attribute.settable.word
     choices = ", ".join(f"`{each}`" for each in attribute.choices)
-    return f"`{attribute.name}`", f"one of {choices}" if choices else attribute.type.value, who, attribute.meaning
+    unit = "" if attribute.unit is None else f", {attribute.unit.value}"
+    kind = f"one of {choices}" if choices else f"{attribute.type.value}{unit}"
+    parts = "".join(f" `{each.name}`: {each.meaning}" for each in attribute.parts)
+    return f"`{attribute.name}`", kind, who, attribute.meaning + parts
 
 
 def _operation(operation: Operation) -> Sequence[str]:
@@ -60,29 +84,6 @@ def _arguments(operation: Operation) -> Iterator[str]:
         yield f"- `{each.name}` ({need}{allowed(each)}): {each.meaning}\n"
 
 
-def _settings() -> str:
-    titles = ("setting", "allowed", "default", "takes effect", "what for", "flag, variable")
-    return table(titles, map(_setting, SETTINGS.values()))
-
-
-def _setting(each: Setting) -> Sequence[str]:
-    return (
-        f"`{each.key}`", each.allowed, _default(each, each.default), each.applies.value, each.reason,
-        f"`{each.flag}`, `{each.variable}`",
-    )  # fmt: skip
-
-
-def _default(setting: Setting, value: object) -> str:
-    if isinstance(value, int) and value >= MIB and "iB" in setting.allowed:
-        return f"{value // MIB} MiB"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value in ("", ()):
-        return "none"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(f"`{each}`" for each in value)
-    return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
-
-
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in (PAGE, INSPECTOR_PAGE):
+        page.write_text(written(page, page.read_text(encoding="utf-8")), encoding="utf-8")

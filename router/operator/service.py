@@ -8,11 +8,13 @@ from typing import Protocol
 from delivery_records.diagnostics.trace import Choice
 from delivery_records.effects import Ending
 from router.logs import EventLog, RouterEvent
-from router.operator import schema
-from router.operator.access import Access, AccessDenied, Caller, Role
+from router.operator.access import Access, AccessDenied, Caller
 from router.operator.arguments import ManagementError, check
-from router.operator.schema import TYPES, EntityType, Operation
+from router.operator.schema import AMQP_PREFIX, CONFIG, TYPES
 from topology.inspector.rows_core import Head, Row
+from topology.inspector.schema.clients import CONNECTION, SUBSCRIPTION
+from topology.inspector.schema.model import EntityType, Operation, Role
+from topology.inspector.schema.network import LINK, LOG, ROUTER
 
 MAX_ROWS = 500
 """Entities of one answer; more are asked for with an offset."""
@@ -145,18 +147,18 @@ class Management:
         found = [head for head in heads if head.key == name]
         if found:
             return found
-        if entity is schema.LINK:  # the direction from this router to a neighbour
+        if entity.name == LINK.name:  # the direction from this router to a neighbour
             own = [row["id"] for row in self._tables.rows("routers", self._tables.heads("routers")) if row["is_self"]]
             return [head for head in heads if own and head.text == f"{own[0]} {name}"]
-        if entity is schema.CONNECTION:  # heads are found by container-id and address together
+        if entity.name == CONNECTION.name:  # heads are found by container-id and address together
             return [head for head in heads if head.order == name]
         return [head for head in heads if head.text == name]
 
     def _own(self, entity: EntityType) -> Row:
         config = self._controls.config()
-        if entity is schema.LOG:
+        if entity.name == LOG.name:
             return {"key": SELF, "level": config["log.level"], "format": config["log.format"]}
-        assert entity is schema.CONFIG
+        assert entity.name == CONFIG.name
         return {"key": SELF, **config}
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -176,10 +178,10 @@ class Management:
             raise ManagementError(400, "nothing is given to set", f"give {entity.settable[0].name}")
         self._require(caller, max(each.settable or Role.NONE for each in entity.settable), f"set {entity.name}")
         row = self.read(type_name, name)
-        if entity is schema.LINK:
+        if entity.name == LINK.name:
             self._set_cost(row, changes["cost"])
         else:
-            assert entity is schema.LOG
+            assert entity.name == LOG.name
             self._controls.set_log_level(str(changes["level"]))
         self._done(caller, f"set {entity.name}", name, changes)
         return self.read(type_name, str(row["key"]))
@@ -229,14 +231,14 @@ class Management:
         arguments = check(operation.arguments, given, "argument")
         self._require(caller, operation.role, f"{operation.name} {entity.name}")
         row = self._without_lease(entity, name) or self.read(entity.name, name)
-        if entity is schema.SUBSCRIPTION:
+        if entity.name == SUBSCRIPTION.name:
             answer = await self._end_subscription(row, arguments, only_if_away=operation is not entity.delete)
-        elif entity is schema.CONNECTION:
+        elif entity.name == CONNECTION.name:
             if not self._controls.close_connection(str(row["key"])):
                 raise ManagementError(404, f"the connection {name} is gone", "there is nothing left to do")
             answer = {"closed": row["key"]}
         else:
-            assert entity is schema.ROUTER
+            assert entity.name == ROUTER.name
             answer = self._at_router(row, operation.name, arguments)
         self._done(caller, f"{operation.name} {entity.name}", name, arguments)
         return answer
@@ -264,7 +266,7 @@ class Management:
 
     def _without_lease(self, entity: EntityType, name: str) -> Row | None:
         """This router itself, while it knows of no router: without etcd it can be drained and loaded again, too."""
-        if entity is not schema.ROUTER or name != self._node_id or self._tables.heads("routers"):
+        if entity.name != ROUTER.name or name != self._node_id or self._tables.heads("routers"):
             return None
         return {"key": name, "id": name, "is_self": True, "http": ""}
 
@@ -306,7 +308,7 @@ def type_named(name: str) -> EntityType:
     Raises:
         ManagementError: there is none.
     """
-    found = TYPES.get(name.removeprefix(schema.AMQP_PREFIX))
+    found = TYPES.get(name.removeprefix(AMQP_PREFIX))
     if found is None:
         raise ManagementError(404, f"there is no type {name}", f"known: {', '.join(TYPES)}")
     return found

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from delivery_records.channels import codec as peer_codec
+from oncewire.transport.engine_protocol import EngineProtocol
+from oncewire.transport.turn import Turn
 from oncewire.wire import (
     AmqpError,
     Connection,
@@ -38,7 +40,6 @@ from router.clients import conventions
 from router.logs import EventLog, Part
 from router.peers.handshake import PeerIdentity
 from router.peers.output import PeerOutput, QueuedFrame
-from router.turn import Turn
 
 ADDRESS = "$router"
 LINK_NAME = "frames"
@@ -52,6 +53,8 @@ OUTPUT_HIGH_BYTES = 256 * 1024
 HANDSHAKE_TIMEOUT_S = 10.0
 """For all of the handshake. A neighbour that says nothing at all is given up after a silence as at any other time, so
 that a link whose first bytes were lost is tried again soon."""
+CLOSE_TIMEOUT_S = 1.0
+"""After our close frame, before the transport is closed without the neighbour's reply."""
 BEHIND_CHECK_S = 0.25
 """How often a slow neighbour's queue is looked through for late bodies."""
 
@@ -94,8 +97,12 @@ class PeerOwner(Protocol):
         """Bodies were dropped (T-2): so many frames, of channels to these routers."""
 
 
-class PeerConnection(asyncio.Protocol):
+class PeerConnection(EngineProtocol):
     """The asyncio protocol of one inter-router connection, either side."""
+
+    high_water_bytes = OUTPUT_HIGH_BYTES
+    timer_resolution_s = 0.01
+    peer_noun = "a neighbour"
 
     def __init__(self, neighbours: PeerOwner, engine: Connection, is_dialer: bool, cost: int) -> None:
         """Wait for the transport.
@@ -106,8 +113,8 @@ class PeerConnection(asyncio.Protocol):
             is_dialer: whether this router opened the connection.
             cost: of this link as configured here; the larger one of both sides counts.
         """
+        super().__init__(engine, neighbours.turn, time.monotonic)
         self._neighbours = neighbours
-        self.engine = engine
         self.is_dialer = is_dialer
         self.cost = cost
         """Of this router's direction; an operator may set another one while the link is up."""
@@ -116,22 +123,14 @@ class PeerConnection(asyncio.Protocol):
         self.identity: PeerIdentity | None = None
         self.refusal = ""
         """Why the connection was given up, for the log."""
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.output = PeerOutput()
         self.is_up = False
         self.was_up = False
-        self.bytes_in = 0
-        self.bytes_out = 0
         self._sender: SenderLink | None = None
         self._granted = 0
         self._received = 0
-        self._transport: asyncio.Transport | None = None
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
         self._opened_at = self._heard_at = time.monotonic()
         self._queue_check: asyncio.TimerHandle | None = None
-        self._is_dirty = False
-        self._is_behind = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             ConnectionOpened: self._on_opened,
             LinkAttached: self._on_attached,
@@ -147,8 +146,7 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The two routers are connected; the dialer speaks first."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
+        super().connection_made(transport)
         self._neighbours.add_connection(self)
         if self.is_dialer:
             self.engine.open()
@@ -158,53 +156,37 @@ class PeerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """One read: handle what is ours, pass on what is not."""
-        self.bytes_in += len(data)
-        now = self._heard_at = time.monotonic()
+        self._heard_at = time.monotonic()
         if self.is_up:
             self._neighbours.heard(self)
-        with self._confined("what a neighbour sent"):
-            self.engine.receive_data(data, now)
-            self._process_events()
-
-    def eof_received(self) -> bool:
-        """The neighbour has gone."""
-        with self._confined("the end of a neighbour's stream"):
-            self.engine.receive_eof(time.monotonic())
-            self._process_events()
-        return False
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._transport = None
+        """The transport is closed."""
         if exc is not None and not self.refusal:
             self.refusal = str(exc)
+        super().connection_lost(exc)
+
+    def on_disconnected(self, _exc: Exception | None) -> None:
+        """No frame goes over this link any more."""
         self._down()
         self._neighbours.remove_connection(self)
-        if not self.closed.done():
-            self.closed.set_result(None)
-
-    def give_up(self) -> None:
-        """Nobody waits for this connection any more: uvloop closes it then, and tells us nothing of its end."""
-        if self._transport is not None:
-            self.connection_lost(None)
 
     def pause_writing(self) -> None:
         """The neighbour reads too slowly; from now on bodies get old."""
-        self._is_behind = True
+        super().pause_writing()
         if self._queue_check is None:
             self._queue_check = self._loop.call_later(BEHIND_CHECK_S, self._check_queue)
 
     def resume_writing(self) -> None:
         """The neighbour has caught up."""
-        self._is_behind = False
+        super().resume_writing()
         self.mark_dirty()
 
     # --- events of the engine -----------------------------------------------------------------------------------------
 
-    def _process_events(self) -> None:
+    def process_events(self) -> None:
+        """See `EngineProtocol`."""
         for event in self.engine.events():
             handler = self._handlers.get(type(event))
             if handler is not None:
@@ -247,7 +229,7 @@ class PeerConnection(asyncio.Protocol):
     def _on_flow(self, event: LinkFlow) -> None:
         if event.link is self._sender and event.credit_limit and not self.is_up:
             self.is_up = self.was_up = True
-            self._set_timer()
+            self.watch_deadline()
             self._neighbours.on_up(self)
 
     def _on_delivery(self, event: DeliveryReceived) -> None:
@@ -298,61 +280,33 @@ class PeerConnection(asyncio.Protocol):
         with contextlib.suppress(LocalProtocolError):  # it is closing already
             self.engine.close(conventions.amqp_error(condition, description))
         self._down()
-        self.mark_dirty()
-        if self._transport is not None:
-            self._loop.call_later(1.0, self._end)
+        self.close_transport_after(CLOSE_TIMEOUT_S)
 
-    @contextlib.contextmanager
-    def _confined(self, doing: str) -> Iterator[None]:
+    def on_fault(self, error: Exception, doing: str) -> None:
         """K-3b: a fault of our own ends the link to this neighbour; what is lost is repeated (T-4)."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001  (whatever it is)
-            self._neighbours.log.fault(Part.NEIGHBOUR, error, doing)
-            self.refusal = self.refusal or f"a fault of this router: {error}"
-            self._down()
-            self.abort()
-
-    def abort(self) -> None:
-        """Drop the transport at once."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._neighbours.log.fault(Part.NEIGHBOUR, error, doing)
+        self.refusal = self.refusal or f"a fault of this router: {error}"
+        self._down()
+        self.abort()
 
     # --- output and time ----------------------------------------------------------------------------------------------
 
-    def mark_dirty(self) -> None:
-        """Write at the end of this turn."""
-        if not self._is_dirty:
-            self._is_dirty = True
-            self._neighbours.turn.mark_dirty(self)
-
-    def flush(self) -> None:
+    def write_output(self) -> None:
         """Write what waits, as far as the neighbour takes it."""
-        self._is_dirty = False
-        with self._confined("what a neighbour is sent"):
-            self._flush()
-
-    def _flush(self) -> None:
         transport = self._transport
         if transport is None:
             return
-        self._write(transport)
+        self.write_engine(transport)
         sender = self._sender
         while self.is_up and sender is not None and not self._is_behind and not self.output.is_empty:
             if sender.session.is_queueing or not sender.credit:
                 break  # its session window is closed; its next flow comes in as data
             sender.send(b"f", self.output.next_batch(), settled=True, message_format=MESSAGE_FORMAT)
-            self._write(transport)
+            self.write_engine(transport)
         if not self.output.is_empty:
             self._drop_late_bodies()
         if self.engine.state is ConnectionState.ENDED:
-            self._end()
-
-    def _write(self, transport: asyncio.Transport) -> None:
-        data = self.engine.data_to_send()
-        if data:
-            self.bytes_out += len(data)
-            transport.write(data)
+            transport.close()
 
     def _check_queue(self) -> None:
         self._queue_check = None
@@ -366,10 +320,6 @@ class PeerConnection(asyncio.Protocol):
         if self.output.dropped > before:
             self._neighbours.on_dropped(self, broken, self.output.dropped - before)
 
-    def _end(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
     def _watch_handshake(self) -> None:
         """Wait until the link is up, for as long as the neighbour goes on with the handshake."""
         self._timer = None
@@ -378,21 +328,5 @@ class PeerConnection(asyncio.Protocol):
             self.refusal = self.refusal or "no answer to the handshake"
             self.abort()
         else:
-            self._timer = self._loop.call_later(
-                max(0.01, ends_at - time.monotonic()), self._watch_handshake
-            )
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        deadline = self.engine.next_deadline()
-        if deadline is not None:
-            self._timer = self._loop.call_later(max(0.01, deadline - time.monotonic()), self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        with self._confined("a neighbour's time-out"):
-            self.engine.handle_timer(time.monotonic())
-            self._process_events()
-        self._set_timer()
+            delay = max(self.timer_resolution_s, ends_at - time.monotonic())
+            self.start_timer(delay, self._watch_handshake)

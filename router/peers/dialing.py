@@ -6,6 +6,7 @@ import asyncio
 import random
 
 from delivery_records import Records
+from oncewire.transport.connecting import connect
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from router.peers.connection import PeerConnection
@@ -104,13 +105,7 @@ class Dialing:
 
 async def _open(connection: PeerConnection, address: str) -> None:
     host, _, port = address.rpartition(":")
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await loop.create_connection(lambda: connection, host.strip("[]"), int(port))
-    except BaseException:
-        connection.give_up()
-        raise
+    await connect(connection, host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
 
 
 class _BackOff:

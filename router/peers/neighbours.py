@@ -15,6 +15,7 @@ from delivery_records.channels.codec import Header, PeerCodecError, Target
 from delivery_records.channels.messages import Hello
 from delivery_records.effects import PeerSend, PeerSendDatagram
 from delivery_records.inputs import Input, PathsChanged, PeerDatagram, PeerFrame
+from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, Open, Role, SaslClient, SaslServer
 from oncewire.wire.vocabulary import INTER_ROUTER
 from router.config import RouterConfig, anonymous_is_allowed
@@ -26,7 +27,6 @@ from router.peers.link_costs import LinkCosts
 from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
 from router.records_driver import RecordsDriver
 from router.routing import Routing
-from router.turn import Turn
 from topology.linkstate_codec import LinkStateError
 
 ROUTER_USER = "router"

@@ -65,8 +65,8 @@ async def test_entities_are_listed_and_shown(alpha: RouterProcess) -> None:
     url = f"--url={alpha.http}"
     code, out, err = await run_manage("list", "topic", url)
     assert (code, err) == (0, "")
-    assert out.splitlines()[0].split() == ["key", "name", "is_pattern", "publishers", "subscriptions", "waiting"]
-    assert out.splitlines()[1].split() == ["orders", "orders", "no", "0", "1", "0"]
+    assert out.splitlines()[0].split() == ["key", "name", "publishers", "subscriptions", "waiting", "is_pattern"]
+    assert out.splitlines()[1].split() == ["orders", "orders", "0", "1", "0", "no"]
     code, out, _ = await run_manage("list", "subscription", url, "--json")
     assert (code, json.loads(out)["total"]) == (0, 1)
     code, out, _ = await run_manage("show", "log", url)
@@ -96,9 +96,9 @@ def test_a_table_that_is_too_wide_for_a_terminal_leaves_columns_out(
     columns = [each.name for each in TYPES["subscription"].attributes]
     _print_table(columns, [dict.fromkeys(columns, "x" * 18) | {"name": "box/sub"}])
     told = capsys.readouterr()
-    assert told.out.splitlines()[0].split() == ["name", "topic", "router", "rid"]
+    assert told.out.splitlines()[0].split() == ["name", "topic", "router", "state"]
     assert told.out.splitlines()[1].split()[0] == "box/sub"
-    assert told.err.startswith("no room for key, epoch, incarnation, ")
+    assert told.err.startswith("no room for key, lag, held, credit, ")
 
 
 async def test_a_deletion_is_confirmed_and_says_what_happens_to_deliveries(alpha: RouterProcess) -> None:

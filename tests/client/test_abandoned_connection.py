@@ -9,9 +9,11 @@ import pytest
 import uvloop
 
 from oncewire.client.transport import Transport
+from oncewire.transport.connecting import connect
 from oncewire.wire import Connection, Event, Role, SaslClient
 
 IDLE_MS = 60
+CONNECT_S = 10.0
 
 
 class Dialed(Transport):
@@ -25,14 +27,6 @@ class Dialed(Transport):
         self.dialing.cancel()
 
 
-async def dial(transport: Transport, port: int) -> None:
-    try:
-        await asyncio.get_running_loop().create_connection(lambda: transport, "127.0.0.1", port)
-    except BaseException:
-        transport.give_up()
-        raise
-
-
 async def give_up_between_connection_and_answer() -> None:
     loop = asyncio.get_running_loop()
     faults: list[dict[str, Any]] = []
@@ -43,13 +37,14 @@ async def give_up_between_connection_and_answer() -> None:
         Role.CLIENT, container_id="c", idle_time_out_ms=IDLE_MS, sasl=SaslClient("ANONYMOUS"), now=loop.time()
     )
     transport = Dialed(engine, events.append)
-    transport.dialing = asyncio.create_task(dial(transport, server.sockets[0].getsockname()[1]))
+    port = server.sockets[0].getsockname()[1]
+    transport.dialing = asyncio.create_task(connect(transport, "127.0.0.1", port, CONNECT_S))
     with pytest.raises(asyncio.CancelledError):
         await transport.dialing
     assert transport.closed.done()
     # An idle time-out now would tell of a loss, which is none of the next connection.
     await asyncio.sleep(IDLE_MS * 3 / 1000)
-    transport.flush_soon()
+    transport.mark_dirty()
     await asyncio.sleep(0)
     assert not events
     assert not faults, faults

@@ -9,28 +9,31 @@ import pytest
 from router.commands.manage import manage
 from router.config_loading import SETTINGS
 from router.logs import RouterEvent
-from router.operator.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS, Role
+from router.operator.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS
 from router.operator.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
 from router.operator.amqp_requests import NODE_TYPE
 from router.operator.management_routes import PREFIX
-from router.operator.reference import PAGE, written
+from router.operator.reference import INSPECTOR_PAGE, PAGE, written
 from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSES
+from topology.inspector.schema.model import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 
 
-def test_the_tables_of_the_page_are_those_of_the_schema() -> None:
-    assert written(TEXT) == TEXT, "run `python -m router.operator.reference` in the project's folder"
+@pytest.mark.parametrize("page", [PAGE, INSPECTOR_PAGE], ids=lambda page: page.stem)
+def test_the_tables_of_the_page_are_those_of_the_schema(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert written(page, text) == text, "run `python -m router.operator.reference` in the project's folder"
 
 
 def test_a_row_that_is_changed_left_out_or_put_in_by_hand_is_noticed() -> None:
     row = next(line for line in TEXT.splitlines(keepends=True) if line.startswith("| `log.level` "))
     for changed in (TEXT.replace(row, ""), TEXT.replace(row, row + row), TEXT.replace("debug, info", "debug, notice")):
         assert changed != TEXT
-        assert written(changed) == TEXT
+        assert written(PAGE, changed) == TEXT
 
 
 @pytest.mark.parametrize("name", list(TYPES))

@@ -67,7 +67,7 @@ class LargeNetwork:
 
     def link(self, cost: int = 1) -> None:
         """All routers are linked with all; one link has this cost."""
-        incarnation = self.node._incarnation
+        incarnation = self.node.lifecycle.incarnation
         assert incarnation is not None
         routing, own = incarnation.neighbours.routing, incarnation.membership.rid
         rids = [own, *(rid_of(number) for number in range(1, ROUTERS))]

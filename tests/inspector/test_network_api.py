@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,6 +23,8 @@ from tests.router.raw_client import RawClient
 from topology.inspector.ask_cli import Api
 from topology.inspector.follow_cli import Wanted, document_of, documents_of
 from topology.inspector.rows_core import COLLECTIONS
+from topology.inspector.schema.catalogue import entity_of
+from topology.inspector.schema.own import OVERVIEW
 from topology.inspector.show_cli import shown
 
 DEADLINE_S = 40.0
@@ -239,7 +240,7 @@ async def test_a_router_that_does_not_answer_is_named_and_holds_up_nobody(networ
         told = await get(network, "r1", "/api/v1/waits?network=true")
         assert [row["publisher"] for row in told["items"]] == ["till/pub"]
         assert [(each["router"], each["why"]) for each in told["missing"]] == [("r3", "no answer within 2 s")]
-        assert "not told by router r3" in text_of("waits", {"waits": [], "missing": told["missing"]})
+        assert "no reply from router r3" in text_of("waits", {"waits": [], "missing": told["missing"]})
         async with aiohttp.ClientSession() as session:
 
             async def ask() -> int:
@@ -294,9 +295,8 @@ async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetw
     assert "not hex" in refused.value.why
 
 
-async def test_the_reference_names_every_field_of_every_table(network: LocalNetwork) -> None:
+async def test_every_row_has_the_attributes_of_the_schema_and_no_others(network: LocalNetwork) -> None:
     text = (Path(__file__).parents[2] / "docs" / "inspector.md").read_text()
-    paragraphs = {part[2:].partition("**")[0]: part for part in text.split("\n\n") if part.startswith("**")}
     store = await client(network, "r1", "store")
     await store.subscriber("orders", "all")
     publisher = await store.publisher("orders")
@@ -308,10 +308,17 @@ async def test_the_reference_names_every_field_of_every_table(network: LocalNetw
             return await get(network, "r1", f"/api/v1/{table}")
 
         told = await until(read, lambda told: bool(told["items"]))
-        unnamed = {field for row in told["items"] for field in row if not re.search(rf"\b{field}\b", paragraphs[table])}
-        assert unnamed == set(), table
+        attributes = entity_of(table).attributes
+        for row in told["items"]:
+            assert set(row) == {each.name for each in attributes}, table
+            for each in (each for each in attributes if each.parts):
+                names = {part.name for part in each.parts}
+                assert all(set(found) == names for found in row[each.name]), each.name
     overview = await get(network, "r1", "/api/v1/overview")
     record = (await get(network, "r1", f"/api/v1/deliveries/{TAG.hex()}"))["found"][0]
+    assert set(overview) == {each.name for each in OVERVIEW.attributes}
+    for each in (each for each in OVERVIEW.attributes if overview[each.name] and each.parts):
+        assert set(overview[each.name]) == {part.name for part in each.parts}, each.name
     for field in (*overview, *overview["counts"], *record):
         assert f'"{field}"' in text, field
 

@@ -133,14 +133,14 @@ async def test_a_link_whose_cost_changes_is_two_rows_of_ten_thousand(network: La
 
 async def test_nothing_is_noted_while_nobody_watches(network: LargeNetwork) -> None:
     def is_observed() -> bool:
-        return network.node._inspection._observer is not None
+        return network.node.operator.inspection._observer is not None
 
     assert not is_observed()
     async with AsyncExitStack() as stack:
         await snapshots(await watching(stack, network, tables=["subscriptions"]), 1)
         assert is_observed()
     ends_at = time.monotonic() + DEADLINE_S
-    while network.node._inspector.watchers.count:
+    while network.node.operator.inspector.watchers.count:
         assert time.monotonic() < ends_at
         await asyncio.sleep(0.01)
     assert not is_observed()
@@ -160,7 +160,7 @@ async def test_a_slow_reader_gets_summed_up_changes_and_ends_with_the_truth(netw
     async with AsyncExitStack() as stack:
         watcher = await watching(stack, network, tables=["subscriptions"])
         await snapshots(watcher, 1)
-        (watched,) = network.node._inspector.watchers._watchers
+        (watched,) = network.node.operator.inspector.watchers._watchers
         shown = watched._shown["subscriptions"]
         assert isinstance(shown, ShownAttachments)
         connection = watcher.socket._response.connection
@@ -190,7 +190,7 @@ async def test_one_that_reads_nothing_is_disconnected_even_if_it_goes_on_wishing
     network: LargeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching_module, "SEND_TIMEOUT_S", 0.5)
-    watchers = network.node._inspector.watchers
+    watchers = network.node.operator.inspector.watchers
     async with AsyncExitStack() as stack:
         watcher = await watching(stack, network, tables=["subscriptions", "links"])
         connection = watcher.socket._response.connection
@@ -226,7 +226,7 @@ async def test_a_reader_that_fell_too_far_behind_gets_new_snapshots(network: Lar
     async with AsyncExitStack() as stack:
         watcher = await watching(stack, network, tables=["subscriptions", "routers"])
         await snapshots(watcher, 2)
-        (watched,) = network.node._inspector.watchers._watchers
+        (watched,) = network.node.operator.inspector.watchers._watchers
         watched.is_stale = True
         found = await snapshots(watcher, 2)
         assert {each["table"] for each in found} == {"subscriptions", "routers"}

@@ -16,7 +16,6 @@ from router.operator.access import (
     Access,
     AccessDenied,
     Caller,
-    Role,
     Route,
     add_routes,
 )
@@ -25,6 +24,7 @@ from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, Logins
 from tests.router.management_calls import PREFIX, call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
+from topology.inspector.schema.model import Role
 
 USERS = ("--users=ann:a,olga:o,vera:v,nick:n", "--roles=ann=admin,olga=operator,vera=viewer")
 PROXIED = {"X-Forwarded-For": "192.0.2.7"}

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 import uvloop
 
+from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, Role, SaslClient
 from router.peers.connection import PeerConnection, PeerOwner
 from router.peers.dialing import _open
-from router.turn import Turn
 
 
 class Owner:
@@ -28,6 +28,9 @@ class Owner:
         self.connections.add(connection)
         assert self.dialing is not None
         self.dialing.cancel()
+
+    def submit_received(self) -> None:
+        """Nothing was received."""
 
     def remove_connection(self, connection: PeerConnection) -> None:
         self.connections.discard(connection)

@@ -74,7 +74,7 @@ async def closed_with(client: RawClient) -> tuple[str, dict[str, Any]]:
 
 async def run_drain(*arguments: str, **environment: str) -> tuple[int, str, str]:
     """`oncewire drain` to its end."""
-    program = "import sys; from router.drain_cli import drain; from oncewire.cli.run import run; import click; "
+    program = "import sys; from router.commands.drain import drain; from oncewire.cli.run import run; import click; "
     program += "sys.exit(run(['drain', *sys.argv[1:]], click.Group('oncewire', commands={'drain': drain})))"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-c", program, *arguments, stdin=asyncio.subprocess.DEVNULL,

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from oncewire.transport.turn import Turn
 from router.clients.connection import ClientConnection
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
 from router.logs import EventLog, Part
-from router.turn import Turn
 from tests.router.raw_client import DEADLINE_S, RawClient, until
 
 TURNS = 50

@@ -108,7 +108,7 @@ async def test_one_message_through_two_routers_is_one_trace_at_the_collector(
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
     program = (
-        "import sys\nimport router.node, router.running, router.telemetry\n"
+        "import sys\nimport router.node, router.commands.running, router.operator.telemetry\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry', 'google.protobuf'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from oncewire.transport.turn import TURN_S, Backlog, work_for_a_turn
 from oncewire.wire import ACCEPTED, Disposition
 from oncewire.wire.frames import encode_frame
 from oncewire.wire.performative_codec import encode_performative
-from router.turn import TURN_S, Backlog, work_for_a_turn
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from topology.inspector.rows_core import MAX_ROWS, Filter, Head, Row
+from topology.inspector.schema.catalogue import names_that
+from topology.inspector.schema.model import Aging
 
 MAX_MARKS = 20_000
 """Changed rows noted for one watcher; behind more than that, new snapshots are less work."""
 MAX_PUTS = 500
 """Rows of one message; the rest comes with the next."""
-GROWING = frozenset({"uptime_s", "oldest_s", "since_s"})
-SHRINKING = frozenset({"left_s", "expires_in_s"})
+GROWING = names_that(Aging.GROWS)
+SHRINKING = names_that(Aging.SHRINKS)
 _AGES = GROWING | SHRINKING
 _SECONDS_LEFT = "lease_left_s"
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from topology.inspector.rows_core import Row
+from topology.inspector.schema.catalogue import columns_of
 
 GAP = 2
 """Spaces between columns."""
@@ -19,79 +20,18 @@ WIDE = 500
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
-class Column(NamedTuple):
-    """One column of a table. Where not all fit, those of the highest rank are left out; rank 0 stays."""
-
-    name: str
-    title: str
-    rank: int
-
-
-_COLUMNS: Mapping[str, Sequence[Column]] = {
-    "routers": (
-        Column("id", "router", 0), Column("state", "state", 0), Column("subscriptions", "subs", 1),
-        Column("publishers", "pubs", 1), Column("next_hop", "via", 2), Column("distance", "cost", 2),
-        Column("http", "http", 3), Column("amqp", "amqp", 4), Column("version", "version", 5), Column("key", "rid", 6),
-    ),
-    "links": (
-        Column("from", "from", 0), Column("to", "to", 0), Column("cost", "cost", 0), Column("state", "state", 1),
-        Column("on_best_path", "on a best path", 2),
-    ),
-    "topics": (
-        Column("name", "topic", 0), Column("publishers", "pubs", 0), Column("subscriptions", "subs", 0),
-        Column("waiting", "waiting", 1), Column("is_pattern", "pattern", 2),
-    ),
-    "subscriptions": (
-        Column("name", "subscription", 0), Column("topic", "topic", 1), Column("router", "router", 0),
-        Column("state", "state", 0), Column("lag", "lag", 2), Column("held", "held", 3), Column("credit", "credit", 4),
-        Column("expires_in_s", "ends in", 2), Column("joins_behind", "joins behind", 3), Column("mode", "mode", 5),
-        Column("epoch", "epoch", 6), Column("timeout_s", "timeout", 7), Column("peer", "peer", 8),
-        Column("incarnation", "incarnation", 9),
-    ),
-    "publishers": (
-        Column("name", "publisher", 0), Column("topic", "topic", 1), Column("router", "router", 0),
-        Column("state", "state", 0), Column("unsettled", "unsettled", 1), Column("told", "told", 3),
-        Column("unreceived", "unreceived", 3), Column("credit", "credit", 2), Column("bytes", "bytes", 4),
-        Column("expires_in_s", "ends in", 4), Column("session", "session", 6), Column("epoch", "epoch", 6),
-        Column("peer", "peer", 7),
-    ),
-    "channels": (
-        Column("router", "router", 0), Column("state", "state", 0), Column("generation", "generation", 2),
-        Column("sent", "sent", 1), Column("received", "received", 1), Column("waiting", "waiting", 1),
-        Column("rid", "rid", 3),
-    ),
-    "neighbours": (
-        Column("router", "router", 0), Column("cost", "cost", 0), Column("waiting_bytes", "waiting bytes", 1),
-        Column("dropped_frames", "dropped", 1), Column("bytes_in", "bytes in", 2), Column("bytes_out", "bytes out", 2),
-        Column("rid", "rid", 3),
-    ),
-    "connections": (
-        Column("container_id", "container", 0), Column("peer", "peer", 0), Column("links", "links", 1),
-        Column("publishers", "pubs", 1), Column("subscriptions", "subs", 1),
-    ),
-    "waits": (
-        Column("publisher", "publisher", 0), Column("oldest_s", "since", 0), Column("unsettled", "unsettled", 1),
-        Column("topic", "topic", 2), Column("router", "router", 2), Column("credit", "credit", 4),
-        Column("oldest_tag", "tag", 5),
-    ),
-    "events": (
-        Column("time", "time", 0), Column("level", "level", 1), Column("event", "event", 0),
-        Column("fields", "fields", 0),
-    ),
-}  # fmt: skip
-
 _REASONS = {
     "publisher-repeats": "its publisher has announced it and not sent it again",
-    "publisher-settles": "told accepted; its publisher has not settled",
+    "publisher-settles": "accepted; its publisher has not settled",
     "publisher-proves": "its publisher's link has not shown life",
-    "publisher-away": "done everywhere; its publisher is away",
+    "publisher-away": "done everywhere; its publisher is disconnected",
 }
 _HOLDERS = {
     "in-doubt": "has it",
     "held": "no credit",
     "again": "wants it again",
-    "detached": "away",
-    "orphaned": "away, its router is gone",
+    "detached": "disconnected",
+    "orphaned": "disconnected, its router has stopped",
     "elsewhere": "",
     "unreachable": "no path to its router",
     "underway": "has not arrived there",
@@ -137,21 +77,19 @@ def shown(name: str, document: Mapping[str, Any], width: int) -> RenderableType:
 
 def table_of(name: str, rows: Sequence[Row], width: int) -> Table:
     """Rows as a table no wider than `width`, if leaving out columns can do that."""
-    columns = list(_COLUMNS[name])
-    cells = {column.name: [cell(column.name, row.get(column.name)) for row in rows] for column in columns}
-    columns = [column for column in columns if column.rank < 2 or any(cells[column.name])]
-    widths = {c.name: max(len(c.title), *(len(text) for text in cells[c.name])) for c in columns}
-    while sum(widths[c.name] + GAP for c in columns) - GAP > width and any(c.rank for c in columns):
-        columns.remove(max(columns, key=lambda column: column.rank))
+    columns = dict(columns_of(name))
+    cells = {shown: [cell(shown, row.get(shown)) for row in rows] for shown in columns}
+    columns = {shown: each for shown, each in columns.items() if each.rank < 2 or any(cells[shown])}
+    widths = {shown: max(len(each.title), *map(len, cells[shown])) for shown, each in columns.items()}
+    while sum(widths[each] + GAP for each in columns) - GAP > width and any(each.rank for each in columns.values()):
+        del columns[max(columns, key=lambda shown: columns[shown].rank)]
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for column in columns:
-        numeric = all(isinstance(row.get(column.name), int | float | None) for row in rows)
-        folds = column.name in ("fields", columns[0].name)
-        table.add_column(
-            column.title, justify="right" if numeric else "left", no_wrap=not folds, overflow="fold"
-        )
+    for shown, column in columns.items():
+        numeric = all(isinstance(row.get(shown), int | float | None) for row in rows)
+        folds = shown in ("fields", next(iter(columns)))
+        table.add_column(column.title, justify="right" if numeric else "left", no_wrap=not folds, overflow="fold")
     for at in range(len(rows)):
-        table.add_row(*(Text(cells[column.name][at]) for column in columns))
+        table.add_row(*(Text(cells[each][at]) for each in columns))
     return table
 
 
@@ -257,7 +195,7 @@ def _urgency(value: object) -> str:
 
 def _missing(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     for each in document.get("missing") or ():
-        yield Text(f"not told by router {each['router']}: {each['why']}", style="yellow")
+        yield Text(f"no reply from router {each['router']}: {each['why']}", style="yellow")
 
 
 # --- a delivery -------------------------------------------------------------------------------------------------------
@@ -276,7 +214,7 @@ def _delivery(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
         ] + [
             {
                 "name": f"router {each['router']}", "state": each["state"], "since_s": each["since_s"],
-                "detail": f"{each['owing']} of {each['subscriptions']} subscriptions owe it",
+                "detail": f"{each['owing']} of {each['subscriptions']} subscriptions pending",
             }
             for each in record["other_routers"]
         ]  # fmt: skip

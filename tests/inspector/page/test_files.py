@@ -14,7 +14,8 @@ import pytest_asyncio
 from delivery_records.diagnostics.waits import Holder, Reason
 from delivery_records.ingress import Phase
 from tests.router.processes import RouterProcess, running_router
-from topology.inspector.page.serving import FOLDER, LOGIN, PAGE, POLICY
+from topology.inspector.page.serving import FOLDER, LOGIN, PAGE, POLICY, SCHEMA
+from topology.inspector.schema.catalogue import page_module
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,7 +33,8 @@ async def session(router: RouterProcess) -> AsyncIterator[aiohttp.ClientSession]
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/inspector", "/inspector/main.js", "/inspector/tokens.css", "/inspector/none.js"]
+    "path",
+    ["/", "/inspector", *(f"/inspector/{name}" for name in ("main.js", "tokens.css", "schema.js", "none.js"))],
 )
 @in_one_loop
 async def test_every_answer_has_the_policy(session: aiohttp.ClientSession, path: str) -> None:
@@ -60,6 +62,19 @@ def test_no_module_parses_text_as_html_or_names_another_site(file: Path) -> None
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", source)
     assert set(re.findall(r"https?://[^\"\s]*", source)) <= {"http://www.w3.org/2000/svg"}
     assert all(path.startswith("./") for path in re.findall(r"^import .* from \"([^\"]+)\"", source, re.MULTILINE))
+
+
+def test_every_name_that_a_module_imports_is_exported_by_the_other() -> None:
+    sources = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.glob("*.js")} | {SCHEMA: page_module()}
+    exports = {
+        name: set(re.findall(r"^export (?:async )?(?:function|class|const|let) (\w+)", text, re.MULTILINE))
+        for name, text in sources.items()
+    }
+    for name, text in sources.items():
+        for names, module in re.findall(r"^import \{([^}]*)\} from \"\./(\w+\.js)\"", text, re.MULTILINE):
+            wanted = {each.strip() for each in names.split(",")} - {""}
+            assert wanted <= exports[module], (name, module)
+            assert all(len(re.findall(rf"\b{each}\b", text)) > 1 for each in wanted), (name, wanted)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,16 @@ from pathlib import Path
 
 from aiohttp import hdrs, web
 
+from topology.inspector.schema.catalogue import page_module
+
 FOLDER = Path(__file__).parent / "files"
 PAGE = "index.html"
 PREFIX = "/inspector/"
 LOGIN = "/login"
 """At the top: a browser sends a login to what lies beside or below the address that asked for it (RFC 7617 section
 2.2), and the API must get it, too."""
+SCHEMA = "schema.js"
+"""The columns of the tables: the one file that is written from the schema, not read from the folder."""
 LIBRARY = "vendor/cytoscape.esm.min.mjs"
 """Draws the map; fetched when the package is built. Without it the page shows tables only, and says so."""
 
@@ -91,13 +95,14 @@ def _answer(request: web.Request, found: PageFile) -> web.Response:
 @cache
 def _files() -> dict[str, PageFile]:
     """All files by their path in the folder. Read once: nothing of a request ever becomes a path on disk."""
-    found = {}
+    found = {SCHEMA: _packed(_TYPES[".js"], page_module().encode())}
     for path in sorted(FOLDER.rglob("*")):
         content_type = _TYPES.get(path.suffix)
         if content_type is None or not path.is_file():
             continue
-        plain = path.read_bytes()
-        found[path.relative_to(FOLDER).as_posix()] = PageFile(
-            content_type, plain, gzip.compress(plain, 6, mtime=0), hashlib.sha256(plain).hexdigest()[:20]
-        )
+        found[path.relative_to(FOLDER).as_posix()] = _packed(content_type, path.read_bytes())
     return found
+
+
+def _packed(content_type: str, plain: bytes) -> PageFile:
+    return PageFile(content_type, plain, gzip.compress(plain, 6, mtime=0), hashlib.sha256(plain).hexdigest()[:20])

@@ -1,8 +1,9 @@
-// Columns of the tables, each said once: what it shows, how it sorts, how it reads.
+// Columns of the tables: schema.js names them, here is how each reads and sorts.
 
 import { age } from "./ages.js";
 import { badge, button, h } from "./dom.js";
 import { bytes, duration, number } from "./format.js";
+import { TABLES } from "./schema.js";
 import { since } from "./store.js";
 
 /** A column that shows a field as it is. */
@@ -10,7 +11,7 @@ export function plain(name, label, options = {}) {
   return { name, label, value: (item) => item[name], ...options };
 }
 
-export function count(name, label) {
+function count(name, label) {
   return plain(name, label, { numeric: true, cell: (item) => known(item[name]) });
 }
 
@@ -20,7 +21,7 @@ function known(value) {
     : number(value);
 }
 
-export function code(name, label, options = {}) {
+function code(name, label, options = {}) {
   return plain(name, label, { cell: (item) => (item[name] ? h("code", {}, item[name]) : "–"), ...options });
 }
 
@@ -78,17 +79,17 @@ const MEANINGS = {
   unreachable: "no path leads to its router",
   gone: "it disappeared while this page was open",
   "one-way": "only one end announces it, so it is not used",
-  elsewhere: "attached at the router named, which alone knows whether its link is up",
-  provisional: "attached, but its client has not shown life yet",
-  detached: "its link is gone; it is kept until it expires",
-  orphaned: "its router is gone; it is kept until it expires",
-  suspended: "its link is gone; its session is kept until it expires",
-  proving: "its link is up again, its client has not shown life yet",
+  elsewhere: "attached at the named router; only that router knows whether its link is up",
+  provisional: "attached, but its client has not proved yet that it is alive",
+  detached: "its link has ended; it is kept until it expires",
+  orphaned: "its router has stopped; it is kept until it expires",
+  suspended: "its link has ended; its session is kept until it expires",
+  proving: "its link is up again, its client has not proved yet that it is alive",
   waiting: "its link is up; its earlier session is not over yet",
   starting: "its session begins",
   closing: "it ends once everything is settled",
   "in-doubt": "its client has it and has not answered",
-  held: "its client takes no more now: no credit",
+  held: "its client accepts no more now: no credit",
   again: "its client wants it again, after a pause",
   underway: "it has not arrived at its router yet",
 };
@@ -103,8 +104,8 @@ export function stateBadge(state) {
   return badge(kind, text, meaningOf(state) || null);
 }
 
-export function stateColumn() {
-  return plain("state", "State", {
+function stateColumn(label) {
+  return plain("state", label, {
     mark: (item) => `${item.state} ${item.expires_in_s == null ? "" : Math.round(since(item, -item.expires_in_s))}`,
     cell: (item) => [
       stateBadge(item.state),
@@ -115,42 +116,51 @@ export function stateColumn() {
   });
 }
 
-export function bytesColumn(name, label) {
+function bytesColumn(name, label) {
   return plain(name, label, { numeric: true, cell: (item) => bytes(item[name]) });
 }
 
-export function seconds(name, label) {
+function seconds(name, label) {
   return plain(name, label, { numeric: true, cell: (item) => duration(item[name]) });
 }
 
-export function ageColumn(name, label) {
-  return plain(name, label, {
-    numeric: true,
-    mark: (item) => String(Math.round(since(item, item[name]) * 2)),
-    cell: (item) => age(since(item, item[name])),
-  });
+/** Attributes that are shown as more than a value, in whatever table they stand. */
+const OWN = {
+  name: { cell: (item) => nameCell(item.name), className: "wide" },
+  container_id: { cell: (item) => nameCell(item.container_id), className: "wide" },
+  topic: { cell: (item) => topicLink(item.topic), className: "topic" },
+  router: { cell: (item) => routerLink(item.router) },
+  next_hop: { cell: (item) => (item.is_self ? "–" : routerLink(item.next_hop)) },
+  mode: { className: "whole" },
+};
+const CODES = new Set(["peer", "incarnation"]);
+
+/**
+ * The columns of a table, in the order of the schema. `without`: attributes that are left out; `own`: columns that this
+ * view shows in its own way, by attribute; `extra`: columns that come last.
+ */
+export function columnsOf(table, { without = [], own = {}, extra = [] } = {}) {
+  const shown = TABLES[table].filter((each) => !without.includes(each.name));
+  return [...shown.map((each) => own[each.name]?.(each) ?? column(each)), ...extra];
 }
 
-const mode = plain("mode", "Mode", { className: "whole" });
-const topic = plain("topic", "Topic", { cell: (item) => topicLink(item.topic), className: "topic" });
-const router = plain("router", "Router", { cell: (item) => routerLink(item.router) });
-const name = (label) => plain("name", label, { cell: (item) => nameCell(item.name), className: "wide" });
-
-/** Subscriptions; `extra` columns (actions) come last. */
-export function subscriptionColumns({ withTopic, extra = [] }) {
-  return [
-    name("Subscription"), stateColumn(), withTopic ? topic : null, router, mode,
-    count("lag", "Lag"), count("held", "Held"), count("credit", "Credit"), seconds("timeout_s", "Kept for"),
-    count("epoch", "Epoch"), code("incarnation", "Incarnation"), code("peer", "Client"), ...extra,
-  ].filter(Boolean);
-}
-
-export function publisherColumns({ withTopic }) {
-  return [
-    name("Publisher"), stateColumn(), withTopic ? topic : null, router,
-    count("unsettled", "Unsettled"), bytesColumn("bytes", "Bytes"), count("credit", "Credit"),
-    count("session", "Session"), count("epoch", "Epoch"), code("peer", "Client"),
-  ].filter(Boolean);
+function column({ name, label, type, unit }) {
+  if (name === "state") {
+    return stateColumn(label);
+  }
+  if (CODES.has(name)) {
+    return code(name, label);
+  }
+  if (unit === "bytes") {
+    return bytesColumn(name, label);
+  }
+  if (unit === "s") {
+    return seconds(name, label);
+  }
+  if (type === "boolean") {
+    return plain(name, label, { value: (item) => (item[name] ? "yes" : "") });
+  }
+  return type === "integer" || type === "number" ? count(name, label) : plain(name, label, OWN[name]);
 }
 
 /** The button that ends a subscription, for those who may. */

@@ -3,7 +3,7 @@
 import { get, PAGE_SIZE } from "./api.js";
 import { button, fill, h, setText } from "./dom.js";
 import { counted, number } from "./format.js";
-import { code, count, endColumn, nameCell, plain, publisherColumns, subscriptionColumns } from "./columns.js";
+import { columnsOf, endColumn } from "./columns.js";
 import { problem } from "./actions.js";
 import { Store } from "./store.js";
 import { Table, filterBox } from "./table.js";
@@ -71,22 +71,20 @@ export class ClientsView {
     const tables = {
       connections: {
         caption: "Connections of clients to this router", empty: "No client is connected to this router.", sort: "container_id",
-        columns: [
-          plain("container_id", "Client", { cell: (item) => nameCell(item.container_id), className: "wide" }),
-          code("peer", "Address"), count("links", "Links"), count("publishers", "Publishers"), count("subscriptions", "Subscriptions"),
-          {
+        columns: columnsOf("connections", {
+          extra: [{
             name: "acts", label: "Actions", hideLabel: true, mark: () => String(this._page.may("operator")),
             cell: (item) => (this._page.may("operator")
               ? button("Close…", () => actions.closeConnection(item), { class: "button slim danger", "aria-label": `Close the connection of ${item.container_id}` })
               : ""),
-          },
-        ],
+          }],
+        }),
       },
       subscriptions: {
         caption: "Subscriptions of the network", empty: "No such subscription.", sort: "name",
-        columns: subscriptionColumns({ withTopic: true, extra: [endColumn(this._page)] }),
+        columns: columnsOf("subscriptions", { extra: [endColumn(this._page)] }),
       },
-      publishers: { caption: "Publishers of the network", empty: "No such publisher.", sort: "name", columns: publisherColumns({ withTopic: true }) },
+      publishers: { caption: "Publishers of the network", empty: "No such publisher.", sort: "name", columns: columnsOf("publishers") },
     };
     return tables[kind];
   }

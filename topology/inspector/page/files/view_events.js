@@ -1,6 +1,6 @@
 // The router's latest events.
 
-import { fill, h, setText } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { counted, number, timeOfDay } from "./format.js";
 import { choice, filterBox } from "./table.js";
 

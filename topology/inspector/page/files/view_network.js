@@ -3,7 +3,7 @@
 import { age } from "./ages.js";
 import { button, fill, h, icon, setText } from "./dom.js";
 import { counted, number, webAddress } from "./format.js";
-import { count, plain, routerLink, stateBadge } from "./columns.js";
+import { columnsOf, plain, stateBadge } from "./columns.js";
 import { eventLine } from "./view_events.js";
 import { NetworkMap } from "./map.js";
 import { RECEIVED } from "./store.js";
@@ -161,21 +161,18 @@ export class NetworkView {
       empty: "No router is known.",
       sort: "id",
       rowClass: (each) => [each.state === "gone" ? "gone" : "", each.id === this._picked ? "picked" : ""].join(" ").trim(),
-      columns: [
-        plain("id", "Router", {
-          mark: (each) => `${each.id} ${each.is_self}`,
-          cell: (each) => [
-            h("button", { type: "button", class: "link", on: { click: () => this._pick(each.id) } }, each.id),
-            each.is_self ? h("span", { class: "quiet small" }, " this router") : null,
-          ],
-        }),
-        plain("state", "State", { mark: (each) => `${each.state} ${each.goneAt ?? ""}`, cell: routerState }),
-        plain("next_hop", "Next hop", { cell: (each) => (each.is_self ? "–" : routerLink(each.next_hop)) }),
-        count("distance", "Cost"),
-        count("subscriptions", "Subs"),
-        count("publishers", "Pubs"),
-        plain("version", "Version"),
-      ],
+      columns: columnsOf("routers", {
+        own: {
+          id: ({ name, label }) => plain(name, label, {
+            mark: (each) => `${each.id} ${each.is_self}`,
+            cell: (each) => [
+              h("button", { type: "button", class: "link", on: { click: () => this._pick(each.id) } }, each.id),
+              each.is_self ? h("span", { class: "quiet small" }, " this router") : null,
+            ],
+          }),
+          state: ({ name, label }) => plain(name, label, { mark: (each) => `${each.state} ${each.goneAt ?? ""}`, cell: routerState }),
+        },
+      }),
     });
   }
 
@@ -188,23 +185,24 @@ export class NetworkView {
       empty: "No links. A router that is alone has none.",
       sort: "name",
       rowClass: (each) => (each.state === "gone" ? "gone" : ""),
-      columns: [
-        { name: "name", label: "From → to", value: (each) => `${each.from} → ${each.to}` },
-        plain("state", "State", {
-          mark: (each) => `${each.state} ${each.goneAt ?? ""}`,
-          cell: (each) => [stateBadge(each.state), each.goneAt ? [" ", age(each.goneAt)] : null],
-        }),
-        plain("cost", "Cost", { numeric: true }),
-        plain("on_best_path", "Best path", { value: (each) => (each.on_best_path ? "yes" : "") }),
-        {
+      columns: columnsOf("links", {
+        without: ["to"],
+        own: {
+          from: () => ({ name: "name", label: "From → to", value: (each) => `${each.from} → ${each.to}` }),
+          state: ({ name, label }) => plain(name, label, {
+            mark: (each) => `${each.state} ${each.goneAt ?? ""}`,
+            cell: (each) => [stateBadge(each.state), each.goneAt ? [" ", age(each.goneAt)] : null],
+          }),
+        },
+        extra: [{
           name: "acts", label: "Actions", hideLabel: true,
           mark: (each) => `${this._page.may("operator")} ${each.state}`,
           cell: (each) =>
             this._page.may("operator") && each.state !== "gone" && each.from === this._page.store.overview?.router
               ? button("Cost…", () => actions.linkCost(each), { class: "button slim", "aria-label": `Change the cost of the link from ${each.from} to ${each.to}` })
               : "",
-        },
-      ],
+        }],
+      }),
     });
   }
 
@@ -298,10 +296,10 @@ function attention(overview, routers, links, waits) {
       h("a", { href: `#/clients/subscriptions?router=${encodeURIComponent(overview.router)}` }, "Its subscriptions"));
   }
   if (overview?.waiting_for.length) {
-    say("bad", `This router takes no clients: it waits for ${overview.waiting_for.join(", ")}.`);
+    say("bad", `This router accepts no clients: it waits for ${overview.waiting_for.join(", ")}.`);
   }
   if (overview && !overview.standalone && overview.lease_left_s < LEASE_WARNING_S) {
-    say("bad", "This router's lease runs out: etcd is slow or away.");
+    say("bad", "This router's lease runs out: etcd is slow or unreachable.");
   }
   for (const each of routers) {
     if (each.state === "gone") {

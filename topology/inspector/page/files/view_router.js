@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { age, now } from "./ages.js";
 import { badge, button, fill, h } from "./dom.js";
 import { counted, duration, number } from "./format.js";
-import { bytesColumn, count, plain, routerLink } from "./columns.js";
+import { columnsOf, plain } from "./columns.js";
 import { problem } from "./actions.js";
 import { RECEIVED, since } from "./store.js";
 import { Table, panel } from "./table.js";
@@ -19,16 +19,13 @@ export class RouterView {
     this._problem = h("div", { class: "slot" });
     this._facts = h("dl", { class: "facts" });
     this._acts = h("div", { class: "stack" });
-    const router = plain("router", "Router", { cell: (item) => routerLink(item.router) });
     this._neighbours = new Table({
       caption: "Neighbours this router has a connection to", empty: "No neighbour.", sort: "router",
-      columns: [router, plain("cost", "Cost", { numeric: true }), bytesColumn("bytes_in", "In"), bytesColumn("bytes_out", "Out"),
-        bytesColumn("waiting_bytes", "Waiting"), count("dropped_frames", "Bodies dropped")],
+      columns: columnsOf("neighbours"),
     });
     this._channels = new Table({
       caption: "Channels of this router to others", empty: "No channel.", sort: "router",
-      columns: [router, plain("state", "State"), count("generation", "Generation"), count("sent", "Sent"), count("received", "Received"),
-        count("waiting", "Waiting for credit")],
+      columns: columnsOf("channels", { own: { state: ({ name, label }) => plain(name, label) } }),
     });
     this.element = h("div", { class: "stack" },
       h("div", { class: "head" }, h("h1", {}, "This router")),
@@ -83,7 +80,7 @@ export class RouterView {
     return h("div", { class: "acts" },
       act("Log level…", "How much this router writes to its log, from now on.", () => actions.logLevel()),
       act("Trace deliveries…", "Notes the rules applied to deliveries, to be seen under Delivery. It costs time for each message.", () => actions.trace()),
-      this._page.may("admin") && act("Reload settings…", "Reads the settings again, and tells what changes at once and what needs a restart.", () => actions.reload()),
+      this._page.may("admin") && act("Reload settings…", "Reads the settings again, and reports what changes at once and what needs a restart.", () => actions.reload()),
       act("Drain and stop…", "Lets the clients move to other routers, then ends the process.", () => actions.drain(overview), true));
   }
 
@@ -114,7 +111,7 @@ function factsOf(overview) {
     ["Incarnation", h("code", {}, overview.rid || "–")],
     ["Version", overview.version],
     ["Runs for", age((overview[RECEIVED] ?? now()) - overview.uptime_s)],
-    ["Lease", overview.standalone ? "none: it stands alone, without etcd" : `${duration(overview.lease_left_s)} left when last told`],
+    ["Lease", overview.standalone ? "none: it runs alone, without etcd" : `${duration(overview.lease_left_s)} left at the last update`],
     ["Applied revision", number(overview.applied)],
     ["Clients", `${counted(counts.connections, "connection")}, ${counted(counts.windows, "publisher")}`],
   ];

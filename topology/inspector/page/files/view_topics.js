@@ -3,7 +3,7 @@
 import { get, PAGE_SIZE } from "./api.js";
 import { button, h, setText } from "./dom.js";
 import { counted, number } from "./format.js";
-import { count, endColumn, plain, publisherColumns, subscriptionColumns, topicLink } from "./columns.js";
+import { columnsOf, endColumn, plain, topicLink } from "./columns.js";
 import { Table, filterBox, panel } from "./table.js";
 import { showWaits } from "./view_waiting.js";
 
@@ -17,16 +17,15 @@ export class TopicsView {
       caption: "Topics",
       empty: "Nobody publishes or subscribes.",
       sort: "name",
-      columns: [
-        plain("name", "Topic", {
-          mark: (topic) => `${topic.name} ${topic.is_pattern}`,
-          cell: (topic) => [topicLink(topic.name), topic.is_pattern ? h("span", { class: "quiet small" }, " pattern") : null],
-          className: "wide",
-        }),
-        count("publishers", "Publishers"),
-        count("subscriptions", "Subscriptions"),
-        plain("waiting", "Publishers here that wait over 1 s", { numeric: true }),
-      ],
+      columns: columnsOf("topics", {
+        own: {
+          name: ({ name, label }) => plain(name, label, {
+            mark: (topic) => `${topic.name} ${topic.is_pattern}`,
+            cell: (topic) => [topicLink(topic.name), topic.is_pattern ? h("span", { class: "quiet small" }, " pattern") : null],
+            className: "wide",
+          }),
+        },
+      }),
     });
     this._note = h("p", { class: "quiet" });
     this._more = new MoreRows(page, "topics", () => ({}));
@@ -64,13 +63,13 @@ export class TopicView {
       caption: `Subscriptions of the topic ${this._topic}`,
       empty: "No subscription: what is published here goes nowhere.",
       sort: "name",
-      columns: subscriptionColumns({ withTopic: false, extra: [endColumn(page)] }),
+      columns: columnsOf("subscriptions", { without: ["topic"], extra: [endColumn(page)] }),
     });
     this._publishers = new Table({
       caption: `Publishers of the topic ${this._topic}`,
       empty: "No publisher.",
       sort: "name",
-      columns: publisherColumns({ withTopic: false }),
+      columns: columnsOf("publishers", { without: ["topic"] }),
     });
     const narrowed = () => ({ topic: this._topic });
     this._more = ["subscriptions", "publishers"].map((name) => new MoreRows(page, name, narrowed));

@@ -1,0 +1,35 @@
+"""Opens a TCP or TLS connection for a protocol, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from oncewire.transport.engine_protocol import EngineProtocol
+
+
+async def connect(
+    protocol: EngineProtocol, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None
+) -> None:
+    """Connect `protocol` to host and port; when this fails or is cancelled, the protocol is abandoned.
+
+    Args:
+        protocol: of a fresh engine.
+        host: name or address; with TLS the name that the certificate must have.
+        port: TCP port.
+        timeout_s: for the TCP connection, and the TLS handshake where there is one.
+        tls: None = plain TCP.
+
+    Raises:
+        OSError: there is no connection.
+        TimeoutError: it took longer.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            await loop.create_connection(
+                lambda: protocol, host, port, ssl=tls, server_hostname=None if tls is None else host
+            )
+    except BaseException:
+        protocol.abandon()
+        raise

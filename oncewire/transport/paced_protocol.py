@@ -1,0 +1,110 @@
+"""A connection that must not hold up others: its reads are carried out in turns, and its output is bounded.
+
+A data_received call is one read: it is vetted first, then carried out in turns. Nothing more is read before that is
+done, nor while the peer makes us answer and does not read the answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar
+
+from oncewire.transport.engine_protocol import INPUT, EngineProtocol
+from oncewire.transport.turn import Backlog, Turn, work_for_a_turn
+from oncewire.wire import Connection
+
+STEP_WORK = 256
+"""Frames, and deliveries of a disposition, between two looks at the clock: 3 ms; at 64 a message costs a third more."""
+
+
+class PacedProtocol(EngineProtocol):
+    """An `EngineProtocol` that carries out one read in a turn of the loop."""
+
+    output_limit_bytes: ClassVar[int]
+    """More than this unwritten: nothing more is read, or carried out, until the peer has caught up."""
+
+    def __init__(self, engine: Connection, turn: Turn, clock: Callable[[], float], unfinished: Backlog) -> None:
+        """Wait for the transport.
+
+        Args:
+            engine: a fresh one.
+            turn: collects who writes at the end of a turn of the loop.
+            clock: seconds, monotonic; that of the engine.
+            unfinished: connections whose last read is not carried out yet.
+        """
+        super().__init__(engine, turn, clock)
+        self._unfinished = unfinished
+        self._is_flooded = False
+        """It does not take our answers, so nothing of it is carried out."""
+        self._is_unfinished = False
+        """What was read last is not carried out yet."""
+
+    def may_carry_out(self, now: float) -> bool:
+        """Whether what was read before `now` still counts (K-3a)."""
+        raise NotImplementedError
+
+    def data_received(self, data: bytes) -> None:
+        """One read: vet it, decode it, hand it over."""
+        now = self._clock()
+        if not self.may_carry_out(now):
+            return
+        self.bytes_in += len(data)
+        with self.confined(INPUT):
+            self.engine.receive_data(data, now, 0)
+            # uvloop reads up to 32 times in one turn of its loop: windows are looked at, and others served, in between.
+            if not self._is_unfinished and (self._has_read or work_for_a_turn(self._step, self._clock)):
+                self._is_unfinished = True
+                self._read_or_not()
+                self._unfinished.append(self)
+            self._has_read = True
+
+    def _step(self) -> bool:
+        """Carry out a little of what was read; whether more is left."""
+        is_left = self.engine.receive_data(b"", self._clock(), STEP_WORK)
+        self.process_events()
+        return is_left
+
+    def go_on(self) -> bool:
+        """Another turn for a read that was not finished; whether it still is not."""
+        if self._transport is None:
+            return False
+        if not self.may_carry_out(self._clock()):
+            return True  # K-3a: nothing of it counts any more, and the connection is about to be closed
+        if self._is_flooded:
+            return False  # it goes on when the peer reads again
+        self._is_unfinished = False
+        with self.confined(INPUT):
+            self._is_unfinished = work_for_a_turn(self._step, self._clock)
+        self._read_or_not()
+        return self._is_unfinished
+
+    def _read_or_not(self) -> None:
+        """Read from the peer, unless it has given us enough to do."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wants = not self._is_unfinished and not self._is_flooded
+        if wants != transport.is_reading():
+            (transport.resume_reading if wants else transport.pause_reading)()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._is_behind = False
+        if self._is_flooded:
+            self._is_flooded = False
+            self.engine.receive_data(b"", self._clock(), 0)  # its silence was our doing
+            if self._is_unfinished:
+                self._unfinished.append(self)
+            self._read_or_not()
+
+    def on_written_behind(self, transport: asyncio.Transport) -> None:
+        """Beyond the limit nothing more is read."""
+        if transport.get_write_buffer_size() > self.output_limit_bytes:
+            self._is_flooded = True
+            self._read_or_not()
+
+    @property
+    def is_listening_to_peer(self) -> bool:
+        """Whether we read."""
+        return self._transport is not None and self._transport.is_reading()

@@ -1,0 +1,185 @@
+"""Everything that operators see and use of one router process: HTTP, `$management`, the inspector, telemetry."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from router.clients.listener import ClientListener
+from router.clients.redirect import other_routers
+from router.config import RouterConfig
+from router.event_loop_lag import LoopWatch
+from router.incarnation import Incarnation
+from router.lifecycle import Lifecycle
+from router.logs import EventLog
+from router.operator.access import Access
+from router.operator.amqp_node import ADDRESS, ManagementNode
+from router.operator.amqp_requests import Answering
+from router.operator.controls import RouterControls
+from router.operator.http import HttpServer
+from router.operator.inspection import Inspection
+from router.operator.inspection_routes import inspection_routes, rights_of
+from router.operator.management_routes import management_routes
+from router.operator.service import Management
+from router.operator.statistics import Accounts
+from router.operator.status import Numbers
+from router.operator.telemetry import telemetry_of
+from topology.inspector.api import Inspector
+
+
+class OperatorSurface:
+    """The operator's side of one router process."""
+
+    def __init__(
+        self,
+        config: RouterConfig,
+        version: str,
+        lifecycle: Lifecycle,
+        listener: ClientListener,
+        watch: LoopWatch,
+        log: EventLog,
+        load: Callable[[], RouterConfig] | None,
+    ) -> None:
+        """Prepare it; nothing listens yet.
+
+        Args:
+            config: the settings the process has begun with.
+            version: of Oncewire.
+            lifecycle: of the process.
+            listener: the connections of clients; it gets the node `$management`.
+            watch: of the event loop.
+            log: where its events go.
+            load: reads the settings again; None = there is no file to read.
+        """
+        self._config = config
+        self._version = version
+        self._log = log
+        self._listener = listener
+        access = Access(config, log)
+        self._accounts = Accounts(config.node_id, version, listener, watch, log)
+        self.inspection = Inspection(lifecycle, listener, config.node_id, version, config.standalone)
+        self.inspector = Inspector(self.inspection, log.recent, rights_of)
+        self.controls = RouterControls(lifecycle, config, listener, access, log, load)
+        management = Management(config.node_id, self.inspection, self.controls, access, log)
+        self._node = ManagementNode(Answering(management, access, self._other_nodes), access, log)
+        listener.node = self._node
+        status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
+        routes = (*inspection_routes(self.inspector), *management_routes(management))
+        self._http = HttpServer(status, access, log, routes)
+        self._answering: asyncio.Future[None] | None = None
+
+    def load_telemetry(self) -> None:
+        """Load the exporter of spans, if the settings ask for it.
+
+        Raises:
+            CliError: the extra `otel` is not installed.
+        """
+        self._accounts.telemetry = telemetry_of(self._config, self._version, self._log)
+
+    async def listen(self) -> int | None:
+        """Open the HTTP listener; returns its port, None where the settings want none.
+
+        Raises:
+            CliError: the address cannot be listened on.
+        """
+        if not self._config.http_host:
+            return None
+        return await self._http.start(self._config.http_host, self._config.http_port)
+
+    def start(self) -> None:
+        """Answer requests of `$management`, and export spans."""
+        if self._accounts.telemetry is not None:
+            self._accounts.telemetry.start()
+        self._answering = asyncio.ensure_future(self._node.run())
+
+    async def stop_answering(self) -> None:
+        """Answer no request of `$management` any more."""
+        if self._answering is not None:
+            self._answering.cancel()
+            await asyncio.gather(self._answering, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Disconnect whoever watches, stop HTTP, and send the last spans."""
+        await self.inspector.watchers.stop()
+        await self._http.stop()
+        if self._accounts.telemetry is not None:
+            await self._accounts.telemetry.stop()
+
+    def begin(self, incarnation: Incarnation) -> None:
+        """See `IncarnationObserver`."""
+        self._accounts.incarnations += 1
+        if self._accounts.telemetry is not None:
+            incarnation.driver.watch = self._accounts.telemetry.watch(incarnation.records)
+        self.controls.begin(incarnation)
+        self.inspection.begin(incarnation)
+
+    def end(self, incarnation: Incarnation) -> None:
+        """See `IncarnationObserver`."""
+        self.controls.begin(None)
+        self.inspection.begin(None)
+        self._accounts.end(incarnation)
+
+    def _other_nodes(self) -> list[str]:
+        """Management nodes of the other routers."""
+        driver = self._listener.driver
+        if driver is None:
+            return []
+        others = other_routers(driver.records.view, driver.records.rid)
+        return [f"{record.amqp}/{ADDRESS}" for record in others]
+
+
+class RouterStatus:
+    """Implements `Status` for the HTTP side of one router process."""
+
+    def __init__(
+        self, node_id: str, version: str, lifecycle: Lifecycle, listener: ClientListener, accounts: Accounts
+    ) -> None:
+        self._node_id = node_id
+        self._version = version
+        self._lifecycle = lifecycle
+        self._listener = listener
+        self._accounts = accounts
+
+    def waiting_for(self) -> list[str]:
+        """See `Status`."""
+        return self._lifecycle.waiting_for()
+
+    def draining(self) -> dict[str, object] | None:
+        """See `Status`."""
+        return self._lifecycle.draining()
+
+    def drain(self) -> None:
+        """See `Status`."""
+        self._lifecycle.drain()
+
+    def numbers(self) -> Numbers:
+        """See `Status`."""
+        return self._accounts.numbers(self._lifecycle.incarnation)
+
+    def tables(self) -> dict[str, object]:
+        """See `Status`."""
+        lifecycle, incarnation = self._lifecycle, self._lifecycle.incarnation
+        tables: dict[str, object] = {
+            "router": self._node_id,
+            "version": self._version,
+            "uptime_s": round(time.monotonic() - lifecycle.started_at, 1),
+            "incarnations": lifecycle.incarnations,
+            "connections": self._listener.connection_count,
+            "waiting_for": lifecycle.waiting_for(),
+            "draining": lifecycle.draining(),
+        }
+        if incarnation is not None:
+            tables |= incarnation.records.describe()
+            tables["neighbours"] = [
+                {
+                    "id": link.node_id,
+                    "cost": link.cost,
+                    "waiting_bytes": link.waiting_bytes,
+                    "dropped": link.dropped_frames,
+                }
+                for link in incarnation.neighbours.numbers()
+            ]
+            tables["links"] = incarnation.neighbours.routing.edges()
+            tables["lease_left_s"] = round(incarnation.membership.lease_left(), 1)
+        return tables

@@ -1,0 +1,102 @@
+"""One line in the schema is all that an attribute needs beside its value: every way to see it reads the schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from oncewire.wire import Message, decode_message
+from router.config import RouterConfig
+from router.logs import EventLog
+from router.operator import reference
+from router.operator.access import Access, Caller
+from router.operator.amqp_requests import Answering, read_request
+from router.operator.schema import as_data
+from router.operator.service import Management
+from topology.inspector.rows_core import WATCHABLE, Head, Row
+from topology.inspector.schema.catalogue import MANAGED, entity_of, page_module
+from topology.inspector.schema.model import Column, Role, Unit, integer
+from topology.inspector.show_cli import shown
+
+DOCS = Path(__file__).resolve().parents[2]
+ROW: Row = {"key": "k", "name": "box/sub", "topic": "orders", "router": "r1", "state": "attached", "weight": 2_000}
+
+
+class Rows:
+    """The source of the values."""
+
+    def heads(self, table: str) -> Sequence[Head]:
+        return [Head("box/sub", "k", "box/sub")] if table == "subscriptions" else []
+
+    def rows(self, table: str, heads: Sequence[Head]) -> list[Row]:
+        return [ROW for head in heads]
+
+
+@pytest.fixture
+def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = MANAGED["subscription"]
+    line = integer("weight", "What it weighs.", Column("weight", 1), Unit.BYTES)
+    monkeypatch.setitem(MANAGED, "subscription", replace(known, attributes=(*known.attributes, line)))
+
+
+def management() -> tuple[Management, Access]:
+    config, log = RouterConfig(), EventLog("r1")
+    access = Access(config, log)
+    return Management("r1", Rows(), SimpleNamespace(config=dict), access, log), access
+
+
+@pytest.mark.usefixtures("weighed")
+def test_the_api_has_it_with_type_unit_and_meaning() -> None:
+    found, _ = management()
+    assert found.read("subscription", "box/sub")["weight"] == 2_000
+    told: Any = as_data()["types"]
+    assert told["subscription"]["attributes"][-1] == {
+        "name": "weight", "type": "integer", "meaning": "What it weighs.", "changed_by": None, "unit": "bytes",
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("weighed")
+async def test_the_management_node_has_it() -> None:
+    found, access = management()
+    request = read_request(
+        Message(
+            {"attributeNames": []},
+            application_properties={"operation": "QUERY", "entityType": "oncewire.subscription"},
+        )
+    )
+    answer = decode_message(await Answering(found, access, list).answer(request, Caller(Role.VIEWER)))
+    body: Any = answer.body
+    assert dict(zip(body["attributeNames"], body["results"][0], strict=True))["weight"] == 2_000
+
+
+@pytest.mark.usefixtures("weighed")
+def test_the_command_line_has_a_column() -> None:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(shown("subscriptions", {"subscriptions": [ROW]}, 200))
+    head, row = capture.get().splitlines()
+    assert head.split() == ["subscription", "topic", "router", "state", "weight"]
+    assert row.split()[-1] == "2000"
+
+
+@pytest.mark.usefixtures("weighed")
+def test_the_page_has_a_column() -> None:
+    tables = json.loads(page_module().partition("TABLES = ")[2].rstrip(";\n"))
+    assert tables["subscriptions"][-1] == {"name": "weight", "label": "Weight", "type": "integer", "unit": "bytes"}
+
+
+@pytest.mark.usefixtures("weighed")
+def test_the_reference_has_a_row() -> None:
+    page = reference.written(reference.PAGE, (DOCS / reference.PAGE).read_text(encoding="utf-8"))
+    assert "| `weight` | integer, bytes |  | What it weighs. |\n" in page
+
+
+def test_every_table_is_that_of_an_entity() -> None:
+    assert [entity_of(table).table for table in WATCHABLE] == list(WATCHABLE)

@@ -1,0 +1,52 @@
+"""All entities, and what others read off them: tables, columns, ages."""
+
+from __future__ import annotations
+
+import json
+
+from topology.inspector.schema.clients import CONNECTION, PUBLISHER, SUBSCRIPTION, WAIT
+from topology.inspector.schema.model import Aging, Column, EntityType, with_parts
+from topology.inspector.schema.network import LINK, LOG, ROUTER, TOPIC
+from topology.inspector.schema.own import CHANNEL, EVENT, NEIGHBOUR, OVERVIEW
+
+MANAGED: dict[str, EntityType] = {
+    each.name: each for each in (ROUTER, LINK, TOPIC, SUBSCRIPTION, PUBLISHER, CONNECTION, LOG)
+}
+"""What can be read and perhaps changed by type and name. The router adds its settings."""
+SHOWN: dict[str, EntityType] = {each.name: each for each in (OVERVIEW, WAIT, CHANNEL, NEIGHBOUR, EVENT)}
+"""What stands in tables only."""
+
+
+def entity_of(table: str) -> EntityType:
+    """The entity whose rows a table of the inspector has."""
+    return next(each for each in (*MANAGED.values(), *SHOWN.values()) if each.table == table)
+
+
+def columns_of(table: str) -> list[tuple[str, Column]]:
+    """The columns of a table, by attribute."""
+    return list(entity_of(table).columns())
+
+
+def page_module() -> str:
+    """The page's module `schema.js`: the columns it shows of each table."""
+    tables = {
+        entity.table: [
+            {
+                "name": each.name, "label": each.column.page_label, "type": each.type.value,
+                "unit": None if each.unit is None else each.unit.value,
+            }
+            for each in entity.attributes if each.column is not None and each.column.page_label
+        ]
+        for entity in (*MANAGED.values(), *SHOWN.values()) if entity.table is not None
+    }  # fmt: skip
+    return f"// Written by the router from its schema.\nexport const TABLES = {json.dumps(tables, indent=1)};\n"
+
+
+def names_that(aging: Aging) -> frozenset[str]:
+    """Names of the attributes that grow or shrink by themselves."""
+    return frozenset(
+        each.name
+        for entity in (*MANAGED.values(), *SHOWN.values())
+        for each in with_parts(entity.attributes)
+        if each.aging is aging
+    )

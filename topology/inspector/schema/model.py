@@ -1,0 +1,203 @@
+"""What the schema is made of: entities with attributes and operations, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Role(IntEnum):
+    """What somebody may do; each role may do what the smaller ones may."""
+
+    NONE = 0
+    """Nothing but ask whether the router lives and is ready."""
+    VIEWER = 1
+    """See everything but bodies of messages and secrets."""
+    OPERATOR = 2
+    """Steer: costs, log levels, traces, drain, end connections and subscriptions that are away."""
+    ADMIN = 3
+    """Also what takes deliveries from somebody, changes settings, or shows bodies."""
+
+    @property
+    def word(self) -> str:
+        """As settings and errors say it."""
+        return self.name.lower()
+
+
+READER = Role.VIEWER
+"""Who may read entities and their attributes."""
+
+
+class Type(Enum):
+    """What an attribute or argument holds."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    LIST = "list"
+    MAP = "map"
+
+
+class Unit(Enum):
+    """What a number counts, where its name and meaning alone do not fix how it is shown."""
+
+    SECONDS = "s"
+    BYTES = "bytes"
+
+
+class Aging(Enum):
+    """How a duration changes while nothing else does: readers count on by themselves, it is not sent again."""
+
+    GROWS = "grows"
+    SHRINKS = "shrinks"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: its head on a terminal.
+        rank: where not all columns fit on a terminal, those of the highest rank are left out; rank 0 stays.
+        label: its head on the page; None = the title, empty = the page has no such column.
+    """
+
+    title: str
+    rank: int
+    label: str | None = None
+
+    @property
+    def page_label(self) -> str:
+        """The head on the page; empty = the page has no such column."""
+        return self.title.capitalize() if self.label is None else self.label
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric that shows an attribute: of each entity, labelled with its `router`, or of the router itself.
+
+    Attributes:
+        name: without `_total`.
+        help: for people.
+        is_counter: it only grows; else it is a gauge.
+        direction: value of the label `direction`; empty = no such label.
+    """
+
+    name: str
+    help: str
+    is_counter: bool = False
+    direction: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute of an entity, or an argument of an operation."""
+
+    name: str
+    type: Type
+    meaning: str
+    column: Column | None = None
+    """In tables; None = it stands in none."""
+    unit: Unit | None = None
+    aging: Aging | None = None
+    metric: Metric | None = None
+    parts: tuple[Attribute, ...] = ()
+    """Of a map, or of a list of maps: what is in each."""
+    settable: Role | None = None
+    """The role that may change it; None = nobody."""
+    is_required: bool = False
+    """For arguments."""
+    is_nullable: bool = False
+    choices: tuple[str, ...] = ()
+    """Of a text: what may be said."""
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that can be done to an entity."""
+
+    name: str
+    meaning: str
+    deliveries: str
+    """What happens to deliveries; told before somebody confirms it."""
+    role: Role
+    arguments: tuple[Attribute, ...] = ()
+    is_harmful: bool = False
+    """The command line asks before it does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """A kind of thing that can be seen and perhaps changed. Its columns stand in the order of its attributes."""
+
+    name: str
+    meaning: str
+    naming: str
+    """How one entity is called in a path, a request, or on the command line; empty = it is shown in tables only."""
+    attributes: tuple[Attribute, ...]
+    table: str | None = None
+    """The inspector's table whose rows these are."""
+    operations: tuple[Operation, ...] = ()
+    delete: Operation | None = None
+    """What deleting one means; None = that is not possible."""
+
+    def operation(self, name: str) -> Operation | None:
+        """The operation of that name."""
+        return next((each for each in self.operations if each.name == name), None)
+
+    @property
+    def settable(self) -> tuple[Attribute, ...]:
+        """Attributes that somebody may change."""
+        return tuple(each for each in self.attributes if each.settable is not None)
+
+    def columns(self) -> Iterator[tuple[str, Column]]:
+        """The columns of its table, by attribute."""
+        return ((each.name, each.column) for each in self.attributes if each.column is not None)
+
+    def metrics(self) -> Iterator[tuple[str, Metric]]:
+        """The metrics that show its attributes and their parts, by attribute."""
+        return ((each.name, each.metric) for each in with_parts(self.attributes) if each.metric is not None)
+
+
+def with_parts(attributes: Iterable[Attribute]) -> Iterator[Attribute]:
+    """Attributes, each followed by its parts."""
+    for each in attributes:
+        yield each
+        yield from with_parts(each.parts)
+
+
+# --- attributes in short ----------------------------------------------------------------------------------------------
+
+
+def text(name: str, meaning: str, column: Column | None = None) -> Attribute:
+    """A text."""
+    return Attribute(name, Type.TEXT, meaning, column)
+
+
+def integer(
+    name: str, meaning: str, column: Column | None = None, unit: Unit | None = None, metric: Metric | None = None
+) -> Attribute:
+    """A whole number."""
+    return Attribute(name, Type.INTEGER, meaning, column, unit, metric=metric)
+
+
+def seconds(
+    name: str, meaning: str, column: Column | None = None, aging: Aging | None = None, *,
+    metric: Metric | None = None, is_nullable: bool = False,
+) -> Attribute:  # fmt: skip
+    """A duration."""
+    return Attribute(name, Type.NUMBER, meaning, column, Unit.SECONDS, aging, metric, is_nullable=is_nullable)
+
+
+def here(name: str, meaning: str, column: Column | None = None, unit: Unit | None = None) -> Attribute:
+    """A number that only the router knows where the link is."""
+    return Attribute(
+        name, Type.INTEGER, f"{meaning}; null where its link is not here", column, unit, is_nullable=True
+    )
+
+
+KEY = text("key", "Its identity: unique in its type, and stays the same.")
