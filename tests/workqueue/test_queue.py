@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +34,8 @@ from bridges.workqueue import (
     sqlite,
 )
 from bridges.workqueue.opening import open_store
+from bridges.workqueue.sqlite import SqliteStore
+from bridges.workqueue.store import Job
 from tests.workqueue.queue_world import Database
 
 
@@ -232,6 +235,38 @@ async def test_one_bad_job_fails_alone_and_the_others_of_its_group_succeed(datab
             False,
         ]
         assert (await queue.statistics()).ready == 3
+
+
+async def test_a_group_whose_commit_may_have_happened_is_not_run_again(tmp_path: Path) -> None:
+    class Breaking(SqliteStore):
+        """A connection that breaks right after each commit."""
+
+        breaks = False
+
+        def transact(self, jobs: Sequence[Job]) -> tuple[list[object], frozenset[str]]:
+            done = super().transact(jobs)
+            if self.breaks:
+                raise StoreUnreachable("the store cannot be used", "the connection broke", "do it again")
+            return done
+
+    opened = Breaking(tmp_path / "q.db")
+    store = QueueStore(opened)
+    queue = Queue(store, "work")
+    await queue.configure()
+    opened.breaks = True
+    pushes = await asyncio.gather(*(queue.push(b"x") for _ in range(20)), return_exceptions=True)
+    assert {type(push) for push in pushes} == {StoreUnreachable}
+    opened.breaks = False
+    assert (await queue.statistics()).ready == 20
+    await store.close()
+
+
+async def test_a_waiter_whose_store_is_closed_ends(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        waiting = asyncio.create_task(queue.pop(wait=None))
+        await asyncio.sleep(0.05)
+    with pytest.raises(StoreUnreachable):
+        await asyncio.wait_for(waiting, 30)
 
 
 async def test_a_statement_that_fails_is_the_applications_error(database: Database) -> None:
