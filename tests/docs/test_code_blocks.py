@@ -173,7 +173,7 @@ def test_a_command_that_does_not_exist_is_found(text: str) -> None:
         (r"rejections by policy", r"rejects_by_policy"),
         (r"\bmypyc\b", r"mypycify"),
         (r"\[(?:mqtt|queue)\]", r"^(?:mqtt|queue) = "),
-        (r"reply says what (?:is|was) granted", NEVER),  # it states what holds, and a confirmation what is granted
+        (r"reply says what (?:is|was) granted", NEVER),  # it states what holds now
     ],
 )
 def test_nothing_is_promised_that_is_not_built(promise: str, built: str) -> None:
