@@ -19,7 +19,7 @@ MAX_ROUTERS = 16
 FAILED = 1
 
 
-@click.command("demo", short_help="Kill routers under load; nothing is lost or doubled.")
+@click.command("demo", short_help="Kill routers under load; nothing is lost or duplicated.")
 @click.option(
     "--messages", type=click.IntRange(min=MIN_MESSAGES), default=20_000, show_default=True,
     help="How many rows of the source to send, one message a row.",

@@ -169,4 +169,4 @@ class ClientProcess:
     def last_words(self) -> str:
         """The end of what the process printed."""
         words = self.log.read_bytes()[-LOG_TAIL_BYTES:] if self.log.exists() else b""
-        return words.decode(errors="replace").strip() or "it said nothing"
+        return words.decode(errors="replace").strip() or "it printed nothing"

@@ -37,7 +37,7 @@ from delivery_records.inputs import LinkFlow, LossCause, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.reduction import Reduction
-from delivery_records.tags import VERBATIM_BYTES, network_tag
+from delivery_records.tags import SESSION_PART, VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 from delivery_records.waiting import Waiting
@@ -326,7 +326,7 @@ class Egress(Endpoint):
         done = 0
         tracing = self._turn.tracing
         for tag in tags:
-            entries = self.sessions.get(tag[1:11])
+            entries = self.sessions.get(tag[SESSION_PART])
             entry = None if entries is None else entries.get(tag)
             if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
                 continue

@@ -1,20 +1,20 @@
-"""The reference of options in docs/spark.md, made from option_table.py: `python -m bridges.spark.reference`.
+"""The references in docs/spark.md: options, and settings of a bridge node. `python -m bridges.spark.reference`.
 
-Run it in the project's folder; it rewrites the part of the page between two marks. tests/docs/test_spark_page.py fails
+Run it in the project's folder; it rewrites the parts of the page between marks. tests/docs/test_spark_page.py fails
 when the page is not what this makes.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.spark.option_table import OPTIONS, Option, Side
-from oncewire.settings.reference import table, written
+from oncewire.settings.reference import settings_table, table, written
 
 PAGE = Path("docs") / "spark.md"
-PART = "options"
-"""Between these marks of the page."""
 _HEADINGS = {
     Side.BOTH: "### Of source and sink",
     Side.SOURCE: "### Of the source",
@@ -27,6 +27,14 @@ EMBEDDED_ONLY = "embedded"
 def options_reference() -> str:
     """A table of options for each side, as Markdown."""
     return "\n".join(f"{heading}\n\n{_table(side)}" for side, heading in _HEADINGS.items())
+
+
+def settings_reference() -> str:
+    """A table of the bridge node's settings, as Markdown; the default of its name is not that of this machine."""
+    # In [defaults] stands what each subscription may say for itself.
+    node = [each for each in NODE.values() if each.table != "defaults"]
+    node = [replace(each, default="this machine's name") if each.key == "name" else each for each in node]
+    return settings_table((*node, *SUBSCRIPTION.values()), ("setting", "allowed", "default", "what for"))
 
 
 def _table(side: Side) -> str:
@@ -46,7 +54,7 @@ def with_reference(page: str) -> str:
     Raises:
         ValueError: the marks are not there, once each and in order.
     """
-    return written(page, {PART: f"\n{options_reference()}\n"})
+    return written(page, {"options": f"\n{options_reference()}\n", "settings": f"\n{settings_reference()}\n"})
 
 
 def main() -> int:

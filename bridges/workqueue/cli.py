@@ -19,8 +19,9 @@ from bridges.workqueue.cli_shapes import (
     schedule_words,
     show,
     statistics_words,
+    typed,
 )
-from bridges.workqueue.errors import InvalidRequest, QueueError
+from bridges.workqueue.errors import InvalidRequest, QueueError, UnknownQueue
 from bridges.workqueue.items import (
     DEFAULT_PRIORITY,
     MAX_PRIORITY,
@@ -153,9 +154,11 @@ def push(
     item = NewItem(read_body(body, file), delay, read_time(when), priority, key)
 
     def job(do: Operations) -> dict[str, Any]:
-        if name not in do.queues():
+        try:
+            (pushed,) = do.push(name, [item])
+        except UnknownQueue:
             do.configure(name)
-        (pushed,) = do.push(name, [item])
+            (pushed,) = do.push(name, [item])
         return {"id": pushed.item, "queue": name, "is_new": pushed.is_new}
 
     show(transact(url, job), as_json=as_json)
@@ -206,7 +209,7 @@ def extend(url: str, as_json: bool, handle: str, timeout: float) -> None:
 @click.option("--payload", metavar="BODY", help="Replaces the payload.")
 def commit(url: str, as_json: bool, handle: str, result: str | None, payload: str | None) -> None:
     """End the reserved item HANDLE as done. Doing it again has no effect."""
-    done = (None if result is None else result.encode(), None if payload is None else payload.encode())
+    done = (None if result is None else typed(result), None if payload is None else typed(payload))
     transact(url, lambda do: do.commit([Commit(Handle.parse(handle), *done)]))
     show({"id": handle, "ending": Ending.DONE.value}, as_json=as_json)
 
@@ -231,7 +234,7 @@ def move(
     url: str, as_json: bool, handle: str, targets: tuple[str, ...], payload: str | None, delay: float
 ) -> None:
     """Move the reserved item HANDLE to QUEUE in one step; with several, one item goes to each."""
-    body = None if payload is None else payload.encode()
+    body = None if payload is None else typed(payload)
     whole = [Target(target, body, delay) for target in targets]
     items = transact(url, lambda do: do.move(Handle.parse(handle), whole))
     show({"id": handle, "targets": list(targets), "items": items}, as_json=as_json)
@@ -259,7 +262,7 @@ def schedule(
     elif cron is None:
         raise CliError("no schedule was added", "it has no CRON", "give QUEUE NAME CRON BODY, or --delete")
     else:
-        wanted = Schedule(schedule_name, name, cron, timezone, (body or "null").encode(), priority)
+        wanted = Schedule(schedule_name, name, cron, timezone, typed(body or "null"), priority)
         show(schedule_words(transact(url, lambda do: do.schedule(wanted))), as_json=as_json)
 
 

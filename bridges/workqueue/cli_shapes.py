@@ -79,14 +79,19 @@ def statistics_words(statistics: Statistics) -> dict[str, Json]:
 def show(words: Json, *, as_json: bool) -> None:
     """Print one result: JSON on a line, or `name: value` pairs."""
     if as_json or not isinstance(words, dict):
-        click.echo(json.dumps(words, ensure_ascii=False))
+        click.echo(json.dumps(words))
     else:
         shown = {name: value for name, value in words.items() if value not in (None, "", [])}
         click.echo("  ".join(f"{name}: {_plain(value)}" for name, value in shown.items()))
 
 
 def _plain(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
+
+
+def typed(text: str) -> bytes:
+    """Return the bytes of an argument, also where they are no UTF-8."""
+    return text.encode(errors="surrogateescape")
 
 
 def read_body(body: str | None, file: str | None) -> bytes:
@@ -100,7 +105,7 @@ def read_body(body: str | None, file: str | None) -> bytes:
             "there is no payload", "it takes either BODY or --file", "give one of them; --file - reads stdin"
         )
     if body is not None:
-        return body.encode()
+        return typed(body)
     assert file is not None
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()

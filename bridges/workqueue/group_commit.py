@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from bridges.workqueue.errors import StoreUnreachable
 from bridges.workqueue.store import Job, Store
 
 GROUP_COUNT = 256
@@ -66,8 +67,10 @@ class GroupCommit:
         try:
             results, touched = self._store.transact([job for job, _ in group])
         except BaseException as error:  # noqa: BLE001  # it belongs to the caller of the job
-            if len(group) == 1:
-                group[0][1].set_exception(error)
+            if len(group) == 1 or isinstance(error, StoreUnreachable):
+                # A connection that broke at the commit: whether it happened is not known, so nothing is done again.
+                for _, future in group:
+                    future.set_exception(error)
                 return
             # W-1: nothing has happened. The one that fails must not fail the others, so each runs alone.
             for entry in group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +20,10 @@ MAX_PRIORITY = 255
 """AMQP's largest: a priority is one octet there."""
 MAX_PAYLOAD_BYTES = 64 << 20
 """The largest payload a queue can be configured for, the routers' limit of a message."""
+
+
+HANDLE = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
+"""Any number of 18 digits fits a database's integer."""
 
 
 class Ending(StrEnum):
@@ -54,15 +59,13 @@ class Handle:
         Raises:
             InvalidRequest: it is none.
         """
-        item, dot, reservation = text.partition(".")
-        if not (
-            dot and item.isascii() and item.isdigit() and reservation.isascii() and reservation.isdigit()
-        ):
+        if not HANDLE.fullmatch(text):
             raise InvalidRequest(
                 f"{text!r} is no handle",
                 "a handle is an item's id, a dot and the reservation's number",
                 "use the `handle` that `reserve` returned",
             )
+        item, _, reservation = text.partition(".")
         return cls(int(item), int(reservation))
 
 
@@ -319,4 +322,12 @@ def decode(payload: bytes) -> Json:
     Raises:
         ValueError: it is no JSON.
     """
-    return json.loads(payload)
+    try:
+        return json.loads(payload.decode(), parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _no_constant(name: str) -> None:
+    """NaN and Infinity are Python's, not JSON's."""
+    raise ValueError(name)

@@ -16,6 +16,8 @@ READ_BYTES = 1 << 16
 """The capacity of a pipe on Linux."""
 ATOMIC_BYTES = 4096
 """Linux's PIPE_BUF: one write of so many bytes is never mixed with another."""
+HIDDEN = "."
+"""Begins the names of pipes that are being made."""
 EVERYTHING = frozenset({"*"})
 """What a reader that could not follow gets: any queue may have changed."""
 
@@ -42,10 +44,12 @@ class Notices:
             return self._descriptor
         self._folder.mkdir(mode=0o700, exist_ok=True)
         pipe = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
-        os.mkfifo(pipe, 0o600)
-        self._pipe = pipe
+        # Under a name that senders pass over until it has a reader: one without would be deleted.
+        new = pipe.with_name(HIDDEN + pipe.name)
+        os.mkfifo(new, 0o600)
         # Read and write: without a writer of its own a reader would see the end of the file again and again.
-        self._descriptor = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        self._descriptor = os.open(new, os.O_RDWR | os.O_NONBLOCK)
+        self._pipe = new.rename(pipe)
         return self._descriptor
 
     def send(self, queues: frozenset[str]) -> None:
@@ -57,7 +61,7 @@ class Notices:
             text = b"*\n"
         with suppress(OSError):
             for pipe in self._folder.iterdir():
-                if pipe != self._pipe:
+                if pipe != self._pipe and not pipe.name.startswith(HIDDEN):
                     self._send(pipe, text)
 
     @staticmethod

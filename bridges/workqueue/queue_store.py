@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar
 
 from bridges.workqueue.errors import QueueError, StoreUnreachable
@@ -28,6 +28,7 @@ class QueueStore:
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._notices = -1
+        self._listening: asyncio.Task[None] | None = None
         self._closed = False
         self._group = GroupCommit(store, self._wake_from_thread)
 
@@ -78,23 +79,31 @@ class QueueStore:
         Raises:
             QueueError: the store cannot send any.
         """
-        if self._notices < 0 and not self._closed:
-            descriptor = await asyncio.to_thread(self._store.open_notices)
-            if self._notices < 0:
-                self._notices = descriptor
-                self._loop.add_reader(descriptor, self._read_notices)
+        if self._listening is None and not self._closed:
+            self._listening = self._loop.create_task(self._listen())
+        if self._listening is not None:
+            await asyncio.shield(self._listening)  # others wait for it, too, and `close`
+
+    async def _listen(self) -> None:
+        try:
+            self._notices = await asyncio.to_thread(self._store.open_notices)
+        except BaseException:
+            self._listening = None
+            raise
+        self._loop.add_reader(self._notices, self._read_notices)
 
     def _read_notices(self) -> None:
         try:
             queues = self._store.read_notices()
         except QueueError:  # the next one who waits listens anew, and those who wait look now
             self._loop.remove_reader(self._notices)
-            self._notices = -1
+            self._notices, self._listening = -1, None
             queues = EVERYTHING
         self._wake(queues)
 
     def _wake_from_thread(self, queues: frozenset[str]) -> None:
-        self._loop.call_soon_threadsafe(self._wake, queues)
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(self._wake, queues)
 
     def _wake(self, queues: frozenset[str]) -> None:
         names = self._waiters.keys() if queues & EVERYTHING else queues & self._waiters.keys()
@@ -107,6 +116,10 @@ class QueueStore:
         if self._closed:
             return
         self._closed = True
+        self._wake(EVERYTHING)
+        if self._listening is not None:
+            with suppress(QueueError):  # it belongs to those who wait
+                await self._listening
         if self._notices >= 0:
             self._loop.remove_reader(self._notices)
         await asyncio.to_thread(self._group.close)

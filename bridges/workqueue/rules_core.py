@@ -157,7 +157,7 @@ def is_dead(retries: int, settings: QueueSettings) -> bool:
     return retries > settings.max_retries
 
 
-def dead_reason(retries: int, reason: str) -> str:
+def dead_letter_reason(retries: int, reason: str) -> str:
     """Return what a dead letter's entry says."""
     return f"failed {retries} times; the last time: {reason or 'no reason was given'}"
 

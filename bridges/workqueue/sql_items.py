@@ -18,7 +18,7 @@ from bridges.workqueue.rules_core import (
     check_payload,
     check_priority,
     check_seconds,
-    dead_reason,
+    dead_letter_reason,
     due_at,
     is_dead,
     to_s,
@@ -138,13 +138,17 @@ class SqlItems(SqlTransaction):
     def _bury(self, rows: Sequence[ItemRow]) -> None:
         for row in rows:
             row.retries += 1
-        self._end([Ended(row, Ending.DEAD, reason=dead_reason(row.retries, RAN_OUT)) for row in rows])
+        self._end([Ended(row, Ending.DEAD, reason=dead_letter_reason(row.retries, RAN_OUT)) for row in rows])
 
     def _plan_next(self, name: str, instance: int) -> None:
         """W-12: the transaction that takes an instance pushes the next one, so there is always exactly one."""
         for *columns, _, item in self.execute(sql.SCHEDULE, (name,)):
-            if item == instance:  # else the schedule was replaced meanwhile
+            if item != instance:  # the schedule was replaced meanwhile
+                continue
+            try:
                 self._put_schedule(Schedule(*columns))
+            except InvalidRequest:  # there is no further time: it must not keep this instance from its worker
+                self.execute(sql.DELETE_SCHEDULE, (name,))
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:
         """Push the next instance and note it; instances whose time passed while nobody took any are one (W-12)."""
@@ -208,7 +212,7 @@ class SqlItems(SqlTransaction):
             settings = self._known(row.queue)
             row.retries += each.is_failure
             if each.is_failure and is_dead(row.retries, settings):  # W-8
-                dead.append(Ended(row, Ending.DEAD, reason=dead_reason(row.retries, each.reason)))
+                dead.append(Ended(row, Ending.DEAD, reason=dead_letter_reason(row.retries, each.reason)))
                 continue
             delay = each.delay
             if delay is None:

@@ -109,6 +109,10 @@ class SqliteStore:
         """Run one statement."""
         try:
             return self._connection.execute(self.dialect.spell(statement), tuple(parameters)).fetchall()
+        except OverflowError as error:
+            raise StatementFailed(
+                f"the store {self.path} was not changed", str(error), "use a smaller number"
+            ) from error
         except sqlite3.Error as error:
             raise self._explain(error) from error
 

@@ -57,7 +57,7 @@ def _worker_died(error: WorkerDied) -> CliError:
     )
 
 
-@click.command("simulate", short_help="Run seeded worlds full of faults; nothing may be lost or doubled.")
+@click.command("simulate", short_help="Run seeded worlds full of faults; nothing may be lost or duplicated.")
 @click.option(
     "--seeds", type=click.IntRange(1, MAX_SEEDS), default=200, show_default=True,
     help="How many worlds; each seed draws its own kind of world, clients and faults.",
@@ -83,7 +83,7 @@ def simulate(
 
     Every seed is a world of its own kind. Faults happen, then everything heals and must come to rest. Each delivery is
     checked: lost, duplicated, reordered, or stuck after heal. Exit code 0 only if nothing was found. The same seed
-    always tells the same story.
+    always gives the same run.
     """
     from chaos.campaign.progress import RunProgress
     from chaos.campaign.report import Report, print_report
@@ -93,8 +93,8 @@ def simulate(
 
     if story and seeds != 1:
         raise CliError(
-            f"a story of {seeds} seeds cannot be told",
-            "--story tells the run of one seed",
+            f"the story of {seeds} seeds cannot be printed",
+            "--story prints the run of one seed",
             "give --seeds 1 too",
         )
     if shorten and not story:
@@ -193,30 +193,30 @@ def mutants(
     ctx.exit(0 if kills.is_good else FAILED)
 
 
-@click.command("campaign", short_help="Run many seeds over many sittings, and write the page about it.")
+@click.command("campaign", short_help="Run many seeds over many sessions, and write the page about it.")
 @click.option(
     "--seeds", type=click.IntRange(1, MAX_SEEDS), default=100_000, show_default=True,
-    help="How many seeds, from 0 on, shall have been run in the end with the code as it is now.",
+    help="Total number of seeds, from 0 on, to run with the current code.",
 )  # fmt: skip
-@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Begin nothing new after so long.")
+@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Start no new block after this time.")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="As --hours.")
 @click.option(
     "--state", type=click.Path(path_type=Path), default=DEFAULT_LEDGER, show_default=True,
     help="The ledger to continue. The page and the table of mutants lie beside it.",
 )  # fmt: skip
 @_jobs
-@click.option("--page-only", is_flag=True, help="Run nothing: write the page anew from the ledger.")
+@click.option("--page-only", is_flag=True, help="Run nothing: write the page again from the ledger.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def campaign(
     ctx: click.Context, seeds: int, hours: float | None, minutes: float | None, state: Path, jobs: int | None,
     page_only: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Try all mutants, then run seeds, block after block, into a ledger; go on where the last sitting ended.
+    """Try all mutants, then run seeds, block after block, into a ledger; resume where the last session ended.
 
-    A block that is in the ledger for the code as it is now is not run again; after a change of the code everything is,
-    and the page keeps the older numbers apart. Ctrl-C loses no more than the block that runs. Exit code 0 only if no
-    seed broke a guarantee and no mutant survived; the first line says how far the goals are reached.
+    A block that is in the ledger for the current code is not run again; after a change of the code everything is,
+    and the page keeps the older numbers apart. Ctrl-C loses only the running block. Exit code 0 only if no
+    seed violated a guarantee and no mutant survived; the first line reports how far the goals are reached.
     """
     from chaos.campaign.campaign import Plan, print_summary, run_campaign, write_campaign_page
     from chaos.campaign.workers import WorkerDied, default_jobs

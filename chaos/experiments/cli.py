@@ -26,7 +26,7 @@ MAX_SEED = 2**53
 """Where JSON readers stop telling whole numbers apart."""
 
 
-@click.command("run", short_help="Break a real network through Toxiproxy; nothing may be lost or doubled.")
+@click.command("run", short_help="Break a real network through Toxiproxy; nothing may be lost or duplicated.")
 @click.argument("names", nargs=-1)
 @click.option(
     "--seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True,
@@ -90,7 +90,7 @@ def run(
 
 
 def _chosen(names: tuple[str, ...], experiments: Mapping[str, object]) -> list[str]:
-    fix = "give names, or `all`; `oncewire chaos run --list` tells them"
+    fix = "give names, or `all`; `oncewire chaos run --list` prints them"
     if not names:
         raise CliError("no experiment is named", "what to run is not guessed", fix)
     for name in names:

@@ -209,7 +209,7 @@ class _Run:
         if not places:
             return
         crowded = max(sorted(set(places)), key=places.count)
-        self._timeline.say(f"some clients of {crowded} are sent away, so that other connections get a load")
+        self._timeline.say(f"some clients of {crowded} are disconnected, so that other connections get a load")
         toxiproxy = self._network.toxiproxy
         for wire in self._network.wires_of(ConnectionPath.CLIENT_ROUTER, crowded):
             await toxiproxy.add_toxic(wire.proxy, "spread", "reset_peer", UPSTREAM, {"timeout": 0}, toxicity=SENT_ON)

@@ -11,8 +11,9 @@ from delivery_records.attachments.view import Subscription
 from delivery_records.egress import Egress
 from delivery_records.entries import AGAIN, HELD
 from delivery_records.ingress import Ingress, Phase
-from delivery_records.tags import network_tag
+from delivery_records.tags import SESSION_PART, network_tag
 from delivery_records.turn import Turn
+from delivery_records.window import AWAITED
 
 UNPROVEN = frozenset({Phase.PROVING, Phase.WAITING, Phase.STARTING})
 
@@ -89,7 +90,7 @@ def waiting(ingress: Ingress) -> Waiting | None:
         reason = Reason.PUBLISHER_PROVES
     elif open_one is None:
         reason = Reason.PUBLISHER_SETTLES
-    elif not open_one.received:
+    elif open_one.state is AWAITED:
         reason = Reason.PUBLISHER_REPEATS
     elif open_one.pending:
         reason = Reason.SUBSCRIPTIONS
@@ -141,7 +142,7 @@ def holder(turn: Turn, egresses: Mapping[str, Egress], subscription: Subscriptio
     egress = egresses.get(subscription.key)
     if egress is None:
         return Holder.DETACHED
-    entry = egress.sessions.get(tag[1:11], {}).get(tag)
+    entry = egress.sessions.get(tag[SESSION_PART], {}).get(tag)
     if entry is None or entry.is_held or entry.state is HELD:
         return Holder.HELD
     return Holder.AGAIN if entry.state is AGAIN else Holder.IN_DOUBT

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from oncewire.settings.parsers import MIB
+from oncewire.settings.schema import REQUIRED, Setting
 
 
 def row(*cells: str) -> str:
@@ -15,6 +18,38 @@ def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table."""
     heads = list(titles)
     return row(*heads) + "|" + "---|" * len(heads) + "\n" + "".join(row(*cells) for cells in rows)
+
+
+def _default(setting: Setting) -> str:
+    value = setting.default
+    if value is REQUIRED:
+        return "must be set"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and value >= MIB and "iB" in setting.allowed:
+        return f"{value // MIB} MiB"
+    if value in (None, "", ()):
+        return "none"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(f"`{each}`" for each in value)
+    return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
+
+
+COLUMNS: Mapping[str, Callable[[Setting], str]] = {
+    "setting": lambda each: f"`{each.key}`",
+    "allowed": lambda each: each.allowed,
+    "default": _default,
+    "takes effect": lambda each: each.applies.value,
+    "what for": lambda each: each.reason,
+    "flag, variable": lambda each: f"`{each.flag}`, `{each.variable}`",
+}
+"""Of the reference of settings, by title."""
+
+
+def settings_table(settings: Iterable[Setting], titles: Iterable[str] = COLUMNS) -> str:
+    """The reference of settings, with some of the columns."""
+    chosen = [COLUMNS[title] for title in titles]
+    return table(titles, ([cell(each) for cell in chosen] for each in settings))
 
 
 def written(page: str, parts: Mapping[str, str]) -> str:

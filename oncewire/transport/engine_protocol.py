@@ -11,6 +11,9 @@ from typing import ClassVar, cast
 from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, ConnectionState
 
+INPUT = "what {} sent"
+_OUTPUT = "what {} is sent"
+
 
 class EngineProtocol(asyncio.Protocol):
     """The asyncio protocol around one engine. A subclass takes the engine's events, and ends what a fault of ours met.
@@ -52,6 +55,8 @@ class EngineProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_behind = False
         """The peer reads too slowly: there is more than `high_water_bytes` unwritten."""
+        self._has_read = False
+        """Something was read since the last flush; only `PacedProtocol` notes it."""
 
     # --- for subclasses -----------------------------------------------------------------------------------------------
 
@@ -62,21 +67,24 @@ class EngineProtocol(asyncio.Protocol):
     def on_disconnected(self, exc: Exception | None) -> None:
         """The transport is closed and all events were taken."""
 
+    def on_written_behind(self, transport: asyncio.Transport) -> None:
+        """More was written for a peer that reads too slowly."""
+
     def on_fault(self, error: Exception, doing: str) -> None:
         """A fault of our own (K-3b): end this connection, and nothing else."""
         raise NotImplementedError
 
     def on_output_fault(self, error: Exception) -> None:
         """The same while output was made; a close would have to be written by what has just failed."""
-        self.on_fault(error, f"what {self.peer_noun} is sent")
+        self.on_fault(error, _OUTPUT.format(self.peer_noun))
 
     @contextlib.contextmanager
     def confined(self, doing: str) -> Iterator[None]:
-        """Hand whatever is raised inside to `on_fault`."""
+        """Hand whatever is raised inside to `on_fault`; in `doing`, braces stand for the peer's noun."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  (K-3b: whatever it is)
-            self.on_fault(error, doing)
+            self.on_fault(error, doing.format(self.peer_noun))
 
     # --- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -90,20 +98,20 @@ class EngineProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """One read."""
         self.bytes_in += len(data)
-        with self.confined(f"what {self.peer_noun} sent"):
+        with self.confined(INPUT):
             self.engine.receive_data(data, self._clock())
             self.process_events()
 
     def eof_received(self) -> bool:
         """The peer sends no more; the transport is closed."""
-        self._end_engine(f"the end of {self.peer_noun}'s stream")
+        self._end_engine("the end of {}'s stream")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is closed, whatever closed it; asyncio calls this once."""
         self.stop_timer()
         self._transport = None
-        self._end_engine(f"the end of {self.peer_noun}'s connection")
+        self._end_engine("the end of {}'s connection")
         self.on_disconnected(exc)
         if not self.closed.done():
             self.closed.set_result(None)
@@ -131,7 +139,7 @@ class EngineProtocol(asyncio.Protocol):
 
     def flush(self) -> None:
         """Write what the turn produced; `Turn` calls it."""
-        self.is_dirty = False
+        self.is_dirty = self._has_read = False
         try:
             self.write_output()
         except Exception as error:  # noqa: BLE001  (K-3b: others wait behind this one)
@@ -152,6 +160,8 @@ class EngineProtocol(asyncio.Protocol):
         if data and not transport.is_closing():
             self.bytes_out += len(data)
             transport.write(data)
+            if self._is_behind:
+                self.on_written_behind(transport)
 
     def close_transport(self) -> None:
         """Close the transport; what is unwritten still goes out."""
@@ -195,7 +205,7 @@ class EngineProtocol(asyncio.Protocol):
         if self._transport is None:
             return
         if self.is_listening_to_peer:
-            with self.confined(f"{self.peer_noun}'s time-out"):
+            with self.confined("{}'s time-out"):
                 self.engine.handle_timer(self._clock())
                 self.process_events()
         self.watch_deadline()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
-from oncewire.transport.engine_protocol import EngineProtocol
+from oncewire.transport.engine_protocol import INPUT, EngineProtocol
 from oncewire.transport.turn import Backlog, Turn, work_for_a_turn
 from oncewire.wire import Connection
 
@@ -39,7 +39,6 @@ class PacedProtocol(EngineProtocol):
         """It does not take our answers, so nothing of it is carried out."""
         self._is_unfinished = False
         """What was read last is not carried out yet."""
-        self._has_read = False  # since the last flush
 
     def may_carry_out(self, now: float) -> bool:
         """Whether what was read before `now` still counts (K-3a)."""
@@ -51,7 +50,7 @@ class PacedProtocol(EngineProtocol):
         if not self.may_carry_out(now):
             return
         self.bytes_in += len(data)
-        with self.confined(f"what {self.peer_noun} sent"):
+        with self.confined(INPUT):
             self.engine.receive_data(data, now, 0)
             # uvloop reads up to 32 times in one turn of its loop: windows are looked at, and others served, in between.
             if not self._is_unfinished and (self._has_read or work_for_a_turn(self._step, self._clock)):
@@ -75,7 +74,7 @@ class PacedProtocol(EngineProtocol):
         if self._is_flooded:
             return False  # it goes on when the peer reads again
         self._is_unfinished = False
-        with self.confined(f"what {self.peer_noun} sent"):
+        with self.confined(INPUT):
             self._is_unfinished = work_for_a_turn(self._step, self._clock)
         self._read_or_not()
         return self._is_unfinished
@@ -99,11 +98,9 @@ class PacedProtocol(EngineProtocol):
                 self._unfinished.append(self)
             self._read_or_not()
 
-    def write_engine(self, transport: asyncio.Transport) -> None:
-        """Write what the engine has; see `EngineProtocol`."""
-        self._has_read = False
-        super().write_engine(transport)
-        if self._is_behind and transport.get_write_buffer_size() > self.output_limit_bytes:
+    def on_written_behind(self, transport: asyncio.Transport) -> None:
+        """Beyond the limit nothing more is read."""
+        if transport.get_write_buffer_size() > self.output_limit_bytes:
             self._is_flooded = True
             self._read_or_not()
 

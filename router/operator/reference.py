@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from oncewire.settings.parsers import MIB
-from oncewire.settings.reference import table
+from oncewire.settings.reference import settings_table, table
 from oncewire.settings.reference import written as with_parts
-from oncewire.settings.schema import Setting
 from router.config_loading import SETTINGS
 from router.operator.arguments import allowed
 from router.operator.schema import CONFIG, TYPES
@@ -25,7 +23,7 @@ def written(page: Path, text: str) -> str:
     """A page with its marked parts written anew; everything between them is written by hand."""
     if page == INSPECTOR_PAGE:
         return with_parts(text, {"tables": "".join(_tables())})
-    return with_parts(text, {"entities": "".join(_entities()), "settings": _settings()})
+    return with_parts(text, {"entities": "".join(_entities()), "settings": settings_table(SETTINGS.values())})
 
 
 def _tables() -> Iterator[str]:
@@ -84,30 +82,6 @@ def _arguments(operation: Operation) -> Iterator[str]:
     for each in operation.arguments:
         need = "needed; " if each.is_required else ""
         yield f"- `{each.name}` ({need}{allowed(each)}): {each.meaning}\n"
-
-
-def _settings() -> str:
-    titles = ("setting", "allowed", "default", "takes effect", "what for", "flag, variable")
-    return table(titles, map(_setting, SETTINGS.values()))
-
-
-def _setting(each: Setting) -> Sequence[str]:
-    return (
-        f"`{each.key}`", each.allowed, _default(each, each.default), each.applies.value, each.reason,
-        f"`{each.flag}`, `{each.variable}`",
-    )  # fmt: skip
-
-
-def _default(setting: Setting, value: object) -> str:
-    if isinstance(value, int) and value >= MIB and "iB" in setting.allowed:
-        return f"{value // MIB} MiB"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value in ("", ()):
-        return "none"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(f"`{each}`" for each in value)
-    return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
 
 
 if __name__ == "__main__":

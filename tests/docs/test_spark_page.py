@@ -49,6 +49,13 @@ def test_the_reference_has_every_option_and_what_may_be_given() -> None:
         assert option.reason.replace("|", "\\|") in made
 
 
+def test_the_reference_has_every_setting_of_a_bridge_node() -> None:
+    made = reference.settings_reference()
+    for setting in (*NODE.values(), *SUBSCRIPTION.values()):
+        assert f"| `{setting.key}` |" in made or setting.table == "defaults"
+        assert setting.reason.replace("|", "\\|") in made
+
+
 @pytest.mark.parametrize("page", ["none", "<!-- begin options -->\n", "<!-- end options -->\n<!-- begin options -->\n"])
 def test_a_page_without_the_marks_is_not_rewritten(page: str) -> None:
     with pytest.raises(ValueError, match="the page needs the marks"):

@@ -240,7 +240,7 @@ async def test_a_router_that_does_not_answer_is_named_and_holds_up_nobody(networ
         told = await get(network, "r1", "/api/v1/waits?network=true")
         assert [row["publisher"] for row in told["items"]] == ["till/pub"]
         assert [(each["router"], each["why"]) for each in told["missing"]] == [("r3", "no answer within 2 s")]
-        assert "not told by router r3" in text_of("waits", {"waits": [], "missing": told["missing"]})
+        assert "no reply from router r3" in text_of("waits", {"waits": [], "missing": told["missing"]})
         async with aiohttp.ClientSession() as session:
 
             async def ask() -> int:

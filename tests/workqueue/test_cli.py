@@ -157,6 +157,7 @@ def test_nothing_ready_is_exit_code_1(shell: Shell) -> None:
         (["push", "q", "1", "--when", "tomorrow"], "it is neither ISO 8601"),
         (["replay", "q"], "it takes either entries or a search"),
         (["replay", "q", "99"], "it never was, or it has expired"),
+        (["replay", "q", "9" * 30], "too large"),
         (["history", "q", "--field", "order"], "a field is PATH=VALUE"),
         (["schedule", "q", "s", "never", "1"], "columns"),
         (["schedule", "q", "s"], "it has no CRON"),

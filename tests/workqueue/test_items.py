@@ -323,7 +323,7 @@ def test_a_queue_that_nobody_made_is_unknown(world: World, operation: str) -> No
         world.do(lambda do: getattr(do, operation)("wrok", *arguments))
 
 
-@pytest.mark.parametrize("text", ["", "17", "17.", ".1", "1.2.3", "-1.2", "a.b", "1.²"])
+@pytest.mark.parametrize("text", ["", "17", "17.", ".1", "1.2.3", "-1.2", "a.b", "1.²", "1." + "9" * 40])
 def test_text_that_is_no_handle_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         Handle.parse(text)

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +34,8 @@ from bridges.workqueue import (
     sqlite,
 )
 from bridges.workqueue.opening import open_store
+from bridges.workqueue.sqlite import SqliteStore
+from bridges.workqueue.store import Job
 from tests.workqueue.queue_world import Database
 
 
@@ -232,6 +235,52 @@ async def test_one_bad_job_fails_alone_and_the_others_of_its_group_succeed(datab
             False,
         ]
         assert (await queue.statistics()).ready == 3
+
+
+class Breaking(SqliteStore):
+    """Its connection breaks right after so many of the next commits: they have happened, and nobody knows."""
+
+    breaks = 0
+
+    def transact(self, jobs: Sequence[Job]) -> tuple[list[object], frozenset[str]]:
+        done = super().transact(jobs)
+        if self.breaks:
+            self.breaks -= 1
+            raise StoreUnreachable("the store cannot be used", "the connection broke", "do it again")
+        return done
+
+
+async def test_a_group_whose_commit_may_have_happened_is_not_run_again(tmp_path: Path) -> None:
+    opened = Breaking(tmp_path / "q.db")
+    store = QueueStore(opened)
+    queue = Queue(store, "work")
+    await queue.configure()
+    opened.breaks = 99
+    pushes = await asyncio.gather(*(queue.push(b"x") for _ in range(20)), return_exceptions=True)
+    assert {type(push) for push in pushes} == {StoreUnreachable}
+    opened.breaks = 0
+    assert (await queue.statistics()).ready == 20
+    await store.close()
+
+
+async def test_a_block_whose_commit_is_in_doubt_commits_again_with_one_effect(tmp_path: Path) -> None:
+    opened = Breaking(tmp_path / "q.db")
+    store = QueueStore(opened)
+    queue = Queue(store, "work")
+    await queue.configure()
+    await queue.push(b"x")
+    async with queue.reserve():
+        opened.breaks = 1
+    assert [entry.ending for entry in (await queue.history()).entries] == [Ending.DONE]
+    await store.close()
+
+
+async def test_a_waiter_whose_store_is_closed_ends(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        waiting = asyncio.create_task(queue.pop(wait=None))
+        await asyncio.sleep(0.05)
+    with pytest.raises(StoreUnreachable):
+        await asyncio.wait_for(waiting, 30)
 
 
 async def test_a_statement_that_fails_is_the_applications_error(database: Database) -> None:

@@ -210,3 +210,19 @@ def test_all_that_is_due_next_is_known(world: World) -> None:
     world.clock.now += 40
     world.take(timeout=5)
     assert world.do(lambda do: do.next_due("work")) == START + 45
+
+
+def test_a_schedule_without_a_further_time_ends_and_its_last_instance_is_taken(world: World) -> None:
+    world.do(lambda do: do.schedule(Schedule("once", "work", "0 0 1 1 * 0 2027", payload=b"t")))
+    world.clock.now += 200 * 86400
+    assert [taken.payload for taken in world.reserve(9)] == [b"t"]
+    assert world.do(lambda do: do.schedules("work")) == []
+
+
+@pytest.mark.parametrize("payload", [b"[" * 100_000, b"1\x00", b"NaN", b"\xff", b""])
+def test_a_payload_that_is_no_json_is_in_no_search_by_field_and_disturbs_none(
+    world: World, payload: bytes
+) -> None:
+    world.push(payload, b'{"a": 1}')
+    world.pop(2)
+    assert [entry.payload for entry in world.history(fields={"a": 1})] == [b'{"a": 1}']

@@ -59,6 +59,6 @@ def decode_cursor(cursor: str) -> tuple[str, str]:
     except (ValueError, binascii.Error, RecursionError):
         raise InputError(
             "the cursor cannot be read",
-            "give the text of `next` of the page before, unchanged; leave it out to begin anew",
+            "give `next` of the previous page, unchanged; leave it out to start from the beginning",
         ) from None
     return place[0], place[1]

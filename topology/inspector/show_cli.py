@@ -22,16 +22,16 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 _REASONS = {
     "publisher-repeats": "its publisher has announced it and not sent it again",
-    "publisher-settles": "told accepted; its publisher has not settled",
+    "publisher-settles": "accepted; its publisher has not settled",
     "publisher-proves": "its publisher's link has not shown life",
-    "publisher-away": "done everywhere; its publisher is away",
+    "publisher-away": "done everywhere; its publisher is disconnected",
 }
 _HOLDERS = {
     "in-doubt": "has it",
     "held": "no credit",
     "again": "wants it again",
-    "detached": "away",
-    "orphaned": "away, its router is gone",
+    "detached": "disconnected",
+    "orphaned": "disconnected, its router has stopped",
     "elsewhere": "",
     "unreachable": "no path to its router",
     "underway": "has not arrived there",
@@ -195,7 +195,7 @@ def _urgency(value: object) -> str:
 
 def _missing(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     for each in document.get("missing") or ():
-        yield Text(f"not told by router {each['router']}: {each['why']}", style="yellow")
+        yield Text(f"no reply from router {each['router']}: {each['why']}", style="yellow")
 
 
 # --- a delivery -------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def _delivery(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
         ] + [
             {
                 "name": f"router {each['router']}", "state": each["state"], "since_s": each["since_s"],
-                "detail": f"{each['owing']} of {each['subscriptions']} subscriptions owe it",
+                "detail": f"{each['owing']} of {each['subscriptions']} subscriptions pending",
             }
             for each in record["other_routers"]
         ]  # fmt: skip

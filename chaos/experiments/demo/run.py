@@ -195,7 +195,7 @@ async def strike_three(
 
     target = await choose(STRIKE_AFTER[1], "SIGSTOP")
     await trial.meanwhile(strikes.stop_beyond_lease(target))
-    say(f"router {target.router} went on, fenced itself and is back as a new incarnation, same pid")
+    say(f"router {target.router} continued, fenced itself and is back as a new incarnation, same pid")
 
     target = await choose(STRIKE_AFTER[2], "SIGTERM")
     await trial.meanwhile(strikes.terminate(target))

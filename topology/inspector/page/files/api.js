@@ -48,7 +48,7 @@ async function ask(method, path, body) {
     throw new ApiError(answer.status, what, content?.fix ?? "See the router's log.");
   }
   if (content === null && answer.status !== 204) {
-    throw new ApiError(answer.status, "The answer is no JSON.", "See whether a proxy stands before the router.");
+    throw new ApiError(answer.status, "The response is not JSON.", "Check whether a proxy is in front of the router.");
   }
   return content;
 }

@@ -125,7 +125,7 @@ class Page {
     this._title(this._viewTitle);
     if (overview.standalone && !this._saidAlone) {
       this._saidAlone = true;
-      this._notice("This router stands alone, without etcd: nothing it knows outlives it.");
+      this._notice("This router runs alone, without etcd: its state ends with it.");
     }
   }
 

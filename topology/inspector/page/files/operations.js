@@ -30,7 +30,7 @@ export class Operations {
       confirm({
         title: `End the subscription ${item.name}?`,
         says: [
-          isAway ? "Its client is away: it ends now instead of when its time is over." : "It ends although its client may be attached and at work.",
+          isAway ? "Its client is disconnected: it ends now instead of at its time-out." : "It ends although its client may be attached and working.",
           plainly(operation.deliveries),
           "Publishers that wait for it go on.",
         ],
@@ -67,7 +67,7 @@ export class Operations {
       const { low, high, meaning } = attributeOf(schema, "link", "cost");
       confirm({
         title: `Cost of the link from ${link.from} to ${link.to}`,
-        says: [plainly(meaning).replace("null =", "empty ="), "Messages may take another way from the next one on. None is lost, doubled or reordered by that."],
+        says: [plainly(meaning).replace("null =", "empty ="), "The next messages may take another path. None is lost, duplicated or reordered."],
         fields: [{ name: "cost", label: `Cost, ${low} to ${high}; empty = as the settings say`, type: "number", min: low, max: high, step: 1, required: false, value: link.cost }],
         verb: "Change it",
         run: async ({ cost }) => {
@@ -132,7 +132,7 @@ export class Operations {
       const operation = operationOf(schema, "router", "drain");
       confirm({
         title: `Drain and stop router ${overview.router}?`,
-        says: [plainly(operation.meaning), plainly(operation.deliveries), "This page ends with the router: go on at another one."],
+        says: [plainly(operation.meaning), plainly(operation.deliveries), "This page ends with the router: open it at another one."],
         verb: "Drain and stop",
         danger: true,
         run: async () => {

@@ -296,10 +296,10 @@ function attention(overview, routers, links, waits) {
       h("a", { href: `#/clients/subscriptions?router=${encodeURIComponent(overview.router)}` }, "Its subscriptions"));
   }
   if (overview?.waiting_for.length) {
-    say("bad", `This router takes no clients: it waits for ${overview.waiting_for.join(", ")}.`);
+    say("bad", `This router accepts no clients: it waits for ${overview.waiting_for.join(", ")}.`);
   }
   if (overview && !overview.standalone && overview.lease_left_s < LEASE_WARNING_S) {
-    say("bad", "This router's lease runs out: etcd is slow or away.");
+    say("bad", "This router's lease runs out: etcd is slow or unreachable.");
   }
   for (const each of routers) {
     if (each.state === "gone") {

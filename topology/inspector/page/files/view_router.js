@@ -80,7 +80,7 @@ export class RouterView {
     return h("div", { class: "acts" },
       act("Log level…", "How much this router writes to its log, from now on.", () => actions.logLevel()),
       act("Trace deliveries…", "Notes the rules applied to deliveries, to be seen under Delivery. It costs time for each message.", () => actions.trace()),
-      this._page.may("admin") && act("Reload settings…", "Reads the settings again, and tells what changes at once and what needs a restart.", () => actions.reload()),
+      this._page.may("admin") && act("Reload settings…", "Reads the settings again, and reports what changes at once and what needs a restart.", () => actions.reload()),
       act("Drain and stop…", "Lets the clients move to other routers, then ends the process.", () => actions.drain(overview), true));
   }
 
@@ -111,7 +111,7 @@ function factsOf(overview) {
     ["Incarnation", h("code", {}, overview.rid || "–")],
     ["Version", overview.version],
     ["Runs for", age((overview[RECEIVED] ?? now()) - overview.uptime_s)],
-    ["Lease", overview.standalone ? "none: it stands alone, without etcd" : `${duration(overview.lease_left_s)} left when last told`],
+    ["Lease", overview.standalone ? "none: it runs alone, without etcd" : `${duration(overview.lease_left_s)} left at the last update`],
     ["Applied revision", number(overview.applied)],
     ["Clients", `${counted(counts.connections, "connection")}, ${counted(counts.windows, "publisher")}`],
   ];

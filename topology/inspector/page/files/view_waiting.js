@@ -14,11 +14,11 @@ const LATE_S = 1;
 const STUCK_S = 10;
 
 const REASONS = {
-  subscriptions: "These subscriptions owe the oldest delivery:",
-  "publisher-repeats": "The publisher came back, announced this delivery, and has not sent it again yet.",
-  "publisher-settles": "All outcomes were told; the publisher has not settled yet.",
-  "publisher-proves": "The publisher's link is up again, but its client has not shown life yet.",
-  "publisher-away": "All outcomes are known; the publisher is away, so it cannot be told them.",
+  subscriptions: "The oldest delivery waits for these subscriptions:",
+  "publisher-repeats": "The publisher attached again, announced this delivery, and has not sent it again yet.",
+  "publisher-settles": "The publisher has all outcomes and has not settled yet.",
+  "publisher-proves": "The publisher's link is up again, but its client has not proved yet that it is alive.",
+  "publisher-away": "All outcomes are known; the publisher is disconnected and cannot get them.",
 };
 
 export class WaitingView {
@@ -56,8 +56,8 @@ export class WaitingView {
       h("div", { class: "head" }, h("h1", {}, "Who holds what"), this._note, h("span", { class: "push" }),
         choice("Which waits", [["over 1 s", true], ["all", false]], this._late, (late) => this._set({ late })),
         choice("Which routers", [["all routers", true], ["this router", false]], this._network, (network) => this._set({ network }))),
-      h("p", { class: "quiet" }, "A publisher is told ",
-        h("i", {}, "accepted"), " only when every subscription has processed the message. Here is who is not done."),
+      h("p", { class: "quiet" }, "A publisher gets ",
+        h("i", {}, "accepted"), " only when every subscription has processed the message. These subscriptions have not."),
       this._problem, this._empty, this._holdersPanel.element, this._list);
     this._timer = setInterval(() => document.hidden || this._load(), REFRESH_MS);
     this._load();

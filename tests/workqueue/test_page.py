@@ -1,0 +1,119 @@
+"""docs/workqueue.md and the code name the same rules, and every test that the page names exists."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import time
+import tokenize
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from bridges.workqueue import QueueSettings
+from bridges.workqueue.cli import queue as group
+from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PAYLOAD_BYTES, MAX_PRIORITY
+from bridges.workqueue.queue import LONGEST_SLEEP_S
+from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
+from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
+from bridges.workqueue.sqlite import MAX_BYTES
+from tests.docs.guarantee_tables import functions_of, section, table
+from tests.workqueue.queue_world import Database
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "workqueue.md").read_text(encoding="utf-8")
+RULE = re.compile(r"(?<![\w-])W-\d{1,2}(?![\w-])")
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+ROWS = table(section(PAGE, "Rules"))
+RULES = [row[0] for row in ROWS[1:]]
+
+
+def named_in(source: str) -> Iterator[str]:
+    """Rules in a file's comments and docstrings."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from RULE.findall(token.string)
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield from RULE.findall(node.value.value)
+
+
+def test_rules_are_numbered_without_a_hole() -> None:
+    assert ROWS[0] == ("Rule", "In short", "Shown by")
+    assert [f"W-{number}" for number in range(1, len(RULES) + 1)] == RULES
+
+
+def test_the_page_and_the_code_name_the_same_rules() -> None:
+    files = (ROOT / "bridges" / "workqueue").glob("*.py")
+    named = {rule for path in files for rule in named_in(path.read_text(encoding="utf-8"))}
+    assert named == set(RULES)
+
+
+def test_every_rule_that_a_page_or_a_test_names_is_on_the_page() -> None:
+    paths = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md"), *ROOT.glob("tests/workqueue/*.py")]
+    named = {rule for path in paths for rule in RULE.findall(path.read_text(encoding="utf-8"))}
+    assert named <= set(RULES)
+
+
+@pytest.mark.parametrize("row", ROWS[1:], ids=RULES)
+def test_every_rule_is_shown_by_tests(row: tuple[str, ...]) -> None:
+    assert TEST.search(row[2])
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = TEST.findall(PAGE)
+    assert len(named) > 40
+    assert [f"{path}::{name}" for path, name in named if name not in functions_of(ROOT / path)] == []
+
+
+def test_every_statement_of_the_notes_has_its_place_and_its_test() -> None:
+    head, *rows = table(section(PAGE, "Queues on MongoDB, statement by statement"))
+    assert head == ("the notes say", "here", "shown by")
+    assert len(rows) >= 20
+    assert [row[0] for row in rows if not TEST.search(row[2])] == []
+
+
+def test_the_page_has_every_command() -> None:
+    shown = {row[0].strip("`").split()[0] for row in table(section(PAGE, "In a shell"))[1:]}
+    assert shown == set(group.commands)
+
+
+def test_the_page_has_the_figures_of_the_code() -> None:
+    settings = QueueSettings()
+    assert all(f"`{field.name}`" in PAGE for field in fields(settings))
+    limits = {row[0]: row[1] for row in table(section(PAGE, "Limits"))[1:]}
+    assert (
+        f"{settings.max_payload_bytes >> 20} MiB, at most {MAX_PAYLOAD_BYTES >> 20} MiB"
+        in limits["payload, result"]
+    )
+    assert limits["items of one call"] == str(MAX_COUNT)
+    assert limits["names of queues, keys, schedules"].startswith(f"{MAX_NAME} ")
+    assert limits["priority"].startswith(f"0 to {MAX_PRIORITY}; {DEFAULT_PRIORITY} ")
+    assert limits["retries"].endswith(f": {settings.max_retries}")
+    assert f"`backoff_s` {settings.backoff_s:g} s" in limits["back-off"]
+    assert f"`backoff_max_s` {settings.backoff_max_s / 3600:g} h" in limits["back-off"]
+    assert f"`history_s` {settings.history_s / 86400:g} days" in limits["history"]
+    assert f"up to {SCAN_LIMIT} entries" in PAGE
+    assert f"stop counting at {COUNT_LIMIT:,}" in PAGE
+    assert f"or {LONGEST_SLEEP_S:g} s;" in PAGE
+    assert f"({MAX_BYTES >> 30} GiB)" in PAGE
+
+
+@pytest.mark.parametrize(
+    "database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True
+)
+def test_a_postgresql_store_has_the_servers_clock(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 0.0)  # a machine whose clock is wrong
+    store = database.open()
+    (now,), _ = store.transact([lambda do: do.now])
+    assert now > 1_700_000_000
+    store.close()
