@@ -7,6 +7,10 @@ from dataclasses import dataclass
 IDLE_BYTES = 64 * 1024
 """Every session is offered so much, or one frame, whatever others were offered: the slack of the router's budget. An
 offer cannot be withdrawn, so one that is not used must be small; 64 small messages hide a round trip."""
+IDLE_FRAMES = 8
+"""Where there is room a session that does not send is offered so many frames: a large message starts without waiting."""
+IDLE_PART = 16
+"""For them it may use one part in so many of what others may: who sends is left more than who does not."""
 QUICK_S = 1.0
 """Who sends half of its window within this time is offered twice as much next time, and others half as much."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from delivery_records.budget import Budget
 from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
-from router.clients.offers import IDLE_BYTES, Offer, Offers
+from router.clients.offers import IDLE_BYTES, IDLE_FRAMES, IDLE_PART, Offer, Offers
 from router.records_driver import RecordsDriver
 
 ROUTER_PART = 4
@@ -161,7 +161,7 @@ class SessionWindows:
         idle = max(1, IDLE_BYTES // counted)
         offer.is_narrow = min(frames, max(idle, spare)) < min(2, limits.frames)
         left = session.offered_frames
-        frames = min(frames, max(idle, min(offer.wanted(left, now), spare)))
+        frames = min(frames, max(idle, min(offer.wanted(left, now), spare), min(IDLE_FRAMES, spare // IDLE_PART)))
         session.offer(frames)
         if session.offered_frames != left:
             offer.frames, offer.since = frames, now
