@@ -19,7 +19,10 @@ from delivery_records.attachments.view import (
     SESSION_NONE,
     PublisherRecord,
     SubscriptionRecord,
+    publisher_path,
     session_of_record,
+    split_path,
+    subscription_path,
 )
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
@@ -106,8 +109,8 @@ class Attaching:
         if not turn.store_available:
             turn.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))
             return
-        kind = "pubs" if isinstance(request, PublisherAttach) else "subs"
-        path = f"{kind}/{link_key(request.container_id, request.link_name)}"
+        path_of = publisher_path if isinstance(request, PublisherAttach) else subscription_path
+        path = path_of(link_key(request.container_id, request.link_name))
         refusal = self._refusal(request, path)
         if refusal is not None:
             self._refuse(request, *refusal)
@@ -141,7 +144,8 @@ class Attaching:
             return "amqp:resource-limit-exceeded", _NO_ROOM  # C-6
         if isinstance(request, PublisherAttach) and request.incomplete:
             return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
-        if isinstance(request, SubscriberAttach) and request.incomplete and self._failures.refuses_reduction(path[5:]):
+        _, key = split_path(path)
+        if isinstance(request, SubscriberAttach) and request.incomplete and self._failures.refuses_reduction(key):
             return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
         stolen = self._steals.refusal(path, self._turn.now, request.peer)
         if stolen is not None:
