@@ -3,7 +3,8 @@
 A note is a comment of HTML directly before a block:
 
     <!-- run by tests/docs/test_readme.py -->      that test runs the block as it stands on the page
-    <!-- fragment: needs a cluster -->             it is not run, and this is why
+    <!-- checked: takes an hour -->                it is not run, and this is why; its commands or settings exist
+    <!-- fragment: needs a cluster -->             it is neither run nor checked, and this is why
 """
 
 from __future__ import annotations
@@ -51,8 +52,16 @@ class Block:
 
     @property
     def why_fragment(self) -> str:
-        """Why it is not run; empty = it does not say that it is a fragment."""
-        return self.note.removeprefix("fragment: ").strip() if self.note.startswith("fragment: ") else ""
+        """Why it is neither run nor checked; empty = it does not say that it is a fragment."""
+        return self._reason("fragment: ")
+
+    @property
+    def why_checked(self) -> str:
+        """Why it is only checked; empty = it does not say so."""
+        return self._reason("checked: ")
+
+    def _reason(self, kind: str) -> str:
+        return self.note.removeprefix(kind).strip() if self.note.startswith(kind) else ""
 
 
 def blocks_of(path: Path) -> Iterator[Block]:

@@ -11,7 +11,11 @@ from oncewire.transport.turn import Turn
 from router.clients.connection import ClientConnection
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
+from router.event_loop_lag import LoopWatch
 from router.logs import EventLog, Part
+from router.operator.metrics import Metrics
+from router.operator.statistics import Accounts
+from router.operator.status import Numbers
 from tests.router.raw_client import DEADLINE_S, RawClient, until
 
 TURNS = 50
@@ -28,12 +32,30 @@ def break_output(connection: ClientConnection) -> None:
 
 
 class Served:
-    """A listener in this process."""
+    """A listener in this process, and what `/metrics` takes its numbers from."""
 
     def __init__(self) -> None:
         self.log = EventLog("r1")
         self.listener = ClientListener(RouterConfig(listen_port=0), self.log, Turn(), "0")
         self.port = 0
+
+    def waiting_for(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    def draining(self) -> None:
+        """It does not."""
+
+    def drain(self) -> None:
+        """Nobody asks for it."""
+
+    def tables(self) -> dict[str, object]:
+        """None."""
+        return {}
+
+    def numbers(self) -> Numbers:
+        """Of this listener and log."""
+        return Accounts("r1", "0", self.listener, LoopWatch(self.log, 1.0), self.log).numbers(None)
 
     async def all_gone(self) -> None:
         """Wait until no connection is left, and then for what still comes."""
@@ -64,7 +86,9 @@ async def connected(served: Served) -> tuple[RawClient, ClientConnection]:
     return client, connection
 
 
-async def test_a_fault_while_output_is_written_ends_the_connection_and_is_met_once(served: Served) -> None:
+async def test_a_fault_while_output_is_written_ends_the_connection_and_is_met_once(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     client, connection = await connected(served)
     break_output(connection)
     client.engine.open()
@@ -72,6 +96,11 @@ async def test_a_fault_while_output_is_written_ends_the_connection_and_is_met_on
     await client.closed()
     await served.all_gone()
     assert served.log.faults[Part.CLIENT] == 1
+    assert 'oncewire_faults_total{part="client"} 1.0' in Metrics(served).text().decode().splitlines()
+    (record,) = [record for record in caplog.records if record.getMessage() == "internal_error"]
+    traceback = caplog.handler.format(record)
+    assert "in broken" in traceback, "the line that failed"
+    assert "ValueError: a fault of ours" in traceback
     assert not connection.is_dirty, "nothing waits to be written any more"
 
 

@@ -198,6 +198,20 @@ async def test_the_reply_names_the_address_and_no_filter_that_is_not_applied(
     assert told.distribution_mode == "copy"
 
 
+@pytest.mark.parametrize("durable", TerminusDurability)
+async def test_the_durable_of_a_terminus_comes_back_as_it_was_asked_for(
+    router: RouterProcess, own: str, durable: TerminusDurability
+) -> None:
+    client = await RawClient.connect(router.port)
+    source = (await attach(client, Source(address=own, durable=durable))).reply.source
+    link = client.session.attach_sender("p", source=Source(), target=Target(address=own, durable=durable))
+    client.flush()
+    target = (await client.attached(link)).target
+    assert source is not None
+    assert isinstance(target, Target)
+    assert (source.durable, target.durable) == (durable, durable)
+
+
 async def test_copy_means_that_every_subscription_gets_every_message(router: RouterProcess, own: str) -> None:
     client, other = await RawClient.connect(router.port), await RawClient.connect(router.port)
     subscribers = [await attach(one, Source(address=own)) for one in (client, other)]
