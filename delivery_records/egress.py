@@ -33,6 +33,7 @@ from delivery_records.entries import (
     SyncState,
     presented_map,
 )  # fmt: skip
+from delivery_records.held import HeldQueue
 from delivery_records.inputs import LinkFlow, LossCause, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, Outcome
@@ -40,7 +41,6 @@ from delivery_records.reduction import Reduction
 from delivery_records.tags import SESSION_PART, VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.waiting import Waiting
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
 _AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
@@ -87,7 +87,7 @@ class Egress(Endpoint):
         self.is_closing = False
         self._is_replied = False
         self.held_since = turn.now  # since when none of the held deliveries was sent
-        self._held = Waiting()
+        self._held = HeldQueue()
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
         new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""

@@ -17,7 +17,7 @@ from delivery_records.arrivals import Arrivals
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import publisher_terms
-from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription
+from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription, publisher_path
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
@@ -146,7 +146,7 @@ class Ingress(Endpoint):
         """A-4: a session exists only after proof of life; its number is the revision of this put."""
         record = self._turn.view.publishers[self.key].record
         self.phase = Phase.STARTING
-        nonce = self._parts.proposals.put_again(f"pubs/{self.key}", self, record, session=SESSION_IS_THIS_PUT)
+        nonce = self._parts.proposals.put_again(publisher_path(self.key), self, record, session=SESSION_IS_THIS_PUT)
         self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
 
     def on_reput(self, publisher: Publisher) -> None:
@@ -549,7 +549,7 @@ class Ingress(Endpoint):
         failures = self._parts.failures.count_resend(self.key, self._turn.now, self.timeout_s)
         self._detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
         if failures >= RESEND_FAILURES:
-            self._parts.proposals.delete(f"pubs/{self.key}", self.epoch)
+            self._parts.proposals.delete(publisher_path(self.key), self.epoch)
 
     def on_settle_timeout(self) -> None:
         """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""

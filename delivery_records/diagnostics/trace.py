@@ -111,7 +111,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """One step of one delivery."""
 
     tag: bytes
@@ -175,7 +175,7 @@ class Trace:
         """Steps that can be read."""
         return len(self._ring)
 
-    def steps_of(self, tag: bytes) -> list[Step]:
+    def steps_of(self, tag: bytes) -> list[TraceStep]:
         """What this router did with a delivery, oldest first.
 
         Args:
@@ -188,7 +188,7 @@ class Trace:
             if step[0] == tag or (not is_network_tag and step[0][PUBLISHER_PART] == tag)
         ]
 
-    def newest(self, count: int) -> list[Step]:
+    def newest(self, count: int) -> list[TraceStep]:
         """The last steps of all deliveries, oldest first."""
         start = max(0, len(self._ring) - count)
         return [_readable(self._ring[at]) for at in range(start, len(self._ring))]
@@ -239,6 +239,6 @@ class Trace:
         return chosen
 
 
-def _readable(step: tuple[bytes, Rule, tuple[object, ...], float]) -> Step:
+def _readable(step: tuple[bytes, Rule, tuple[object, ...], float]) -> TraceStep:
     tag, rule, fields, at = step
-    return Step(tag, rule.rule, rule.sentence.format(*fields), at)
+    return TraceStep(tag, rule.rule, rule.sentence.format(*fields), at)

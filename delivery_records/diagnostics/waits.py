@@ -51,7 +51,7 @@ class Holder(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Wait:
     """The delivery a publisher waits for."""
 
     reason: Reason
@@ -79,7 +79,7 @@ def unsettled_since(ingress: Ingress) -> float | None:
     return ingress.arrivals.at(ingress.window.base) if len(ingress.window) else None
 
 
-def waiting(ingress: Ingress) -> Waiting | None:
+def waiting(ingress: Ingress) -> Wait | None:
     """What the publisher waits for; None when nothing is unsettled."""
     window = ingress.window
     open_one = window.at(window.next_accept)
@@ -97,7 +97,7 @@ def waiting(ingress: Ingress) -> Waiting | None:
     else:
         reason = Reason.PUBLISHER_AWAY
     owing = slot.pending if reason is Reason.SUBSCRIPTIONS else 0
-    return Waiting(reason, slot.tag, slot.number, ingress.arrivals.at(slot.number), owing)
+    return Wait(reason, slot.tag, slot.number, ingress.arrivals.at(slot.number), owing)
 
 
 def owing(

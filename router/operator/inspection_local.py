@@ -15,7 +15,7 @@ from delivery_records.diagnostics.lookup import FoundDelivery, find
 from delivery_records.diagnostics.waits import (
     Holder,
     Reason,
-    Waiting,
+    Wait,
     holder,
     owing,
     unsettled_since,
@@ -191,7 +191,7 @@ class LocalTables:
                 return UNDERWAY
         return found.value
 
-    def _tag_of(self, ingress: Ingress, found: Waiting) -> bytes:
+    def _tag_of(self, ingress: Ingress, found: Wait) -> bytes:
         return network_tag(self._core.nonce, ingress.session, found.tag)
 
     def _channel(self, head: Head) -> Row | None:

@@ -1,0 +1,175 @@
+"""How fast a backlog passes a subscription whose unsettled map is full or has room (C-4), by max-frame-size and delay.
+
+One subscription of `#`, one publisher of topic *blocked*, whose other subscription does not answer, and one of topic
+*backlog*. What the `#` subscription has processed of *blocked* stays in its map, because its publisher cannot settle
+it: 1,000 deliveries, or as many as a frame of the subscriber has room for. Then the second publisher sends the
+backlog. Journals are SQLite files.
+
+    python benchmarks/bench_backlog.py [--messages 1000] [--frame-sizes 8192 1048576] [--delays-ms 0 25] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import uvloop
+from harness import BenchmarkError, Router, machine, standalone_router
+
+from oncewire.client import Client, ClientError, Subscriber, connect
+
+BLOCKED = 1000
+"""Deliveries that nobody settles: less than the window of a publisher, 1,024."""
+MAP_ENTRY_BYTES = 48
+MAP_RESERVE_BYTES = 512
+"""A frame holds (max-frame-size - 512) / 48 entries."""
+READ_BYTES = 1 << 16
+FILL_S = 60.0
+"""For the deliveries that fill the map."""
+FAILED = 1
+
+
+class DelayingRelay:
+    """Listens on a port of its own and passes on what it reads, each way, so many seconds later and in order."""
+
+    def __init__(self, target: int, delay_s: float) -> None:
+        self._target = target
+        self._delay_s = delay_s
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+        """Known once it listens."""
+
+    async def __aenter__(self) -> DelayingRelay:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers |= {writer, far_writer}
+        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+        self._writers -= {writer, far_writer}
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while data := await reader.read(READ_BYTES):
+                loop.call_later(self._delay_s, writer.write, data)
+        except OSError:
+            pass
+        loop.call_later(self._delay_s, writer.transport.abort)
+
+
+class Taker:
+    """Takes and accepts everything that the `#` subscription gets."""
+
+    def __init__(self) -> None:
+        self.counts = {b"blocked": 0, b"backlog": 0}
+        self._news = asyncio.Condition()
+
+    async def run(self, subscriber: Subscriber) -> None:
+        """For ever."""
+        while True:
+            batch = await subscriber.receive_many(BLOCKED)
+            await subscriber.finish(batch)
+            async with self._news:
+                for delivery in batch:
+                    assert isinstance(delivery.body, bytes)
+                    self.counts[delivery.body] += 1
+                self._news.notify_all()
+
+    async def until(self, body: bytes, count: int) -> None:
+        """Wait until so many with this body were accepted."""
+        async with self._news:
+            await self._news.wait_for(lambda: self.counts[body] >= count)
+
+
+async def _started(stack: AsyncExitStack, url: str, container_id: str, **options: int) -> Client:
+    client = connect(url, container_id=container_id, **options)
+    await client.start()
+    stack.push_async_callback(client.abandon)
+    return client
+
+
+async def measure(router: Router, folder: Path, frame_size: int, delay_s: float, messages: int) -> float:
+    """Messages of the backlog per second, from the first that is sent to the last that the subscriber processed.
+
+    Raises:
+        BenchmarkError: the map was not filled.
+    """
+    host, _, port = router.address.rpartition(":")
+    async with AsyncExitStack() as stack:
+        if delay_s:
+            port = str((await stack.enter_async_context(DelayingRelay(int(port), delay_s))).port)
+        url = f"amqp://{host}:{port}"
+        reading = await _started(stack, url, "reading", max_frame_size=frame_size)
+        writing = await _started(stack, url, "writing")
+        silent = await _started(stack, url, "silent")
+        everything = await reading.subscriber("#", name="all", journal=folder / "all.db")
+        await silent.subscriber("blocked", name="silent")
+        blocked = await writing.publisher("blocked", name="blocked", journal=folder / "blocked.db")
+        backlog = await writing.publisher("backlog", name="backlog", journal=folder / "backlog.db")
+        taker = Taker()
+        taking = asyncio.create_task(taker.run(everything))
+        await blocked.submit_many([b"blocked"] * BLOCKED)
+        room = min(BLOCKED, (frame_size - MAP_RESERVE_BYTES) // MAP_ENTRY_BYTES)
+        try:
+            async with asyncio.timeout(FILL_S):
+                await taker.until(b"blocked", room)
+        except TimeoutError:
+            raise BenchmarkError(f"the map holds {taker.counts[b'blocked']} deliveries, not {room}") from None
+        began = time.monotonic()
+        sending = asyncio.create_task(backlog.submit_many([b"backlog"] * messages))
+        await taker.until(b"backlog", messages)
+        took = time.monotonic() - began
+        await sending
+        taking.cancel()
+    return messages / took
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="A backlog behind one subscription, by frame size and delay.")
+    parser.add_argument("--messages", type=int, default=1000, help="of the backlog")
+    parser.add_argument("--frame-sizes", type=int, nargs="+", default=[8192, 1 << 20], help="bytes, of the subscriber")
+    parser.add_argument("--delays-ms", type=float, nargs="+", default=[0.0, 25.0], help="each way")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows: dict[int, list[float]] = {}
+    try:
+        for size in options.frame_sizes:
+            for delay in options.delays_ms:
+                with standalone_router() as router, tempfile.TemporaryDirectory() as folder:
+                    found = uvloop.run(measure(router, Path(folder), size, delay / 1000, options.messages))
+                rows.setdefault(size, []).append(round(found, 1))
+    except (BenchmarkError, ClientError) as error:
+        sys.stderr.write(f"bench_backlog: {error}\n")
+        return FAILED
+    if options.json:
+        print(json.dumps({"benchmark": "backlog", "machine": machine(), "delays_ms": options.delays_ms, "rows": rows}))
+        return 0
+    print(machine())
+    heads = "".join(f"{f'{delay:g} ms: msg/s':>18}" for delay in options.delays_ms)
+    print(f"{'max-frame-size':>16}{'its map':>10}{heads}")
+    for size, found_rates in rows.items():
+        entries = (size - MAP_RESERVE_BYTES) // MAP_ENTRY_BYTES
+        print(f"{size:16,}{entries:10,}" + "".join(f"{rate:18.1f}" for rate in found_rates))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
