@@ -8,7 +8,7 @@ IDLE_BYTES = 64 * 1024
 """Every session is offered so much, or one frame, whatever others were offered: the slack of the router's budget. An
 offer cannot be withdrawn, so one that is not used must be small; 64 small messages hide a round trip."""
 IDLE_FRAMES = 8
-"""Where there is room a session that does not send is offered so many frames: a large message starts without waiting."""
+"""Where there is room a session that does not send is offered so many frames: its first message need not wait."""
 IDLE_PART = 16
 """For them it may use one part in so many of what others may: who sends is left more than who does not."""
 QUICK_S = 1.0
