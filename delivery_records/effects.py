@@ -13,6 +13,7 @@ from typing import TypeAlias
 from delivery_records.attachments.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.channels.messages import Datagram, PeerMessage
 from delivery_records.outcomes import Decision, Outcome
+from delivery_records.tags import PUBLISHER_PART
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class Deliver:
             for name, on in (("resume", self.resume), ("settled", self.settled), ("redelivered", self.redelivered))
             if on
         )
-        return f"Deliver(link={self.link} tag={self.tag[11:].hex()}{flags})"
+        return f"Deliver(link={self.link} tag={self.tag[PUBLISHER_PART].hex()}{flags})"
 
 
 @dataclass(frozen=True, slots=True)

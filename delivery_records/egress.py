@@ -33,14 +33,14 @@ from delivery_records.entries import (
     SyncState,
     presented_map,
 )  # fmt: skip
+from delivery_records.held import HeldQueue
 from delivery_records.inputs import LinkFlow, LossCause, SubscriberAttach
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, Outcome
 from delivery_records.reduction import Reduction
-from delivery_records.tags import VERBATIM_BYTES, network_tag
+from delivery_records.tags import SESSION_PART, VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.waiting import Waiting
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
 _AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
@@ -87,7 +87,7 @@ class Egress(Endpoint):
         self.is_closing = False
         self._is_replied = False
         self.held_since = turn.now  # since when none of the held deliveries was sent
-        self._held = Waiting()
+        self._held = HeldQueue()
         self._resumes: deque[Entry] = deque()
         """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
         new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
@@ -326,7 +326,7 @@ class Egress(Endpoint):
         done = 0
         tracing = self._turn.tracing
         for tag in tags:
-            entries = self.sessions.get(tag[1:11])
+            entries = self.sessions.get(tag[SESSION_PART])
             entry = None if entries is None else entries.get(tag)
             if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
                 continue

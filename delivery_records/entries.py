@@ -9,7 +9,7 @@ from typing import Final
 
 from delivery_records.endpoint import Endpoint
 from delivery_records.outcomes import Outcome
-from delivery_records.tags import session_of
+from delivery_records.tags import SESSION_PART, session_of
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
 
@@ -30,6 +30,17 @@ class State(Enum):
     GONE = "gone"
     """Settled and forgotten; only a queue may still name it."""
 
+
+ENTRY_NEXT: Final = {
+    State.KNOWN: (State.SENT, State.DONE, State.AGAIN, State.GONE),
+    State.HELD: (State.SENT, State.GONE),
+    State.SENT: (State.DONE, State.AGAIN, State.GONE),
+    State.DONE: (State.GONE,),
+    State.AGAIN: (State.SENT, State.GONE),
+    State.SKIPPED: (State.GONE,),
+    State.GONE: (),
+}
+"""E-3: sent; E-4: done; E-4a: wanted again; E-2, E-5, E-6: gone. docs/protocol.md draws it."""
 
 # States that come with every delivery, as module names: to look a member up in its class costs as much as a call.
 HELD: Final = State.HELD
@@ -169,7 +180,7 @@ def presented_map(
     sessions: dict[bytes, dict[bytes, Entry]] = {}
     for tag, outcome in unsettled.items():
         if is_live(turn, tag, topic):
-            sessions.setdefault(tag[1:11], {})[tag] = _presented(tag, outcome)
+            sessions.setdefault(tag[SESSION_PART], {})[tag] = _presented(tag, outcome)
     return sessions
 
 

@@ -17,7 +17,7 @@ from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
 from delivery_records.starts import Start, Starts
 from delivery_records.turn import Turn
-from delivery_records.window import Cursor, Slot, Window
+from delivery_records.window import AWAITED, Cursor, Slot, Window
 
 
 class Fanout:
@@ -154,7 +154,7 @@ class Fanout:
         slot = self._window.at(number)
         cursor = self.cursors.get(key)
         # One that the publisher has not repeated yet has no body; it is forwarded when it comes (I-1).
-        if slot is not None and slot.received and cursor is not None and cursor.owes(number):
+        if slot is not None and slot.state is not AWAITED and cursor is not None and cursor.owes(number):
             self._trace(slot, Rule.SENT_AGAIN_RETRY, self._turn.view.subscriptions[key].name, attempt)
             self._send_to(slot, [key], attempt)
 
@@ -190,7 +190,7 @@ class Fanout:
             epochs = tuple(subscription.epoch for subscription in group)
             self._send(rid, Sync(self._endpoint.epoch, epochs, numbers, tags))
             for slot in unsettled:
-                if slot.received:
+                if slot.state is not AWAITED:
                     self._repeat(slot, rid, group)
 
     def sync_router(self, rid: int) -> None:

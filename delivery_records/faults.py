@@ -10,6 +10,7 @@ from __future__ import annotations
 from delivery_records import effects, inputs
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
+from delivery_records.attachments.view import publisher_path
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.messages import Ack, Credit, MsgPart, Nack, PeerMessage
 from delivery_records.egress import Egress
@@ -120,7 +121,7 @@ class Faults:
             publisher = turn.view.publishers.get(endpoint.key)
             if publisher is not None and link is not None:  # else its time runs, or waits for an end, already
                 policy, place = endpoint.expiry_policy, endpoint.place
-                self._expiry.on_link_lost(f"pubs/{endpoint.key}", publisher, policy, LossCause.DETACH, place)
+                self._expiry.on_link_lost(publisher_path(endpoint.key), publisher, policy, LossCause.DETACH, place)
         else:
             assert isinstance(endpoint, Egress)
             if self._endpoints.egresses.get(endpoint.key) is not endpoint:

@@ -17,7 +17,7 @@ from delivery_records.arrivals import Arrivals
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import publisher_terms
-from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription
+from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription, publisher_path
 from delivery_records.channels.channel import Channels
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
@@ -31,7 +31,7 @@ from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.window import Slot, Window, add_run, frozen_runs
+from delivery_records.window import AWAITED, TOLD, Slot, Window, add_run, frozen_runs
 
 Annotate: TypeAlias = Callable[[bytes, str, bytes, int], bytes]
 """(message, publisher, tag, session) -> the message with our annotations spliced in (I-1b); ValueError if malformed."""
@@ -146,7 +146,7 @@ class Ingress(Endpoint):
         """A-4: a session exists only after proof of life; its number is the revision of this put."""
         record = self._turn.view.publishers[self.key].record
         self.phase = Phase.STARTING
-        nonce = self._parts.proposals.put_again(f"pubs/{self.key}", self, record, session=SESSION_IS_THIS_PUT)
+        nonce = self._parts.proposals.put_again(publisher_path(self.key), self, record, session=SESSION_IS_THIS_PUT)
         self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
 
     def on_reput(self, publisher: Publisher) -> None:
@@ -193,7 +193,7 @@ class Ingress(Endpoint):
                 self._abandon_unreceived(window.end)
             slot = window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
-        elif slot.received:
+        elif slot.state is not AWAITED:
             turn.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
             self._detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
             return
@@ -339,8 +339,8 @@ class Ingress(Endpoint):
             slot = self.window.find(tag)
             if slot is not None:
                 if tracing is not None:
-                    self.trace(slot, Rule.SETTLED if slot.accepted else Rule.GIVEN_UP)
-                counts[_DELIVERY_SETTLED if slot.accepted else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
+                    self.trace(slot, Rule.SETTLED if slot.state is TOLD else Rule.GIVEN_UP)
+                counts[_DELIVERY_SETTLED if slot.state is TOLD else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
                 self._drop(slot)
 
     def _drop(self, slot: Slot) -> None:
@@ -372,7 +372,7 @@ class Ingress(Endpoint):
         window = self.window
         while window.next_accept < window.end:
             slot = window.at(window.next_accept)
-            if slot is not None and (slot.pending or not slot.received):
+            if slot is not None and (slot.pending or slot.state is AWAITED):
                 return
             window.next_accept += 1  # first: telling may take the slot out and move it on
             if slot is not None:
@@ -381,7 +381,7 @@ class Ingress(Endpoint):
     def _tell(self, slot: Slot) -> None:
         plain = slot.processed and slot.verdict is None and slot.rejected_by is None
         told = _ACCEPTED if plain else self._outcome_of(slot)
-        slot.accepted = True
+        slot.state = TOLD
         if self._turn.tracing is not None:
             self.trace(slot, Rule.TOLD, told.outcome.value)
         if not self.window.told:
@@ -549,7 +549,7 @@ class Ingress(Endpoint):
         failures = self._parts.failures.count_resend(self.key, self._turn.now, self.timeout_s)
         self._detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
         if failures >= RESEND_FAILURES:
-            self._parts.proposals.delete(f"pubs/{self.key}", self.epoch)
+            self._parts.proposals.delete(publisher_path(self.key), self.epoch)
 
     def on_settle_timeout(self) -> None:
         """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""

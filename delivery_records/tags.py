@@ -8,6 +8,7 @@ No per-message mapping is needed: the session number, an etcd revision, stands f
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 MAX_TAG_BYTES = 32
 """AMQP 1.0 section 2.8.7: a delivery-tag is up to 32 octets of binary data."""
@@ -20,6 +21,10 @@ SESSION_BYTES = 6
 REVISION_BITS = 8 * SESSION_BYTES
 """Of an etcd revision: 2^48 are 8,900 years of a thousand writes per second."""
 _HEADER_BYTES = 1 + NONCE_BYTES + SESSION_BYTES
+SESSION_PART: Final = slice(1, _HEADER_BYTES)
+"""Of a network tag: nonce and session, the same for all deliveries of a session."""
+PUBLISHER_PART: Final = slice(_HEADER_BYTES, None)
+"""Of a network tag: the publisher's own tag, or its digest."""
 _FLAG_VERBATIM = b"\x00"
 _FLAG_DIGEST = b"\x01"
 
@@ -44,6 +49,11 @@ def session_of(tag: bytes, nonce: bytes) -> int:
     if len(tag) < _HEADER_BYTES or len(tag) > MAX_TAG_BYTES or tag[1 : 1 + NONCE_BYTES] != nonce:
         return 0
     return int.from_bytes(tag[1 + NONCE_BYTES : _HEADER_BYTES], "big")
+
+
+def own_tag(tag: bytes) -> bytes | None:
+    """The publisher's own tag in a network tag; None where only a digest of it is known."""
+    return tag[PUBLISHER_PART] if tag[:1] == _FLAG_VERBATIM else None
 
 
 def link_key(container_id: str, link_name: str) -> str:

@@ -7,6 +7,8 @@ from its first transfer (or from the presented map) until the publisher settles 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Final
 
 from delivery_records.budget import Budget
 from delivery_records.channels.messages import Run
@@ -14,11 +16,38 @@ from delivery_records.limits import ENTRY_BYTES, ROUTER_BYTES
 from delivery_records.outcomes import Outcome
 
 
+class SlotState(Enum):
+    """Where one delivery of the window is."""
+
+    AWAITED = "awaited"
+    """Known by its tag only, as from a presented map."""
+    RECEIVED = "received"
+    """Stored whole; its outcome is open, or has not been told."""
+    TOLD = "told"
+    """The publisher was told the outcome, whichever it is (accP); it has not settled."""
+    GONE = "gone"
+    """Settled, given up or abandoned: out of the window."""
+
+
+SLOT_NEXT: Final = {
+    SlotState.AWAITED: (SlotState.RECEIVED, SlotState.GONE),
+    SlotState.RECEIVED: (SlotState.TOLD, SlotState.GONE),
+    SlotState.TOLD: (SlotState.GONE,),
+    SlotState.GONE: (),
+}
+"""I-1: received; I-3: told; I-4: settled; I-4a: given up; I-9: abandoned. docs/protocol.md draws it."""
+
+# For what is done with every delivery: to look a member up in its class costs as much as a call.
+AWAITED: Final = SlotState.AWAITED
+RECEIVED: Final = SlotState.RECEIVED
+TOLD: Final = SlotState.TOLD
+GONE: Final = SlotState.GONE
+
+
 class Slot:
     """One delivery of the window."""
 
     __slots__ = (
-        "accepted",
         "delivery_id",
         "failure",
         "message",
@@ -26,10 +55,10 @@ class Slot:
         "number",
         "pending",
         "processed",
-        "received",
         "receiver_settles",
         "rejected_by",
         "repeated",
+        "state",
         "tag",
         "verdict",
     )
@@ -40,9 +69,7 @@ class Slot:
         self.tag = tag
         self.message = b""
         self.message_format = 0
-        self.received = False
-        self.accepted = False
-        """The publisher was told the outcome (accP)."""
+        self.state = AWAITED
         self.pending = 0
         """Subscriptions that still owe this delivery."""
         self.processed = False
@@ -171,10 +198,10 @@ class Window:
 
     def fill(self, slot: Slot, message: bytes, delivery_id: int) -> None:
         """Store the message of a slot whole (I-1a)."""
-        assert not slot.received
+        assert slot.state is AWAITED
         if slot.repeated:
             self.unreceived -= 1
-        slot.received = True
+        slot.state = RECEIVED
         slot.message = message
         slot.delivery_id = delivery_id
         self.body_bytes += len(message)
@@ -185,7 +212,7 @@ class Window:
         found: list[Slot] = []
         while self._awaited < before and self.unreceived > len(found):
             slot = self._by_number.get(self._awaited)
-            if slot is not None and not slot.received:
+            if slot is not None and slot.state is AWAITED:
                 found.append(slot)
             self._awaited += 1
         return found
@@ -196,10 +223,11 @@ class Window:
         del self._by_tag[slot.tag]
         self.body_bytes -= len(slot.message)
         self._budget.held -= len(slot.message) + ENTRY_BYTES
-        if not slot.received:
+        if slot.state is AWAITED:
             self.unreceived -= 1
-        if slot.accepted:
+        elif slot.state is TOLD:
             self.told -= 1
+        slot.state = GONE
         if slot.number == self.base:
             base = slot.number + 1
             while base < self.end and base not in self._by_number:

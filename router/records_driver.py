@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from delivery_records import Records, effects
 from delivery_records.ingress import Ingress
 from delivery_records.inputs import Failure, Input, SendFailed, StoreFailed
+from router.clients.offers import Offers
 from router.logs import EventLog, Part
 
 
@@ -68,6 +69,8 @@ class RecordsDriver:
         """Ask after each read from a client, before the engine sees the bytes (K-3a)."""
         self.links: dict[int, Any] = {}
         """Shells by link number; a number is never used twice."""
+        self.offers = Offers()
+        """What the AMQP sessions of this incarnation's clients may still send (C-6)."""
         self.is_stopped = False
         self.watch: DriverWatch | None = None
         self._log = log

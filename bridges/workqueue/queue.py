@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from datetime import datetime
 from typing import TypeVar
 
-from bridges.workqueue.errors import InvalidRequest, QueueEmpty, QueueError
+from bridges.workqueue.errors import InvalidRequest, QueueEmpty, QueueError, StoreUnreachable
 from bridges.workqueue.items import (
     DEFAULT_PRIORITY,
     Commit,
@@ -238,7 +238,12 @@ class Queue:
             await self._give_back(Rollback(item.handle, None, f"{type(error).__name__}: {error}"), item)
             raise
         if not item.is_settled:
-            await item.commit()
+            try:
+                await item.commit()
+            except (
+                StoreUnreachable
+            ):  # whether it happened is not known; a second time has no second effect (W-5)
+                await item.commit()
 
     async def _give_back(self, rollback: Rollback, item: Reserved) -> None:
         if not item.is_settled:

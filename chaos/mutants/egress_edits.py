@@ -36,7 +36,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
              "out_of_order=0"),
     ),
     Edit(
-        "held-in-disorder", "E-3", "waiting",
+        "held-in-disorder", "E-3", "held",
         "        self._line[entry] = None\n",
         "        self._line[entry] = None\n        self._line.move_to_end(entry, last=False)\n",
         "deliveries that wait for credit overtake each other",

@@ -33,18 +33,18 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "inorder", "I-3", "ingress",
-        "            if slot is not None and (slot.pending or not slot.received):\n"
+        "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
         "                return\n"
         "            window.next_accept += 1  # first: telling may take the slot out and move it on\n"
         "            if slot is not None:\n"
         "                self._tell(slot)\n",
-        "            if slot is not None and (slot.pending or not slot.received):\n"
+        "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
         "                break\n"
         "            window.next_accept += 1\n"
-        "            if slot is not None and not slot.accepted:\n"
+        "            if slot is not None and slot.state is not TOLD:\n"
         "                self._tell(slot)\n"
         "        for slot in list(window.slots()):\n"
-        "            if not slot.pending and slot.received and not slot.accepted:\n"
+        "            if not slot.pending and slot.state not in (AWAITED, TOLD):\n"
         "                self._tell(slot)\n",
         "a message is settled before an older one, and a subscription that joined between them gets the "
         "older one later",

@@ -221,15 +221,15 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "suspended-for-ever", "A-9", "endpoints",
-        '            self._expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause, ',
+        "            self._expiry.on_link_lost(subscription_path(egress.key), subscription, policy, cause, ",
         "            (",
         "a link that is gone starts no time-out, so its subscription stays for ever",
         aim=("close-s", "drop-s"),
     ),
     Edit(
         "loss-ends-the-session", "A-9", "endpoints",
-        '            self._expiry.on_link_lost(f"pubs/{ingress.key}", publisher, policy, cause, ingress.place)\n',
-        '            self._expiry._proposals.delete(f"pubs/{ingress.key}", publisher.epoch)\n',
+        "            self._expiry.on_link_lost(publisher_path(ingress.key), publisher, policy, cause, ingress.place)\n",
+        "            self._expiry._proposals.delete(publisher_path(ingress.key), publisher.epoch)\n",
         "a lost transport is taken for the end of the session",
         aim=("drop-p",),
     ),

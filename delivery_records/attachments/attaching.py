@@ -19,7 +19,10 @@ from delivery_records.attachments.view import (
     SESSION_NONE,
     PublisherRecord,
     SubscriptionRecord,
+    publisher_path,
     session_of_record,
+    split_path,
+    subscription_path,
 )
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
@@ -38,7 +41,7 @@ from delivery_records.topics import TopicError, check_pattern, check_topic
 from delivery_records.turn import Turn
 
 
-class Step(Enum):
+class AttachStep(Enum):
     """Where one attach is."""
 
     QUEUED = "queued"
@@ -60,7 +63,7 @@ class Attempt:
         self.path = path
         self.presented = len(request.unsettled or ())
         """Entries of its map that the budget counts, until a link takes them over or nobody wants them (C-6)."""
-        self.step = Step.QUEUED
+        self.step = AttachStep.QUEUED
         self.nonce = ""
         self.expect = 0
         """Mod revision its put compares with."""
@@ -106,8 +109,8 @@ class Attaching:
         if not turn.store_available:
             turn.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))  # A-1
             return
-        kind = "pubs" if isinstance(request, PublisherAttach) else "subs"
-        path = f"{kind}/{link_key(request.container_id, request.link_name)}"
+        path_of = publisher_path if isinstance(request, PublisherAttach) else subscription_path
+        path = path_of(link_key(request.container_id, request.link_name))
         refusal = self._refusal(request, path)
         if refusal is not None:
             self._refuse(request, *refusal)
@@ -141,7 +144,8 @@ class Attaching:
             return "amqp:resource-limit-exceeded", _NO_ROOM  # C-6
         if isinstance(request, PublisherAttach) and request.incomplete:
             return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
-        if isinstance(request, SubscriberAttach) and request.incomplete and self._failures.refuses_reduction(path[5:]):
+        _, key = split_path(path)
+        if isinstance(request, SubscriberAttach) and request.incomplete and self._failures.refuses_reduction(key):
             return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
         stolen = self._steals.refusal(path, self._turn.now, request.peer)
         if stolen is not None:
@@ -161,7 +165,7 @@ class Attaching:
 
     def _read(self, attempt: Attempt) -> None:
         """A-2b: the read is linearizable, so that a late watch cannot make a live session look expired."""
-        attempt.step = Step.READING
+        attempt.step = AttachStep.READING
         self._name(attempt)
         self._turn.out.append(effects.Read(attempt.nonce, attempt.path))
 
@@ -173,7 +177,7 @@ class Attaching:
     def on_read(self, done: ReadDone) -> None:
         """The key's value is known: put the new one over it."""
         attempt = self._by_nonce.pop(done.nonce, None)
-        if attempt is None or attempt.step is not Step.READING:
+        if attempt is None or attempt.step is not AttachStep.READING:
             return
         if attempt.is_lost:
             self._finish(attempt)
@@ -231,7 +235,7 @@ class Attaching:
             topic = record.topic
         if record is not None and record.topic != topic:
             # Amendments 2.2: another topic is another subscription; end the old one first.
-            attempt.step = Step.DELETING
+            attempt.step = AttachStep.DELETING
             attempt.expect = done.mod_revision
             self._name(attempt)
             self._turn.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
@@ -250,7 +254,7 @@ class Attaching:
         )  # fmt: skip
 
     def _put(self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
-        attempt.step = Step.PUTTING
+        attempt.step = AttachStep.PUTTING
         attempt.expect = expect
         self._name(attempt)
         self._proposals.put(attempt.nonce, attempt.path, expect, record)
@@ -269,10 +273,10 @@ class Attaching:
         """K-4: a snapshot may have passed over our writes: one that it does not show is of unknown fate (K-2a)."""
         turn = self._turn
         for nonce, attempt in list(self._by_nonce.items()):
-            if attempt.step not in (Step.PUTTING, Step.DELETING):
+            if attempt.step not in (AttachStep.PUTTING, AttachStep.DELETING):
                 continue
             found = turn.view.attachment(attempt.path)
-            if attempt.step is Step.PUTTING and found is not None and found.epoch > attempt.expect:
+            if attempt.step is AttachStep.PUTTING and found is not None and found.epoch > attempt.expect:
                 del self._by_nonce[nonce]
                 if not attempt.is_lost:
                     self._refuse(attempt.request, "amqp:link:stolen", f"attached again by {found.record.peer}")  # A-3
@@ -283,7 +287,7 @@ class Attaching:
     def on_deleted(self, path: str) -> None:
         """The old subscription of an attach with another topic is gone: start again."""
         queue = self._by_path.get(path)
-        if queue and queue[0].step is Step.DELETING:
+        if queue and queue[0].step is AttachStep.DELETING:
             self._read(queue[0])
 
     def on_failed(self, nonce: str, failure: Failure) -> bool:
@@ -293,7 +297,7 @@ class Attaching:
             return False
         if failure is Failure.CONFLICT:
             self._retry(attempt)
-        elif failure is Failure.UNKNOWN and attempt.step is not Step.READING:
+        elif failure is Failure.UNKNOWN and attempt.step is not AttachStep.READING:
             self._turn.note(Decision.ATTACH_UNKNOWN, key=attempt.path)
             self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
         else:
@@ -310,14 +314,14 @@ class Attaching:
             self._give_up(attempt, "amqp:resource-locked", "the attachment keeps changing; attach again later")
         else:
             self._turn.note(Decision.ATTACH_RETRIED, key=attempt.path, tries=attempt.tries)
-            attempt.step = Step.PAUSING
+            attempt.step = AttachStep.PAUSING
             delay = PUT_RETRY_BASE_S * 2.0 ** (attempt.tries - 1)
             self._turn.timers.set(Timer.ATTACH_RETRY, attempt.path, self._turn.now + delay)
 
     def on_retry_timer(self, path: str) -> None:
         """The pause after a conflict is over."""
         queue = self._by_path.get(path)
-        if queue and queue[0].step is Step.PAUSING:
+        if queue and queue[0].step is AttachStep.PAUSING:
             if queue[0].is_lost:
                 self._finish(queue[0])
             else:
@@ -339,7 +343,7 @@ class Attaching:
         """The client has gone before its attach was in the view."""
         attempt.is_lost = True
         self._drop_map(attempt)
-        if attempt.step in (Step.QUEUED, Step.PAUSING):
+        if attempt.step in (AttachStep.QUEUED, AttachStep.PAUSING):
             self._finish(attempt)
 
     def _close(self, attempt: Attempt) -> None:

@@ -7,6 +7,7 @@ from delivery_records.attachments.attaching import Attaching
 from delivery_records.attachments.ending import OrderedEnds
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.proposals import Proposals
+from delivery_records.attachments.view import publisher_path, subscription_path
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress, Phase
@@ -74,7 +75,7 @@ class Closing:
             if self._endpoints.is_here(endpoint):
                 endpoint.proof.on_put_failed(failure)
                 if failure is not Failure.CONFLICT:
-                    self._on_deletion_failed(f"subs/{endpoint.key}")  # E-8: if a close waits for this put
+                    self._on_deletion_failed(subscription_path(endpoint.key))  # E-8: if a close waits for this put
         elif failure is not Failure.UNKNOWN:
             assert isinstance(endpoint, Ingress)
             del reputs[nonce]
@@ -90,9 +91,9 @@ class Closing:
             self._turn.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
             self._endpoints.suspend(ingress, LossCause.CONNECTION_LOSS)
         elif failure is Failure.CONFLICT:
-            self.on_deletion_lost(f"pubs/{ingress.key}")  # I-8: if a close waits for this put
+            self.on_deletion_lost(publisher_path(ingress.key))  # I-8: if a close waits for this put
         else:
-            self._on_deletion_failed(f"pubs/{ingress.key}")
+            self._on_deletion_failed(publisher_path(ingress.key))
 
     # ------------------------------------------------------------------ deletions
 

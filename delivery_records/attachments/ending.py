@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from delivery_records import effects
 from delivery_records.attachments.proposals import Proposals
-from delivery_records.attachments.view import Subscription
+from delivery_records.attachments.view import Subscription, subscription_path
 from delivery_records.effects import Ending
 from delivery_records.inputs import EndSubscription, Failure
 from delivery_records.outcomes import Decision
@@ -61,7 +61,7 @@ class OrderedEnds:
             turn.note(Decision.DELETION_ORDERED, subscription=name, epoch=epoch)
             nonce = self._proposals.new_nonce()
             self._by_nonce[nonce] = _Order(order.order, order.key, epoch)
-            turn.out.append(effects.Propose(nonce, f"subs/{order.key}", epoch, None))
+            turn.out.append(effects.Propose(nonce, subscription_path(order.key), epoch, None))
 
     def _is_away(self, subscription: Subscription) -> bool:
         """No link holds it, as far as this router can tell: of another router's links it knows nothing."""

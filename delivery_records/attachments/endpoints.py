@@ -8,6 +8,7 @@ from delivery_records.attachments.attaching import Attaching, Attempt
 from delivery_records.attachments.barrier import AttachBarrier
 from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.terms import held_terms
+from delivery_records.attachments.view import Kind, publisher_path, split_path, subscription_path
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
@@ -47,8 +48,8 @@ class Endpoints:
 
     def of_path(self, path: str) -> Ingress | Egress | None:
         """What serves the attachment at `subs/<h>` or `pubs/<h>`."""
-        kind, _, key = path.partition("/")
-        return self.egresses.get(key) if kind == "subs" else self.ingresses.get(key)
+        kind, key = split_path(path)
+        return self.egresses.get(key) if kind is Kind.SUBSCRIPTION else self.ingresses.get(key)
 
     def is_here(self, endpoint: Endpoint) -> bool:
         """False when a newer attach has taken its place, or nothing is remembered of it."""
@@ -95,7 +96,7 @@ class Endpoints:
         publisher = self._turn.view.publishers.get(ingress.key)
         if publisher is not None:
             policy = ingress.expiry_policy
-            self._expiry.on_link_lost(f"pubs/{ingress.key}", publisher, policy, cause, ingress.place)
+            self._expiry.on_link_lost(publisher_path(ingress.key), publisher, policy, cause, ingress.place)
 
     def _suspend_subscriber(self, egress: Egress, cause: LossCause) -> None:
         """Forget all but the K-5 timer (E-7, A-9)."""
@@ -108,7 +109,7 @@ class Endpoints:
         subscription = turn.view.subscriptions.get(egress.key)
         if subscription is not None:
             policy = held_terms(subscription.record).expiry_policy
-            self._expiry.on_link_lost(f"subs/{egress.key}", subscription, policy, cause, egress.request.place)
+            self._expiry.on_link_lost(subscription_path(egress.key), subscription, policy, cause, egress.request.place)
 
     def forget_egress(self, egress: Egress) -> None:
         """Drop everything this router remembers of the subscription's link."""

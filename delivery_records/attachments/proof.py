@@ -5,7 +5,7 @@ from __future__ import annotations
 from delivery_records import effects
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import Terms, held_terms, timeout_of
-from delivery_records.attachments.view import Subscription
+from delivery_records.attachments.view import Subscription, subscription_path
 from delivery_records.endpoint import Endpoint
 from delivery_records.inputs import Failure
 from delivery_records.limits import PROOF_RETRY_S, PROVISIONAL_TIMEOUT_S
@@ -90,7 +90,7 @@ class ProofOfLife:
         if subscription is not None and subscription.epoch == endpoint.epoch:
             terms = self._terms
             self._proposals.put_again(
-                f"subs/{endpoint.key}", endpoint, subscription.record, provisional=False,
+                subscription_path(endpoint.key), endpoint, subscription.record, provisional=False,
                 timeout_s=terms.timeout_s, expiry_policy=terms.expiry_policy,
             )  # fmt: skip
             self.is_writing = True

@@ -199,8 +199,8 @@ class View:
 
     def attachment(self, path: str) -> Subscription | Publisher | None:
         """What is at `subs/<h>` or `pubs/<h>`."""
-        kind, _, key = path.partition("/")
-        return (self.subscriptions if kind == Kind.SUBSCRIPTION.value else self.publishers).get(key)
+        kind, key = split_path(path)
+        return (self.subscriptions if kind is Kind.SUBSCRIPTION else self.publishers).get(key)
 
     def apply(self, change: Change) -> None:
         """Fold one change in. The caller sets `applied` when all changes of a revision are in (K-7)."""
@@ -355,6 +355,22 @@ MATCH_CACHE_TOPICS = 10_000
 def router_key(record: RouterRecord) -> str:
     """The last part of a router's etcd key: `<node id>.<rid in hex>`."""
     return f"{record.node_id}.{record.rid:x}"
+
+
+def subscription_path(key: str) -> str:
+    """Where a subscription stands in etcd, below the prefix."""
+    return f"{Kind.SUBSCRIPTION.value}/{key}"
+
+
+def publisher_path(key: str) -> str:
+    """Where a publisher stands in etcd, below the prefix."""
+    return f"{Kind.PUBLISHER.value}/{key}"
+
+
+def split_path(path: str) -> tuple[Kind, str]:
+    """The kind and the key of an attachment's path."""
+    kind, _, key = path.partition("/")
+    return Kind(kind), key
 
 
 def rid_of_key(key: str) -> int:

@@ -10,7 +10,15 @@ from delivery_records.attachments.ending import OrderedEnds
 from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.attachments.view import Change, Kind, Publisher, Subscription, rid_of_key
+from delivery_records.attachments.view import (
+    Change,
+    Kind,
+    Publisher,
+    Subscription,
+    publisher_path,
+    rid_of_key,
+    subscription_path,
+)
 from delivery_records.channels.routing import FrameRouting
 from delivery_records.channels.to_ingresses import ToIngresses
 from delivery_records.egress import Egress, EgressParts
@@ -104,10 +112,12 @@ class WatchHandlers:
     def _orphans(self, rid: int | None = None) -> None:
         """K-5, K-6: attachments of a dead incarnation; timers start from zero at our own observation."""
         turn = self._turn
-        for kind, attachments in (("subs", turn.view.subscriptions), ("pubs", turn.view.publishers)):
+        for path_of, attachments in (
+            (subscription_path, turn.view.subscriptions), (publisher_path, turn.view.publishers)
+        ):  # fmt: skip
             for key, attachment in attachments.items():
                 owner = attachment.record.rid
-                path = f"{kind}/{key}"
+                path = path_of(key)
                 if rid is None and (owner == turn.rid or owner in turn.view.routers or self._expiry.is_counting(path)):
                     continue
                 if rid is None or owner == rid:
@@ -123,7 +133,7 @@ class WatchHandlers:
             old = None
         turn.view.apply(change)
         turn.plan_version += 1
-        awaited = self._expiry.cancel(f"subs/{change.key}")
+        awaited = self._expiry.cancel(subscription_path(change.key))
         self._orders.on_subscription(
             change.key, turn.view.subscriptions.get(change.key), change.mod_revision
         )  # K-5a
@@ -141,7 +151,7 @@ class WatchHandlers:
     def _subscription_attached(self, subscription: Subscription, awaited: int) -> None:
         """A-6 when it is our put; E-7 when the link here was overtaken; K-5 when nobody holds it."""
         turn = self._turn
-        path = f"subs/{subscription.key}"
+        path = subscription_path(subscription.key)
         here = self._endpoints.egresses.get(subscription.key)
         proven = self._proposals.reputs.pop(subscription.record.nonce, None)
         if here is not None and proven is here:
@@ -182,7 +192,7 @@ class WatchHandlers:
         """E-7: a newer epoch holds the subscription."""
         turn = self._turn
         turn.note(Decision.SUBSCRIBER_STOLEN, subscription=egress.name, by=subscription.record.peer)
-        self._steals.on_stolen(f"subs/{egress.key}", turn.now, egress.request.peer, subscription.record.peer)
+        self._steals.on_stolen(subscription_path(egress.key), turn.now, egress.request.peer, subscription.record.peer)
         text = f"attached again by {subscription.record.peer or 'another connection'}"
         self._endpoints.forget_egress(egress)
         turn.out.append(effects.Detach(egress.link, egress.is_closing, STOLEN, text))
@@ -202,7 +212,7 @@ class WatchHandlers:
                 turn.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))
         for ingress in self._endpoints.ingresses.values():
             ingress.on_subscription_deleted(key)  # I-3
-        self._attaching.on_deleted(f"subs/{key}")
+        self._attaching.on_deleted(subscription_path(key))
 
     # ------------------------------------------------------------------ publishers
 
@@ -210,7 +220,7 @@ class WatchHandlers:
         turn = self._turn
         old = turn.view.publishers.get(change.key)
         turn.view.apply(change)
-        awaited = self._expiry.cancel(f"pubs/{change.key}")
+        awaited = self._expiry.cancel(publisher_path(change.key))
         publisher = turn.view.publishers.get(change.key)
         if old is not None and old.session and (publisher is None or publisher.session != old.session):
             for egress in list(self._endpoints.egresses.values()):
@@ -223,7 +233,7 @@ class WatchHandlers:
     def _publisher_attached(self, publisher: Publisher, awaited: int) -> None:
         """A-3 when it is our put; I-7 when the link here was overtaken."""
         turn = self._turn
-        path = f"pubs/{publisher.key}"
+        path = publisher_path(publisher.key)
         here = self._endpoints.ingresses.get(publisher.key)
         started = self._proposals.reputs.pop(publisher.record.nonce, None)
         if here is not None and started is here:
@@ -255,7 +265,7 @@ class WatchHandlers:
         turn = self._turn
         assert ingress.link is not None
         turn.note(Decision.PUBLISHER_STOLEN, publisher=ingress.name, by=publisher.record.peer)
-        self._steals.on_stolen(f"pubs/{ingress.key}", turn.now, ingress.peer, publisher.record.peer)
+        self._steals.on_stolen(publisher_path(ingress.key), turn.now, ingress.peer, publisher.record.peer)
         text = f"attached again by {publisher.record.peer or 'another connection'}"
         turn.out.append(effects.Detach(ingress.link, ingress.phase is Phase.CLOSING, STOLEN, text))
 

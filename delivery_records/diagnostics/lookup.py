@@ -10,12 +10,18 @@ from delivery_records.attachments.view import Publisher
 from delivery_records.entries import MAPPED, Entry, State
 from delivery_records.ingress import Ingress
 from delivery_records.outcomes import Outcome
-from delivery_records.tags import MAX_TAG_BYTES, VERBATIM_BYTES, network_tag, session_of
+from delivery_records.tags import (
+    PUBLISHER_PART,
+    SESSION_PART,
+    VERBATIM_BYTES,
+    network_tag,
+    own_tag,
+    session_of,
+)
 from delivery_records.turn import Turn
-from delivery_records.window import Slot
+from delivery_records.window import TOLD, Slot
 
 IN_DOUBT = "in-doubt"
-_HEADER_BYTES = MAX_TAG_BYTES - VERBATIM_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ def _network_tags(turn: Turn, endpoints: Endpoints, tag: bytes, publisher: str) 
 
 
 def _slot_of(turn: Turn, endpoints: Endpoints, ingress: Ingress, whole: bytes) -> Slot | None:
-    slot = ingress.window.find(whole[_HEADER_BYTES:])
+    slot = ingress.window.find(whole[PUBLISHER_PART])
     if slot is not None and network_tag(turn.nonce, ingress.session, slot.tag) == whole:
         return slot
     for each in ingress.window.slots():  # a longer tag is named by its digest
@@ -133,7 +139,7 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
                 rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected)
             )
     told = Outcome.REJECTED if slot.rejected_by and turn.limits.report_rejections else slot.verdict
-    state = _of(told) if slot.accepted else IN_DOUBT
+    state = _of(told) if slot.state is TOLD else IN_DOUBT
     return FoundDelivery(
         True, ingress.name, ingress.topic, ingress.session, slot.number, slot.tag, whole, state, slot.message,
         slot.message_format, ingress.arrivals.at(slot.number), tuple(local), tuple(others.values()),
@@ -144,7 +150,7 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
     local: list[AtSubscription] = []
     message, message_format, number = b"", 0, -1
     for egress in endpoints.egresses.values():
-        entry = egress.sessions.get(whole[1:_HEADER_BYTES], {}).get(whole)
+        entry = egress.sessions.get(whole[SESSION_PART], {}).get(whole)
         if entry is None:
             continue
         local.append(AtSubscription(egress.name, _state_of(entry), entry.state.value, entry.outcome is None))
@@ -160,14 +166,14 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
         "" if owner is None else owner.record.topic,
         session_of(whole, turn.nonce),
         number,
-        whole[_HEADER_BYTES:] if whole[:1] == b"\x00" else None,
+        own_tag(whole),
         whole, state, message, message_format, None, tuple(local), (),
     )  # fmt: skip
 
 
 def _detail(turn: Turn, endpoints: Endpoints, key: str, whole: bytes) -> str:
     egress = endpoints.egresses.get(key)
-    entry = None if egress is None else egress.sessions.get(whole[1:_HEADER_BYTES], {}).get(whole)
+    entry = None if egress is None else egress.sessions.get(whole[SESSION_PART], {}).get(whole)
     return "" if entry is None else entry.state.value
 
 

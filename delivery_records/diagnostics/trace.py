@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from delivery_records.attachments.view import View
-from delivery_records.tags import NONCE_BYTES, SESSION_BYTES, network_tag, session_of
+from delivery_records.tags import PUBLISHER_PART, network_tag, session_of
 
 TRACE_STEPS = 20_000
 """Steps kept; the oldest is forgotten first. About 6 MB, and the last 2,000 deliveries between two routers."""
@@ -25,7 +25,6 @@ TRACE_NAMES = 64
 """Publishers and topics one choice may name."""
 _KNOWN_SESSIONS = 10_000
 """Sessions whose choice is remembered; the memory starts over when it is full."""
-_HEADER_BYTES = 1 + NONCE_BYTES + SESSION_BYTES
 _SAMPLE_RANGE = 1 << 32
 
 
@@ -112,7 +111,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """One step of one delivery."""
 
     tag: bytes
@@ -176,7 +175,7 @@ class Trace:
         """Steps that can be read."""
         return len(self._ring)
 
-    def steps_of(self, tag: bytes) -> list[Step]:
+    def steps_of(self, tag: bytes) -> list[TraceStep]:
         """What this router did with a delivery, oldest first.
 
         Args:
@@ -186,10 +185,10 @@ class Trace:
         return [
             _readable(step)
             for step in self._ring
-            if step[0] == tag or (not is_network_tag and step[0][_HEADER_BYTES:] == tag)
+            if step[0] == tag or (not is_network_tag and step[0][PUBLISHER_PART] == tag)
         ]
 
-    def newest(self, count: int) -> list[Step]:
+    def newest(self, count: int) -> list[TraceStep]:
         """The last steps of all deliveries, oldest first."""
         start = max(0, len(self._ring) - count)
         return [_readable(self._ring[at]) for at in range(start, len(self._ring))]
@@ -240,6 +239,6 @@ class Trace:
         return chosen
 
 
-def _readable(step: tuple[bytes, Rule, tuple[object, ...], float]) -> Step:
+def _readable(step: tuple[bytes, Rule, tuple[object, ...], float]) -> TraceStep:
     tag, rule, fields, at = step
-    return Step(tag, rule.rule, rule.sentence.format(*fields), at)
+    return TraceStep(tag, rule.rule, rule.sentence.format(*fields), at)

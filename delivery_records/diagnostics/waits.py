@@ -11,8 +11,9 @@ from delivery_records.attachments.view import Subscription
 from delivery_records.egress import Egress
 from delivery_records.entries import AGAIN, HELD
 from delivery_records.ingress import Ingress, Phase
-from delivery_records.tags import network_tag
+from delivery_records.tags import SESSION_PART, network_tag
 from delivery_records.turn import Turn
+from delivery_records.window import AWAITED
 
 UNPROVEN = frozenset({Phase.PROVING, Phase.WAITING, Phase.STARTING})
 
@@ -50,7 +51,7 @@ class Holder(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Wait:
     """The delivery a publisher waits for."""
 
     reason: Reason
@@ -78,7 +79,7 @@ def unsettled_since(ingress: Ingress) -> float | None:
     return ingress.arrivals.at(ingress.window.base) if len(ingress.window) else None
 
 
-def waiting(ingress: Ingress) -> Waiting | None:
+def waiting(ingress: Ingress) -> Wait | None:
     """What the publisher waits for; None when nothing is unsettled."""
     window = ingress.window
     open_one = window.at(window.next_accept)
@@ -89,14 +90,14 @@ def waiting(ingress: Ingress) -> Waiting | None:
         reason = Reason.PUBLISHER_PROVES
     elif open_one is None:
         reason = Reason.PUBLISHER_SETTLES
-    elif not open_one.received:
+    elif open_one.state is AWAITED:
         reason = Reason.PUBLISHER_REPEATS
     elif open_one.pending:
         reason = Reason.SUBSCRIPTIONS
     else:
         reason = Reason.PUBLISHER_AWAY
     owing = slot.pending if reason is Reason.SUBSCRIPTIONS else 0
-    return Waiting(reason, slot.tag, slot.number, ingress.arrivals.at(slot.number), owing)
+    return Wait(reason, slot.tag, slot.number, ingress.arrivals.at(slot.number), owing)
 
 
 def owing(
@@ -141,7 +142,7 @@ def holder(turn: Turn, egresses: Mapping[str, Egress], subscription: Subscriptio
     egress = egresses.get(subscription.key)
     if egress is None:
         return Holder.DETACHED
-    entry = egress.sessions.get(tag[1:11], {}).get(tag)
+    entry = egress.sessions.get(tag[SESSION_PART], {}).get(tag)
     if entry is None or entry.is_held or entry.state is HELD:
         return Holder.HELD
     return Holder.AGAIN if entry.state is AGAIN else Holder.IN_DOUBT

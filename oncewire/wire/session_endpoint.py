@@ -37,6 +37,9 @@ FIRST_OUTGOING_ID = 0
 # 2.7.2: we keep no limit of our own on transfers in flight to the peer, its incoming window is the limit.
 OUTGOING_WINDOW = 0x7FFFFFFF
 
+# How many frames are looked at for their size; the last one of a message may be small, so a few would mislead.
+FRAMES_OF_LATE = 32
+
 # 2.3.1: size, data offset, type, channel.
 _pack_header = struct.Struct(">IBBH").pack
 
@@ -57,7 +60,7 @@ class SessionEndpoint:
     """
 
     __slots__ = (
-        "_incoming_base", "_incoming_left", "_incoming_offered", "_largest_before", "_largest_frame",
+        "_frames_seen", "_incoming_base", "_incoming_left", "_incoming_offered", "_largest_before", "_largest_frame",
         "_next_outgoing_id", "_out", "_queue", "_queued_control", "_queued_of", "_remote_window", "_replenish_below",
         "_waiting_echoes", "_writer", "channel", "context", "incoming_window", "largest_window", "next_delivery_id",
         "partial_bytes", "pending_events", "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled",
@@ -79,7 +82,8 @@ class SessionEndpoint:
         self.remote_begin: Begin | None = None
         self.incoming_window = self.largest_window = incoming_window
         self.partial_bytes = 0
-        # Of the payloads before and since the window was topped up last: at first the largest possible.
+        # Of the payloads of so many frames, and of those before: at first the largest possible.
+        self._frames_seen = 0
         self._largest_before = self._largest_frame = receive_frame_size
         # Any: links add their events, which are defined above this module.
         self.pending_events = pending_events
@@ -126,9 +130,22 @@ class SessionEndpoint:
         if self._incoming_left < self._replenish_below and self.state is SessionState.MAPPED:
             self._write_window()
 
+    def offer(self, frames: int) -> None:
+        """Let the peer have so many frames in flight, once: the engine tops up nothing until the next call (2.5.6).
+
+        What was offered before stays so. Call it often: nothing is written while half of `frames` are still offered.
+        """
+        self.set_incoming_window(frames)
+        self.incoming_window = self._replenish_below = 0
+
+    @property
+    def offered_frames(self) -> int:
+        """Transfer frames the peer may still send into the window that it was offered."""
+        return max(0, self._incoming_left)
+
     @property
     def recent_frame(self) -> int:
-        """The largest payload of a transfer frame of late, in bytes; the largest that may come before any came."""
+        """The largest payload of the last 32 to 64 transfer frames, in bytes; before that the largest possible."""
         return max(self._largest_before, self._largest_frame)
 
     @property
@@ -153,6 +170,7 @@ class SessionEndpoint:
         if isinstance(performative, Flow):
             if self._incoming_base is not None:
                 received = self._incoming_offered - self._incoming_left
+                self._frames_seen += received
                 self._incoming_base = (self._incoming_base + received) & SERIAL_MASK
             # What was offered once may be on its way: a smaller window is reached by frames that come in.
             self._incoming_left = self._incoming_offered = max(self._incoming_left, self.incoming_window)
@@ -271,5 +289,6 @@ class SessionEndpoint:
                 link.answer_echo()
 
     def _write_window(self) -> None:
-        self._largest_before, self._largest_frame = self._largest_frame, 0
         self.write(Flow(None, 0, 0, 0))
+        if self._frames_seen >= FRAMES_OF_LATE:
+            self._largest_before, self._largest_frame, self._frames_seen = self._largest_frame, 0, 0

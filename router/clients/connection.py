@@ -188,8 +188,9 @@ class ClientConnection(PacedProtocol):
 
     def on_disconnected(self, exc: Exception | None) -> None:
         """The transport is closed."""
-        if self._driver is not None and self._windows.close(self._driver.records.budget):
-            self._driver.submit([])
+        driver = self._driver
+        if driver is not None and self._windows.close(driver.records.budget, driver.offers):
+            driver.submit([])
         self._listener.remove(self)
 
     def pause_writing(self) -> None:

@@ -2,7 +2,7 @@
 
 A window counts frames, not bytes. A frame is taken to be somewhat larger than the largest of late, and as large as
 it may be before any came; a client that sends larger ones than that is stopped at a bound. Flows and dispositions need
-no window, so they pass where bodies wait.
+no window, so they pass where bodies wait. What is offered counts in the router's budget until it comes (`offers.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from delivery_records.budget import Budget
 from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
+from router.clients.offers import IDLE_BYTES, Offer, Offers
 from router.records_driver import RecordsDriver
 
 ROUTER_PART = 4
@@ -64,11 +65,12 @@ class Stored:
 class SessionWindows:
     """Keeps the windows of one connection's sessions, and its part of the router's budget."""
 
-    __slots__ = ("_limits", "_partial", "_waiting", "is_passed")
+    __slots__ = ("_limits", "_offers", "_partial", "_waiting", "is_passed")
 
     def __init__(self, limits: WindowLimits) -> None:
         """Nothing has come yet."""
         self._limits = limits
+        self._offers: dict[SessionEndpoint, Offer] = {}
         self._partial = 0
         self.is_passed = False
         """A session holds more than its window and its publishers' largest messages explain: end the connection."""
@@ -102,17 +104,20 @@ class SessionWindows:
             if is_awaited:
                 stored.is_awaited = True
                 awaited.append((number, session))
-        wakes = self.update(found, driver.records.budget, now)
+        wakes = self.update(found, driver.records.budget, driver.offers, now)
         for number, session in awaited:
             driver.on_session_window(number, self.is_narrow(session))
         return wakes
 
-    def update(self, sessions: Mapping[SessionEndpoint, Stored], budget: Budget, now: float) -> bool:
+    def update(
+        self, sessions: Mapping[SessionEndpoint, Stored], budget: Budget, offers: Offers, now: float
+    ) -> bool:
         """At the end of a turn: offer what there is room for.
 
         Args:
             sessions: all of the connection.
             budget: of the router.
+            offers: of the router.
             now: seconds, monotonic.
 
         Returns:
@@ -120,38 +125,63 @@ class SessionWindows:
         """
         partial = sum(session.partial_bytes for session in sessions)
         is_less = self._hold(partial, budget)
-        for session in [found for found in self._waiting if found not in sessions]:
-            self._leave(session, budget)
+        for session in [found for found in self._offers if found not in sessions]:
+            self._forget(session, budget, offers)
         for session, stored in sessions.items():
-            frames = self._frames(session, stored, budget, now)
-            if frames != session.incoming_window:
-                session.set_incoming_window(frames)
+            self._offer(session, stored, budget, offers, now)
         return budget.was_full and (is_less or budget.is_passed_on)
 
     def is_narrow(self, session: SessionEndpoint) -> bool:
         """Whether its window is closed, or open for one frame at a time because there is no room."""
-        return session.incoming_window < min(2, self._limits.frames)
+        return self._offers[session].is_narrow
 
-    def close(self, budget: Budget) -> bool:
+    def close(self, budget: Budget, offers: Offers) -> bool:
         """The connection is gone, and with it what was not complete. Returns the same as `update`."""
         is_less = self._hold(0, budget)
-        for session in list(self._waiting):
-            self._leave(session, budget)
+        for session in list(self._offers):
+            self._forget(session, budget, offers)
         return budget.was_full and (is_less or budget.is_passed_on)
+
+    def _forget(self, session: SessionEndpoint, budget: Budget, offers: Offers) -> None:
+        offers.count(self._offers.pop(session), 0)
+        if session in self._waiting:
+            self._leave(session, budget)
+
+    def _offer(
+        self, session: SessionEndpoint, stored: Stored, budget: Budget, offers: Offers, now: float
+    ) -> None:
+        """Offer a session what it uses, as far as there is room beside the offers of others."""
+        limits = self._limits
+        offer = self._offers.get(session)
+        if offer is None:
+            offer = self._offers[session] = Offer(since=now)
+        counted = limits.counted(session.recent_frame)
+        frames = self._frames(session, stored, counted, budget, now)
+        spare = max(0, budget.body_room - offers.size + offer.size) // ROUTER_PART // counted
+        idle = max(1, IDLE_BYTES // counted)
+        offer.is_narrow = min(frames, max(idle, spare)) < min(2, limits.frames)
+        left = session.offered_frames
+        frames = min(frames, max(idle, min(offer.wanted(left, now), spare)))
+        session.offer(frames)
+        if session.offered_frames != left:
+            offer.frames, offer.since = frames, now
+        # Without a publisher nothing that comes is kept.
+        offers.count(offer, counted * session.offered_frames if stored.publishers else 0)
 
     def _hold(self, partial: int, budget: Budget) -> bool:
         before, self._partial = self._partial, partial
         budget.add_partial(partial - before)
         return partial < before
 
-    def _frames(self, session: SessionEndpoint, stored: Stored, budget: Budget, now: float) -> int:
-        """Transfer frames a session may have in flight."""
+    def _frames(
+        self, session: SessionEndpoint, stored: Stored, counted: int, budget: Budget, now: float
+    ) -> int:
+        """Transfer frames of `counted` bytes a session may have in flight, were nobody else offered any."""
         limits = self._limits
         partial = session.partial_bytes
         held = stored.size + partial
         if held > (stored.publishers + 1) * limits.publisher_bytes:
             self.is_passed = True
-        counted = limits.counted(session.recent_frame)
         own = self._own_frames(stored.size, partial, counted)
         frames = min(own, budget.body_room // ROUTER_PART // counted)
         asks = False

@@ -14,7 +14,8 @@ import uvloop
 
 from router.commands.parent_watch import die_with_parent
 from router.config import RouterConfig
-from router.logs import EventLog, RouterEvent, set_up_logging
+from router.log_output import set_up_logging
+from router.logs import EventLog, RouterEvent
 from router.node import RouterNode
 from router.operator.arguments import ManagementError
 

@@ -14,7 +14,7 @@ from delivery_records.inputs import EndSubscription
 from delivery_records.limits import UNKNOWN_PUT_S
 from oncewire.cli.errors import CliError
 from oncewire.wire import CONNECTION_FORCED
-from router import logs
+from router import log_output
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
 from router.config_loading import SETTINGS, check
@@ -171,7 +171,7 @@ class RouterControls:
         self._access.use(reloaded.config)
         self._listener.use(reloaded.config)
         self._router.use_config(reloaded.config)
-        logs.set_level(reloaded.config.log_level)
+        log_output.set_level(reloaded.config.log_level)
 
     def trace(self, choice: Choice | None) -> dict[str, object]:
         """See `Controls`."""

@@ -15,14 +15,14 @@ from delivery_records.diagnostics.lookup import FoundDelivery, find
 from delivery_records.diagnostics.waits import (
     Holder,
     Reason,
-    Waiting,
+    Wait,
     holder,
     owing,
     unsettled_since,
     waiting,
 )
 from delivery_records.ingress import Ingress
-from delivery_records.tags import network_tag, session_of
+from delivery_records.tags import SESSION_PART, network_tag, own_tag, session_of
 from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
@@ -187,11 +187,11 @@ class LocalTables:
             return UNREACHABLE
         if found is Holder.HELD:
             egress = self._core.egresses.get(subscription.key)
-            if egress is not None and tag not in egress.sessions.get(tag[1:11], {}):
+            if egress is not None and tag not in egress.sessions.get(tag[SESSION_PART], {}):
                 return UNDERWAY
         return found.value
 
-    def _tag_of(self, ingress: Ingress, found: Waiting) -> bytes:
+    def _tag_of(self, ingress: Ingress, found: Wait) -> bytes:
         return network_tag(self._core.nonce, ingress.session, found.tag)
 
     def _channel(self, head: Head) -> Row | None:
@@ -281,9 +281,10 @@ class LocalTables:
 
     def _past(self, tag: bytes, now: float) -> Row:
         """What is traced of a delivery that is settled and forgotten here."""
+        own = own_tag(tag)
         return {
             "role": "past", **self._who(), "size": None, "digest": None, "first_bytes": None,
-            "publisher": self._owner_of(tag), "publisher_tag": tag[11:].hex() if tag[:1] == b"\x00" else None,
+            "publisher": self._owner_of(tag), "publisher_tag": None if own is None else own.hex(),
             "network_tag": tag.hex(), "topic": "", "session": session_of(tag, self._core.nonce), "number": None,
             "state": "settled", "local_subscriptions": [], "local_count": 0, "other_routers": [], "arrived_s": None,
             **self._rules(tag, now),

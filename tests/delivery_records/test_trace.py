@@ -17,8 +17,8 @@ from delivery_records.diagnostics.trace import (
     TRACE_TIME_S,
     Choice,
     Rule,
-    Step,
     Trace,
+    TraceStep,
 )
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Outcome
@@ -326,7 +326,7 @@ def test_every_rule_of_the_trace_is_told_in_worlds_full_of_faults() -> None:
 
 
 def test_a_step_reads_as_tag_rule_sentence_and_time() -> None:
-    assert Step(b"t", "I-4", "settled", 1.5) == Step(tag=b"t", rule="I-4", text="settled", at=1.5)
+    assert TraceStep(b"t", "I-4", "settled", 1.5) == TraceStep(tag=b"t", rule="I-4", text="settled", at=1.5)
 
 
 def test_its_time_may_be_over_at_the_first_of_the_deliveries_whose_link_is_lost() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from delivery_records.diagnostics.lookup import FoundDelivery, find
-from delivery_records.diagnostics.waits import Holder, Reason, Waiting, owing, unsettled_since, waiting
+from delivery_records.diagnostics.waits import Holder, Reason, Wait, owing, unsettled_since, waiting
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Outcome
 from tests.delivery_records.harness import Net, Node, PublisherLink
 
 
-def wait_of(node: Node) -> Waiting:
+def wait_of(node: Node) -> Wait:
     (ingress,) = node.core.ingresses.values()
     found = waiting(ingress)
     assert found is not None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.window import Cursor, Window, add_run, frozen_runs
+from delivery_records.window import AWAITED, RECEIVED, TOLD, Cursor, Window, add_run, frozen_runs
 
 SMALL = st.integers(0, 30)
 
@@ -70,11 +70,11 @@ def test_a_window_counts_what_is_in_it(operations: list[str], rng: object) -> No
             name = b"n%03d" % made
             window.fill(window.append(name), bytes(made), made)
             model[name] = {"bytes": made}
-        elif slot is not None and operation == "fill" and not slot.received:
+        elif slot is not None and operation == "fill" and slot.state is AWAITED:
             window.fill(slot, b"12345", 1)
             model[tag]["bytes"] = 5
-        elif slot is not None and operation == "accept" and not slot.accepted:
-            slot.accepted = True
+        elif slot is not None and operation == "accept" and slot.state is RECEIVED:
+            slot.state = TOLD
             window.told += 1
             model[tag]["told"] = 1
         elif slot is not None and operation == "remove":

@@ -324,11 +324,11 @@ class WindowMachine(RuleBasedStateMachine):
         assert [(slot.number, slot.tag) for slot in slots] == [(d.number, d.tag) for d in model], (
             "window: entries"
         )
-        assert [slot.received for slot in slots] == [d.body is not None for d in model]
+        assert [slot.state.value != "awaited" for slot in slots] == [d.body is not None for d in model]
         assert [slot.repeated for slot in slots] == [d.is_repeated for d in model]
         assert [slot.message for slot in slots] == [d.stored for d in model], "bodies are kept byte for byte"
-        assert [slot.accepted for slot in slots] == [d.is_told for d in model]
-        flags = [slot.accepted for slot in slots]
+        assert [slot.state.value == "told" for slot in slots] == [d.is_told for d in model]
+        flags = [slot.state.value == "told" for slot in slots]
         assert flags == sorted(flags, reverse=True), "told is a prefix of the window"
         assert window.body_bytes == sum(len(d.stored) for d in model), "window: bytes"
         assert window.unreceived == sum(d.body is None for d in model), "window: unreceived"
@@ -407,8 +407,8 @@ FAULTS = {
         "told",
         Edit(
             "in-order", "I-3", "ingress",
-            "            if slot is not None and (slot.pending or not slot.received):\n                return\n",
-            "            if slot is not None and (slot.pending or not slot.received):\n"
+            "            if slot is not None and (slot.pending or slot.state is AWAITED):\n                return\n",
+            "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
             "                window.next_accept += 1\n                continue\n",
             "an outcome told ahead of an older one",
         ),

@@ -19,7 +19,8 @@ import pytest
 from delivery_records.effects import Note
 from delivery_records.outcomes import Decision
 from router.commands.log_merge_core import ATTACHED_LINES, entries, merged, parse
-from router.logs import EventLog, RouterEvent, _JsonFormatter, _TextFormatter
+from router.log_output import JsonFormatter, TextFormatter
+from router.logs import EventLog, RouterEvent
 from tests.delivery_records.harness import Net
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -48,7 +49,7 @@ def merge(*arguments: str | Path, stdin: bytes | None = None) -> subprocess.Comp
 WHY = 'he said "no" = no\nand left\x1b[2J\r\u2028'
 
 
-@pytest.mark.parametrize("form", [_JsonFormatter(), _TextFormatter()])
+@pytest.mark.parametrize("form", [JsonFormatter(), TextFormatter()])
 def test_what_the_router_logs_is_read_back_in_both_forms(
     form: logging.Formatter, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -73,7 +74,7 @@ def test_a_json_log_names_the_routers_life(caplog: pytest.LogCaptureFixture) -> 
     log.event(RouterEvent.STORE_BACK)
     log.incarnation = "7f"
     log.event(RouterEvent.STORE_BACK)
-    lines = [json.loads(_JsonFormatter().format(record)) for record in caplog.records]
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
     assert [line.get("router_rid") for line in lines] == [None, "7f"]
 
 
@@ -153,7 +154,7 @@ def test_nothing_in_a_log_acts_on_a_terminal_or_breaks_the_output(tmp_path: Path
 def test_a_name_with_control_characters_stays_on_its_line_in_a_text_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="oncewire.router")
     EventLog("r1").event(RouterEvent.NEIGHBOUR_DOWN, neighbour="r2\r2026-01-01\x1b[2J\u2028")
-    line = _TextFormatter().format(caplog.records[0])
+    line = TextFormatter().format(caplog.records[0])
     assert line.isprintable()
     found = parse(line, "r1.log")
     assert found is not None

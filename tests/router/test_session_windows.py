@@ -16,7 +16,8 @@ from oncewire.wire import (
     Source,
     Target,
 )
-from router.clients.session_window import FIRST_WINDOW, SessionWindows, Stored, WindowLimits
+from router.clients.offers import IDLE_BYTES, QUICK_S, Offers
+from router.clients.session_window import FIRST_WINDOW, ROUTER_PART, SessionWindows, Stored, WindowLimits
 
 KIB = 1024
 FRAME = 4 * KIB
@@ -26,13 +27,16 @@ MESSAGE = 64 * KIB
 class Session:
     """A client and a router's engine, whose window is looked at after each read of one frame's size."""
 
-    def __init__(self, limits: WindowLimits, budget: Budget, name: str = "client") -> None:
+    def __init__(
+        self, limits: WindowLimits, budget: Budget, name: str = "client", offers: Offers | None = None
+    ) -> None:
         self.server = Connection(
             Role.SERVER, container_id="router", max_frame_size=FRAME, incoming_window=FIRST_WINDOW
         )
         self.client = Connection(Role.CLIENT, container_id=name, max_frame_size=FRAME)
         self.windows = SessionWindows(limits)
         self.budget = budget
+        self.offers = offers or Offers()
         self.sizes: list[int] = []
         self.is_woken = False
         self._unread = b""
@@ -54,12 +58,14 @@ class Session:
         for event in self.server.events():
             if isinstance(event, LinkAttached) and isinstance(event.link, ReceiverLink):
                 event.link.reply(source=Source(), target=Target("t"))
-                event.link.grant(100)
+                event.link.grant(10_000)
             elif isinstance(event, DeliveryReceived):
                 self.sizes.append(len(event.payload))
                 event.link.dispose([event.delivery_id], ACCEPTED, True)
-        sessions: dict[SessionEndpoint, Stored] = {session: Stored() for session in self.server.sessions}
-        self.is_woken = self.windows.update(sessions, self.budget, self.now)
+        sessions: dict[SessionEndpoint, Stored] = {
+            session: Stored(publishers=1) for session in self.server.sessions
+        }
+        self.is_woken = self.windows.update(sessions, self.budget, self.offers, self.now)
         answer = self.server.data_to_send()
         self.client.receive_data(answer, 0.0)
         self.client.events()
@@ -67,7 +73,7 @@ class Session:
 
     @property
     def window(self) -> int:
-        return self.server.sessions[0].incoming_window
+        return self.server.sessions[0].offered_frames
 
 
 def run(*sessions: Session) -> None:
@@ -93,7 +99,8 @@ def test_messages_that_fill_the_router_in_part_are_completed_one_session_after_t
     """Ten honest publishers stopped for ever: each held a part, and no room was left for the rest of any."""
     budget = Budget(4 * MESSAGE)
     limits = WindowLimits(16 * MESSAGE, FRAME, MESSAGE)
-    sessions = [Session(limits, budget, f"client{number}") for number in range(16)]
+    offers = Offers()
+    sessions = [Session(limits, budget, f"client{number}", offers) for number in range(16)]
     links = [session.sender() for session in sessions]
     for link in links:
         link.send(b"1", bytes(MESSAGE))
@@ -145,12 +152,62 @@ def test_a_window_that_closes_before_the_room_is_gone_is_opened_again() -> None:
     """A session is offered a quarter of what is left: less than four frames is nothing."""
     budget = Budget(64 * FRAME)
     session = Session(WindowLimits(16 * MESSAGE, FRAME, MESSAGE), budget)
-    session.sender()
     budget.add(budget.body_room - 3 * FRAME)
+    session.sender()
     server = session.server.sessions[0]
-    session.windows.update({server: Stored(FRAME, 1)}, budget, 0.0)
-    assert server.incoming_window == 0
+    session.windows.update({server: Stored(FRAME, 1)}, budget, session.offers, 0.0)
+    assert session.windows.is_narrow(server)
+    assert server.offered_frames == FIRST_WINDOW, "no more than it had before"
     assert budget.was_full
     assert not budget.has_room_again()
     budget.add(-4 * FRAME)
     assert budget.has_room_again()
+
+
+def test_offers_and_what_is_held_stay_within_the_budget_but_for_what_every_session_is_offered() -> None:
+    """Each of 40 sessions was offered a quarter of what was left, and they held eight times the budget."""
+    budget, offers = Budget(64 * MESSAGE), Offers()
+    limits = WindowLimits(16 * MESSAGE, FRAME, MESSAGE)
+    sessions = [Session(limits, budget, f"client{number}", offers) for number in range(40)]
+    stored = dict.fromkeys(sessions, 0)
+
+    def look() -> None:
+        for session in sessions:
+            server = session.server.sessions[0]
+            session.windows.update({server: Stored(stored[session], 1)}, budget, offers, 0.0)
+        assert budget.held + offers.size <= budget.body_limit + 40 * IDLE_BYTES
+
+    for session in sessions:
+        session.sender()
+    look()
+    assert offers.size == 40 * IDLE_BYTES, "no session has sent anything"
+    for _ in range(20):
+        for session in sessions:  # it sends all that it may, and nothing is accepted
+            server = session.server.sessions[0]
+            came = server.offered_frames * FRAME
+            server._incoming_left = 0
+            stored[session] += came
+            budget.add(came)
+        look()
+    assert budget.held > budget.body_limit - ROUTER_PART * FRAME, "the whole budget is used"
+    for session in sessions:
+        session.windows.close(budget, offers)
+    assert offers.size == 0
+
+
+def test_a_session_is_offered_more_while_it_sends_quickly_and_less_when_it_sends_slowly() -> None:
+    session = Session(WindowLimits(2048 * KIB, FRAME, MESSAGE), Budget(1024 * MESSAGE))
+    link = session.sender()
+    assert session.window == IDLE_BYTES // FRAME
+    for number in range(2048):
+        link.send(b"%d" % number, b"x")
+        session.step()
+        link.settle([number])
+    wide = session.window
+    assert wide > 4 * IDLE_BYTES // KIB
+    for number in range(2048, 3 * 2048):
+        session.now += QUICK_S / 10
+        link.send(b"%d" % number, b"x")
+        session.step()
+        link.settle([number])
+    assert session.window <= IDLE_BYTES // KIB

@@ -237,27 +237,41 @@ async def test_one_bad_job_fails_alone_and_the_others_of_its_group_succeed(datab
         assert (await queue.statistics()).ready == 3
 
 
+class Breaking(SqliteStore):
+    """Its connection breaks right after so many of the next commits: they have happened, and nobody knows."""
+
+    breaks = 0
+
+    def transact(self, jobs: Sequence[Job]) -> tuple[list[object], frozenset[str]]:
+        done = super().transact(jobs)
+        if self.breaks:
+            self.breaks -= 1
+            raise StoreUnreachable("the store cannot be used", "the connection broke", "do it again")
+        return done
+
+
 async def test_a_group_whose_commit_may_have_happened_is_not_run_again(tmp_path: Path) -> None:
-    class Breaking(SqliteStore):
-        """A connection that breaks right after each commit."""
-
-        breaks = False
-
-        def transact(self, jobs: Sequence[Job]) -> tuple[list[object], frozenset[str]]:
-            done = super().transact(jobs)
-            if self.breaks:
-                raise StoreUnreachable("the store cannot be used", "the connection broke", "do it again")
-            return done
-
     opened = Breaking(tmp_path / "q.db")
     store = QueueStore(opened)
     queue = Queue(store, "work")
     await queue.configure()
-    opened.breaks = True
+    opened.breaks = 99
     pushes = await asyncio.gather(*(queue.push(b"x") for _ in range(20)), return_exceptions=True)
     assert {type(push) for push in pushes} == {StoreUnreachable}
-    opened.breaks = False
+    opened.breaks = 0
     assert (await queue.statistics()).ready == 20
+    await store.close()
+
+
+async def test_a_block_whose_commit_is_in_doubt_commits_again_with_one_effect(tmp_path: Path) -> None:
+    opened = Breaking(tmp_path / "q.db")
+    store = QueueStore(opened)
+    queue = Queue(store, "work")
+    await queue.configure()
+    await queue.push(b"x")
+    async with queue.reserve():
+        opened.breaks = 1
+    assert [entry.ending for entry in (await queue.history()).entries] == [Ending.DONE]
     await store.close()
 
 

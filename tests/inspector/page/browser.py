@@ -118,6 +118,19 @@ async def table_of(page: Any, caption: str) -> list[list[str]]:
     return rows
 
 
+async def columns_of(page: Any, caption: str, *heads: str) -> dict[str, list[str]]:
+    """The cells under these heads, in this order, by the first cell of their row."""
+    shown: list[str] = await page.evaluate(
+        """caption => {
+            const table = [...document.querySelectorAll("table")].find(t => t.caption.textContent.startsWith(caption));
+            return [...table.tHead.rows[0].cells].map(cell => cell.textContent.trim());
+        }""",
+        caption,
+    )
+    places = [next(place for place, name in enumerate(shown) if name.startswith(head)) for head in heads]
+    return {row[0]: [row[place] for place in places] for row in await table_of(page, caption)}
+
+
 async def accessibility_faults(page: Any, *, only_colours: bool = False) -> list[str]:
     """What axe-core says against the page as it stands: WCAG A and AA, and best practices; or its contrasts only."""
     if not await page.evaluate("Boolean(window.axe)"):

@@ -13,13 +13,13 @@ import pytest_asyncio
 from tests.inspector.page.browser import (
     TEST_TIMEOUT_S,
     accessibility_faults,
+    columns_of,
     go,
     looking_at,
     needs_axe,
     needs_browser,
     picture,
     pictures_are_wanted,
-    table_of,
     take_pictures,
     until_live,
     until_text,
@@ -55,9 +55,9 @@ async def test_a_killed_router_and_a_cut_are_seen_as_they_happen(scene: Scene, b
         for each in pages:
             await until_text(each, "Router r4 cannot be reached from here: no path leads there.")
             await until_text(each, "Router r3 is gone: it stopped, or lost its way to etcd.")
-        states = first_words(await table_of(pages[0], "Routers"))
+        states = first_words(await columns_of(pages[0], "Routers", "State"))
         assert states == {"r1 this router": "serving", "r2": "serving", "r3": "gone", "r4": "unreachable"}
-        links = first_words(await table_of(pages[0], "Links"))
+        links = first_words(await columns_of(pages[0], "Links", "State"))
         assert (links["r1 → r2"], links["r2 → r3"]) == ("up", "gone")
         assert await accessibility_faults(pages[0]) == []
         assert await accessibility_faults(pages[1], only_colours=True) == []
@@ -65,9 +65,9 @@ async def test_a_killed_router_and_a_cut_are_seen_as_they_happen(scene: Scene, b
             await picture(each, "broken-network", phone=phone, dark=dark)
 
 
-def first_words(rows: list[list[str]]) -> dict[str, str]:
+def first_words(rows: dict[str, list[str]]) -> dict[str, str]:
     """The state in each row, without how long it has been so."""
-    return {row[0]: row[1].split()[0] for row in rows}
+    return {name: state.split()[0] for name, (state,) in rows.items()}
 
 
 async def test_the_subscription_that_cannot_be_reached_is_named(scene: Scene, browser: Any) -> None:

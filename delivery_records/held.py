@@ -11,7 +11,7 @@ from collections.abc import Callable
 from delivery_records.entries import Entry, SyncState
 
 
-class Waiting:
+class HeldQueue:
     """The held deliveries of one subscription, oldest first, and which publishers may pass a full map (C-4)."""
 
     __slots__ = ("_line", "_locked_out", "_parked")

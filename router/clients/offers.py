@@ -1,0 +1,51 @@
+"""What AMQP sessions of all clients were offered and has not come: with what is held, it stays in the budget (C-6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+IDLE_BYTES = 64 * 1024
+"""Every session is offered so much, or one frame, whatever others were offered: the slack of the router's budget. An
+offer cannot be withdrawn, so one that is not used must be small; 64 small messages hide a round trip."""
+QUICK_S = 1.0
+"""Who sends half of its window within this time is offered twice as much next time, and others half as much."""
+
+
+@dataclass(slots=True)
+class Offer:
+    """What one session was offered."""
+
+    frames: int = 1
+    """Its window, when it was topped up last."""
+    size: int = 0
+    """Bytes that frames of it may still bring, as counted in `Offers`."""
+    since: float = 0.0
+    """When it was topped up last."""
+    is_narrow: bool = False
+    """There is no room for more than a frame."""
+
+    def wanted(self, left: int, now: float) -> int:
+        """Frames to offer next: a window that is used quickly is doubled, one that is used slowly is halved.
+
+        Args:
+            left: frames that were offered and have not come.
+            now: seconds, monotonic.
+        """
+        if 2 * left > self.frames:
+            return self.frames
+        return 2 * self.frames if now - self.since <= QUICK_S else self.frames // 2
+
+
+class Offers:
+    """The offers of all sessions of a router, in bytes."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        """Nothing is offered."""
+        self.size = 0
+
+    def count(self, offer: Offer, size: int) -> None:
+        """An offer is `size` bytes large now."""
+        self.size += size - offer.size
+        offer.size = size

@@ -1,0 +1,70 @@
+"""Writes the logs of a router process to stderr: one line an event, as key=value or JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from aiohttp.http_exceptions import HttpProcessingError
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of one event."""
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if getattr(record, "incarnation", ""):
+            line["router_rid"] = record.incarnation  # type: ignore[attr-defined]
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """One line of key=value an event; a traceback follows it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of one event."""
+        words = [_time(record), record.levelname.lower(), record.getMessage()]
+        words += [f"{key}={_word(value)}" for key, value in getattr(record, "fields", {}).items()]
+        line = " ".join(words)
+        return line + "\n" + self.formatException(record.exc_info) if record.exc_info else line
+
+
+def set_up_logging(level: str, form: str) -> None:
+    """Send all logs of this process to stderr in the given form (`text` or `json`)."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # What libraries say about single requests is not ours to log.
+    logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").addFilter(_is_not_the_clients)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _is_not_the_clients(record: logging.LogRecord) -> bool:
+    """What is no HTTP is answered with 400; anybody can send it, and it is no fault that needs a traceback."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+def set_level(level: str) -> None:
+    """Log from this level on: `debug`, `info`, `warning` or `error`."""
+    logging.getLogger().setLevel(level.upper())
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _word(value: object) -> str:
+    """A value that stays one word of one line: what clients call themselves must not look like a line of its own."""
+    text = str(value)
+    return text if text and text.isprintable() and not any(c in text for c in ' "=') else json.dumps(text)

@@ -1,0 +1,58 @@
+"""The states of a delivery: tables in the code, diagrams on the protocol page, and what the core does agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from chaos.simulator.scenario import read, replay
+from delivery_records.entries import ENTRY_NEXT, Entry
+from delivery_records.window import SLOT_NEXT, Slot
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = sorted((ROOT / "tests" / "delivery_records" / "scenarios").glob("*.txt"))
+TABLES = pytest.mark.parametrize(
+    ("table", "first"), [(SLOT_NEXT, "awaited"), (ENTRY_NEXT, "known")], ids=["slot", "entry"]
+)
+
+
+def diagram_of(first: str) -> set[tuple[str, str]]:
+    """The arrows of the diagram on the protocol page whose first state is `first`, without the beginnings."""
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    diagrams = re.findall(r"stateDiagram-v2\n(.*?)```", page, re.DOTALL)
+    (diagram,) = [text for text in diagrams if text.lstrip().startswith(f"[*] --> {first}\n")]
+    return set(re.findall(r"(\w+) --> (\w+)", diagram))
+
+
+@TABLES
+def test_the_diagram_on_the_page_is_the_table(table: Mapping[Enum, Sequence[Enum]], first: str) -> None:
+    assert diagram_of(first) == {(state.value, after.value) for state, nexts in table.items() for after in nexts}
+
+
+@TABLES
+def test_each_state_has_its_row(table: Mapping[Enum, Sequence[Enum]], first: str) -> None:
+    assert set(table) == set(type(next(iter(table))))
+
+
+@pytest.mark.parametrize(("kind", "table"), [(Slot, SLOT_NEXT), (Entry, ENTRY_NEXT)], ids=["slot", "entry"])
+def test_a_delivery_takes_no_step_that_is_not_in_the_table(
+    kind: type[Slot | Entry], table: Mapping[Enum, Sequence[Enum]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = kind.__dict__["state"]
+    taken: set[tuple[Enum, Enum]] = set()
+
+    def set_state(delivery: Slot | Entry, state: Enum) -> None:
+        former = getattr(delivery, "state", state)
+        if former is not state:
+            assert state in table[former], f"{former} -> {state}"
+            taken.add((former, state))
+        slot.__set__(delivery, state)
+
+    monkeypatch.setattr(kind, "state", property(slot.__get__, set_state))
+    for path in SCENARIOS:
+        assert replay(read(path.read_text(encoding="utf-8"))[0]).violation is None
+    assert {former for former, _ in taken} == {state for state in table if table[state]}, "each state is left"
