@@ -56,6 +56,7 @@ EVERYTHING = (0, 0x80000000)
 ATTACH = "attach and detach, refused"
 BEGIN = "begin and end"
 TRANSFER = "transfer, one delivery each"
+"""As many as the window of a new session takes."""
 SESSIONS = 200
 """A connection has at most 256."""
 PER_LINK = 50_000
@@ -242,12 +243,20 @@ def _prepare(client: Client, kind: Kind, frames: int) -> tuple[bytes, int]:
         subscribed = receiver_of(client).remote_attach
         assert subscribed is not None
         assert subscribed.source is not None
-        sender = client.session.attach_sender("more", source=Source("p"), target=Target(subscribed.source.address))
+        session = client.engine.begin()  # with an incoming-window of its own
+        client.until(lambda event: isinstance(event, SessionBegun) and event.session is session)
+        sender = session.attach_sender("more", source=Source("p"), target=Target(subscribed.source.address))
         client.until(lambda event: isinstance(event, LinkFlow) and event.link is sender and bool(sender.credit))
-        frames = min(frames, sender.credit)
         body = encode_data_message(b"body")
-        for number in range(frames):
+        client.flush()
+        sent = []
+        for number in range(min(frames, sender.credit)):
             sender.send(b"%d" % number, body)
+            sent.append(client.engine.data_to_send())
+            if not sent[-1]:  # it waits for the session's window: no frame
+                break
+        sent = [data for data in sent if data]
+        return b"".join(sent), len(sent)
     else:
         return b"".join(
             encode_frame(channel, encode_performative(performative))
