@@ -14,13 +14,18 @@ from bridges.workqueue import Ending, Search
 from tests.workqueue.queue_world import START, Clock, Database, World
 
 ROOT = Path(__file__).resolve().parents[2]
+WORKER = (
+    "import runpy, sys; sys.path.append(sys.argv.pop(1));"
+    "runpy.run_module('tests.workqueue.crash_worker', run_name='__main__')"
+)
+"""The folder of the tests comes behind the installed packages, which are under test."""
 ITEMS = ["a", "m1", "b", "m2"]
 
 
 def run_worker(database: Database, place: str) -> int:
     """Run a worker to its end or its death; returns its exit code."""
-    command = [sys.executable, "-m", "tests.workqueue.crash_worker", database.kind, database.address, place]
-    return subprocess.run(command, check=False, cwd=ROOT, timeout=60).returncode
+    command = [sys.executable, "-P", "-c", WORKER, str(ROOT), database.kind, database.address, place]
+    return subprocess.run(command, check=False, timeout=60).returncode
 
 
 def fill(database: Database) -> World:
