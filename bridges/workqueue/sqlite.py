@@ -28,6 +28,8 @@ from bridges.workqueue.store import Job, Row
 
 BUSY_SECONDS = 10.0
 """How long to wait for another process that writes: its transactions are short."""
+BUSY_PAUSE_S = 0.02
+"""Between attempts where SQLite does not wait by itself."""
 MAX_BYTES = 64 << 30
 """The largest file, unless the address says otherwise (``?max_bytes=N``): a full disk stops more than a queue."""
 # Primary result code -> what it is for us, and what to do.
@@ -85,7 +87,7 @@ class SqliteStore:
             raise
 
     def _prepare(self, max_bytes: int) -> None:
-        mode = self.execute("PRAGMA journal_mode=WAL")[0][0]
+        mode = self._use_write_ahead_log()
         if mode != "wal":
             raise StoreUnreachable(
                 f"the store {self.path} cannot be used",
@@ -104,6 +106,17 @@ class SqliteStore:
         except BaseException:
             self._rollback()
             raise
+
+    def _use_write_ahead_log(self) -> str:
+        """Returns the journal mode. SQLite fails at once while another process makes the same change."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return str(self.execute("PRAGMA journal_mode=WAL")[0][0])
+            except StoreBusy:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(BUSY_PAUSE_S)
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement."""

@@ -99,7 +99,7 @@ def test_a_second_query_or_a_new_checkpoint_is_refused_unless_it_takes_over(
         write_stream(frame, tmp_path / "first", names.out, **options)
         why = refused(frame, tmp_path / "second", names.out, **options)
         assert f"cannot write to sink {names.sink}" in why
-        assert "give each query a sinkId of its own" in why
+        assert "give each query its own sinkId" in why
         assert recorder.texts == ["old"]
         write_stream(frame, tmp_path / "second", names.out, takeover="true", **options)
         assert [delivery.text for delivery in recorder.wait(lambda found: len(found) == 2)] == ["old", "old"]
