@@ -26,7 +26,7 @@ def print_list(console: Console, experiments: Mapping[str, Experiment]) -> None:
 
 def print_result(console: Console, result: ExperimentResult) -> None:
     """Print the faults with what they cost, and the verdict in one sentence."""
-    table = table_of("fault", "target", "unsettled\nthen", "mended\nafter", "recovery", "longest\nwait")
+    table = table_of("fault", "target", "unsettled\nthen", "repaired\nafter", "recovery", "longest\nwait")
     for cost in result.rounds:
         for fault in cost.faults:
             costs = map(milliseconds, (cost.mended_s, cost.recovery_s, cost.wait_s))
