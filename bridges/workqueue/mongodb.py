@@ -7,7 +7,7 @@ import importlib
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any
@@ -131,11 +131,23 @@ class MongoConnection:
                 )
             if found is None:
                 await self._check_that_changes_are_atomic()
-                for collection, indexes in ((self.items, ITEM_INDEXES), (self.schedules, SCHEDULE_INDEXES)):
-                    await collection.create_indexes(
-                        [self._make_index(fields, **options) for fields, options in indexes]
-                    )
+                await self._make_indexes(self.items, ITEM_INDEXES)
+                await self._make_indexes(self.schedules, SCHEDULE_INDEXES)
                 await self._upsert({"_id": "version"}, {"$setOnInsert": {"version": VERSION}})
+
+    async def _make_indexes(self, collection: Any, indexes: Sequence[tuple[Any, dict[str, bool]]]) -> None:
+        """Make those that are not there; where another node makes them now, some servers refuse the second one."""
+        wanted = [self._make_index(fields, **options) for fields, options in indexes]
+        for is_last in (False, False, True):
+            there = await collection.index_information()
+            missing = [index for index in wanted if index.document["name"] not in there]
+            if not missing:
+                return
+            try:
+                await collection.create_indexes(missing)
+            except self._errors.PyMongoError:
+                if is_last:
+                    raise
 
     async def _check_that_changes_are_atomic(self) -> None:
         """Everything rests on it (W-4), and some servers that speak MongoDB's protocol lose changes of one another."""

@@ -103,6 +103,8 @@ class _Passing(socketserver.BaseRequestHandler):
                 with self.server.turn:
                     upstream.sendall(command)
                     reply = _message(upstream)
+                if not reply:
+                    return
                 self.request.sendall(reply)
 
 
