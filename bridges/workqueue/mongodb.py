@@ -98,18 +98,18 @@ class MongoConnection:
         self._block = 1
         # W-1: a change that a failover or power loss could undo would lose items.
         safe = pymongo.WriteConcern(w="majority", j=True)
+        timeouts = {"serverSelectionTimeoutMS": CONNECT_MS, "socketTimeoutMS": REPLY_MS}
+        unsaid = {name: value for name, value in timeouts.items() if name.lower() not in address.lower()}
         try:
-            self._client = pymongo.AsyncMongoClient(
-                address, serverSelectionTimeoutMS=CONNECT_MS, socketTimeoutMS=REPLY_MS, tz_aware=True
-            )
+            self._client = pymongo.AsyncMongoClient(address, tz_aware=True, **unsaid)
             database = self._client.get_default_database().with_options(
                 write_concern=safe, read_preference=pymongo.ReadPreference.PRIMARY
             )
         except (self._errors.PyMongoError, ValueError) as error:
-            # Not the address itself: it may have a password.
+            why = "PyMongo cannot read it" if "@" in address else str(error)  # no password in a log
             raise InvalidRequest(
-                "the store mongodb://... cannot be opened", str(error), "use mongodb://HOST:PORT/DATABASE"
-            ) from error
+                "the store mongodb://... cannot be opened", why, "use mongodb://HOST:PORT/DATABASE"
+            ) from None
         self.items: Any = database[ITEMS]
         self.queues: Any = database[QUEUES]
         self.schedules: Any = database[SCHEDULES]
