@@ -22,7 +22,7 @@ SOON_S = 5.0
 """What is due later is the next instance of the schedule, once a year."""
 
 
-class Killer(monitoring.CommandListener):
+class Killer(monitoring.CommandListener):  # type: ignore[misc]
     """Counts commands, and ends this process at its place."""
 
     def __init__(self, place: str) -> None:
