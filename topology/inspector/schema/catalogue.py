@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from topology.inspector.schema.clients import CONNECTION, PUBLISHER, SUBSCRIPTION, WAIT
-from topology.inspector.schema.model import Aging, Column, EntityType, with_parts
+from topology.inspector.schema.deliveries import DELIVERY
+from topology.inspector.schema.model import Aging, Column, EntityType, columns_in, with_parts
 from topology.inspector.schema.network import LINK, LOG, ROUTER, TOPIC
 from topology.inspector.schema.own import CHANNEL, EVENT, NEIGHBOUR, OVERVIEW
 
@@ -13,8 +14,8 @@ MANAGED: dict[str, EntityType] = {
     each.name: each for each in (ROUTER, LINK, TOPIC, SUBSCRIPTION, PUBLISHER, CONNECTION, LOG)
 }
 """What can be read and perhaps changed by type and name. The router adds its settings."""
-SHOWN: dict[str, EntityType] = {each.name: each for each in (OVERVIEW, WAIT, CHANNEL, NEIGHBOUR, EVENT)}
-"""What stands in tables only."""
+SHOWN: dict[str, EntityType] = {each.name: each for each in (OVERVIEW, WAIT, CHANNEL, NEIGHBOUR, EVENT, DELIVERY)}
+"""What is shown and not managed."""
 
 
 def entity_of(table: str) -> EntityType:
@@ -24,7 +25,7 @@ def entity_of(table: str) -> EntityType:
 
 def columns_of(table: str) -> list[tuple[str, Column]]:
     """The columns of a table, by attribute."""
-    return list(entity_of(table).columns())
+    return list(columns_in(entity_of(table).attributes))
 
 
 def page_module() -> str:

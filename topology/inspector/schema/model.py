@@ -154,13 +154,14 @@ class EntityType:
         """Attributes that somebody may change."""
         return tuple(each for each in self.attributes if each.settable is not None)
 
-    def columns(self) -> Iterator[tuple[str, Column]]:
-        """The columns of its table, by attribute."""
-        return ((each.name, each.column) for each in self.attributes if each.column is not None)
-
     def metrics(self) -> Iterator[tuple[str, Metric]]:
         """The metrics that show its attributes and their parts, by attribute."""
         return ((each.name, each.metric) for each in with_parts(self.attributes) if each.metric is not None)
+
+
+def columns_in(attributes: Iterable[Attribute]) -> Iterator[tuple[str, Column]]:
+    """The columns of a table with these attributes, by attribute."""
+    return ((each.name, each.column) for each in attributes if each.column is not None)
 
 
 def with_parts(attributes: Iterable[Attribute]) -> Iterator[Attribute]:
