@@ -1,4 +1,4 @@
-"""The inspector's tables on a terminal: as many columns as fit, the most telling ones first; names are not folded."""
+"""The inspector's tables on a terminal: as many columns as fit, the most important ones; names are not folded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topology.inspector.schema.model import Attribute, Column, Unit, columns_in
 GAP = 2
 """Spaces between columns."""
 WIDE = 500
-"""Columns of output that goes to no terminal: the two longest names and an address fit."""
+"""Width of output that is not a terminal: the two longest names and an address fit."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -40,7 +40,7 @@ _HOLDERS = {
 
 
 def console() -> Console:
-    """Where output goes; what reads it in a pipe is a program such as grep, and a folded name is found by none."""
+    """The console. In a pipe it is wide: grep would not find a folded name."""
     found = Console()
     if not found.is_terminal:
         found.width = WIDE
@@ -48,7 +48,7 @@ def console() -> Console:
 
 
 def harmless(value: Any) -> Any:
-    """The same with no text that a terminal obeys: names are what clients call themselves."""
+    """The same without control characters: clients choose their names."""
     if isinstance(value, str):
         return value if value.isprintable() else json.dumps(value)
     if isinstance(value, Mapping):
@@ -77,7 +77,7 @@ def shown(name: str, document: Mapping[str, Any], width: int) -> RenderableType:
 
 
 def table_of(known: Iterable[tuple[str, Column]], rows: Sequence[Row], width: int) -> Table:
-    """Rows as a table no wider than `width`, if leaving out columns can do that."""
+    """Rows as a table; columns are left out until it fits `width`, as far as their ranks allow."""
     columns = dict(known)
     cells = {shown: [cell(shown, row.get(shown)) for row in rows] for shown in columns}
     columns = {shown: each for shown, each in columns.items() if each.rank < 2 or any(cells[shown])}
@@ -95,7 +95,7 @@ def table_of(known: Iterable[tuple[str, Column]], rows: Sequence[Row], width: in
 
 
 def cell(name: str, value: object) -> str:
-    """One value for people; nothing for what is not known here."""
+    """One value as text; empty for an unknown value."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -110,7 +110,7 @@ def cell(name: str, value: object) -> str:
 
 
 def age(seconds: float) -> str:
-    """A duration as people say it."""
+    """A duration as text."""
     if seconds < _MINUTE:
         return f"{seconds:.1f} s"
     if seconds < _HOUR:

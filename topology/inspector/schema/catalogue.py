@@ -1,4 +1,4 @@
-"""All entities, and what others read off them: tables, columns, ages."""
+"""All entities, with their tables, columns and ages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from topology.inspector.schema.own import CHANNEL, EVENT, NEIGHBOUR, OVERVIEW
 MANAGED: dict[str, EntityType] = {
     each.name: each for each in (ROUTER, LINK, TOPIC, SUBSCRIPTION, PUBLISHER, CONNECTION, LOG)
 }
-"""What can be read and perhaps changed by type and name. The router adds its settings."""
+"""Entities that management offers by type and name. The router adds its settings."""
 SHOWN: dict[str, EntityType] = {each.name: each for each in (OVERVIEW, WAIT, CHANNEL, NEIGHBOUR, EVENT, DELIVERY)}
-"""What is shown and not managed."""
+"""Entities that are shown and not managed."""
 
 
 def entity_of(table: str) -> EntityType:
-    """The entity whose rows a table of the inspector has."""
+    """The entity of a table of the inspector."""
     return next(each for each in (*MANAGED.values(), *SHOWN.values()) if each.table == table)
 
 
@@ -44,7 +44,7 @@ def page_module() -> str:
 
 
 def names_that(aging: Aging) -> frozenset[str]:
-    """Names of the attributes that grow or shrink by themselves."""
+    """Names of attributes that grow or shrink with time."""
     return frozenset(
         each.name
         for entity in (*MANAGED.values(), *SHOWN.values())
