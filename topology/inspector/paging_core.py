@@ -1,4 +1,4 @@
-"""Pages of a sorted table by cursor: a cursor names the last row returned, so rows that are added do not move others."""
+"""Pages of a sorted table by cursor: a cursor names the last row returned, so rows added later do not move others."""
 
 from __future__ import annotations
 

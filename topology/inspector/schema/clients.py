@@ -44,7 +44,7 @@ SUBSCRIPTION = EntityType(
             "state", "`attached` (its link is up, here), `provisional` (the same, but its client has not proved that "
             "it is alive), `detached` (its link is closed; it ends in `expires_in_s`; while that is null, its time "
             "starts when its client ends the AMQP session or connection that its expiry policy names), `orphaned` (its "
-            "router has stopped; ends likewise), or `elsewhere` (at another live router; only that router knows its link).",
+            "router has stopped; ends likewise), or `elsewhere` (at another live router, which alone knows its link).",
             Column("state", 0),
         ),
         here("lag", "Deliveries it has not settled", Column("lag", 2)),
