@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from oncewire.client.errors import StoreCorrupt, StoreFenced, StoreFull, StoreUnusable, UsageError
-from oncewire.client.sequence_header import (
+from oncewire.client.transactions.sequence_header import (
     MAX_NAME_BYTES,
     Flag,
     HeaderError,
@@ -45,8 +45,8 @@ from oncewire.client.sequence_header import (
     SequenceHeader,
     final_rollback,
 )
-from oncewire.client.sequencer import PRODUCER_RETENTION_S, Sequencer
-from oncewire.client.sequencer_state import StateError
+from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S, Sequencer
+from oncewire.client.transactions.sequencer_state import StateError
 from oncewire.wire import Message
 
 VERSION = 1

@@ -22,7 +22,7 @@ from oncewire.client.errors import (
     StoreUnusable,
     UsageError,
 )
-from oncewire.client.store import RENEW_AFTER_S, SCHEMA, Row, Store
+from oncewire.client.transactions.store import RENEW_AFTER_S, SCHEMA, Row, Store
 
 LOCK_SECONDS = 10
 """How long to wait for another owner that is between its check of the fence and the end of its commit."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from oncewire.client.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnusable
-from oncewire.client.store import RENEW_AFTER_S, SCHEMA, Row, Store
+from oncewire.client.transactions.store import RENEW_AFTER_S, SCHEMA, Row, Store
 
 BUSY_SECONDS = 10.0
 """How long to wait for the other owner's transaction, or another program's."""
