@@ -30,7 +30,7 @@ IMPURE = frozenset(
     }
 )
 # Pure beside every file named `*_core.py`.
-PURE_PREFIXES = ("oncewire/wire/", "delivery_records/", "oncewire/client/sequence")
+PURE_PREFIXES = ("oncewire/wire/", "delivery_records/", "oncewire/client/transactions/sequence")
 EVERYTHING = frozenset(FOLDERS)
 BASE_INSTALL = frozenset({"aiohttp", "click", "prometheus_client", "rich", "uvloop"})
 
