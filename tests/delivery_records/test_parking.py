@@ -152,7 +152,7 @@ def test_an_answer_in_a_former_epoch_of_the_same_life_still_counts() -> None:
     assert publisher.accepted == [delivery]
 
 
-def test_an_answer_of_a_former_life_counts_for_nothing() -> None:
+def test_an_outcome_of_a_former_incarnation_is_ignored() -> None:
     net = Net(3)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
     net.subscriber(net.nodes[0], "other")

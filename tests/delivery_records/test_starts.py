@@ -34,7 +34,7 @@ def moved(net: Net, starts: list[tuple[bytes, int]], *sent_after: bytes) -> Publ
     return publisher
 
 
-def test_a_new_life_is_not_sent_what_a_former_one_had_when_the_publisher_moves() -> None:
+def test_a_new_incarnation_is_not_sent_what_a_former_one_had_when_the_publisher_moves() -> None:
     net = Net(2)
     publisher, back = renewed(net)
     told = publisher.last(effects.TellStart)

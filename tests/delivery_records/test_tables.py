@@ -115,7 +115,7 @@ def test_the_tables_tell_the_state_of_channels() -> None:
     assert (channel["router"], channel["state"], channel["waiting"]) == ("r1", "up", 1)
 
 
-def test_a_busy_router_tells_everything_as_json() -> None:
+def test_a_busy_router_shows_everything_as_json() -> None:
     net = Net(3)
     for number in range(5):
         net.subscriber(net.nodes[number % 3], f"s{number}")

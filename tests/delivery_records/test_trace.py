@@ -101,7 +101,7 @@ def test_why_a_delivery_waits_is_told() -> None:
     assert _rules(net.nodes[0], b"2") == ["I-1", "C-3", "E-3"]
 
 
-def test_a_failover_of_the_publisher_is_told_by_its_new_router() -> None:
+def test_a_failover_of_the_publisher_is_reported_by_its_new_router() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")

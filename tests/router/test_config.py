@@ -87,7 +87,7 @@ MISTAKES: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, object]]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_named_with_what_is_allowed(
+def test_a_mistake_is_reported_with_what_is_allowed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

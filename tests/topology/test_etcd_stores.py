@@ -165,7 +165,7 @@ async def test_calls_and_watch_go_on_at_another_member_when_theirs_is_killed(
     await writer.close()
 
 
-async def test_a_member_that_stands_still_is_left_for_another(
+async def test_a_stalled_etcd_member_is_replaced_by_another(
     three: EtcdCluster, prefix: str, open_store: OpenEtcdStore
 ) -> None:
     store, writer = open_store(three.urls), open_store(three.urls[1:])

@@ -133,7 +133,7 @@ def test_a_killed_router_is_routed_around_within_300_ms(
 
 @any_phase
 @both_shapes
-def test_a_router_that_stands_still_is_routed_around_within_three_seconds(
+def test_a_stalled_router_is_routed_around_within_three_seconds(
     shape: tuple[int, list[tuple[int, int, int]]], phase: float
 ) -> None:
     assert SILENCE_S - HEARTBEAT_S < outage(shape, phase, lambda net: net.stop(1)) <= STOPPED_S
@@ -153,7 +153,7 @@ def test_a_link_cut_off_one_way_is_routed_around_within_three_seconds(end: int, 
     assert outage(SQUARE, phase, silence(end)) <= STOPPED_S
 
 
-def test_a_router_that_stands_still_for_less_than_a_silence_is_not_given_up() -> None:
+def test_a_router_stalled_for_less_than_the_silence_timeout_is_kept() -> None:
     flow = Flow(SQUARE)
     flow.net.stop(1)
     flow.run(SILENCE_S - HEARTBEAT_S - 0.1)
