@@ -1,4 +1,4 @@
-"""Work queues in SQLite or PostgreSQL: delay, reservations, retries, dead letters, history, moves, schedules.
+"""Work queues in SQLite, PostgreSQL or MongoDB: delay, reservations, retries, dead letters, history, moves, schedules.
 
 The rules are in docs/workqueue.md::
 
@@ -11,6 +11,7 @@ The rules are in docs/workqueue.md::
 from bridges.workqueue.errors import (
     AlreadyReassigned,
     InvalidRequest,
+    NeedsTransactions,
     PartMissing,
     PayloadTooLarge,
     QueueEmpty,
@@ -46,9 +47,9 @@ from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 
 __all__ = [
-    "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "NewItem", "Operations",
-    "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty", "QueueError", "QueueSettings",
-    "QueueStore", "Reserved", "Rollback", "Schedule", "Search", "StatementFailed", "Statistics", "StoreBusy",
-    "StoreCorrupt", "StoreError",
+    "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "NeedsTransactions", "NewItem",
+    "Operations", "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty", "QueueError",
+    "QueueSettings", "QueueStore", "Reserved", "Rollback", "Schedule", "Search", "StatementFailed", "Statistics",
+    "StoreBusy", "StoreCorrupt", "StoreError",
     "StoreFull", "StoreUnreachable", "StoreVersionUnknown", "Taken", "Target", "UnknownEntry", "UnknownQueue",
 ]  # fmt: skip

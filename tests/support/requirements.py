@@ -79,6 +79,13 @@ def postgresql() -> bool:
     return find_postgresql() is not None and python_module("psycopg")()
 
 
+def mongodb() -> bool:
+    """Tells whether there is a server with MongoDB's protocol to start, and the package that speaks to it."""
+    from tests.support.mongodb import find_ferretdb
+
+    return find_ferretdb() is not None and python_module("pymongo")()
+
+
 def previous_release() -> bool:
     """Tells whether the history of this checkout reaches back to the previous release."""
     from tests.support.previous_release import is_in_history
@@ -121,6 +128,7 @@ PARTS = {
     ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "postgresql": Part("a PostgreSQL server, or the package psycopg", postgresql, "make tools"),
+    "mongodb": Part("the server FerretDB, or the package PyMongo", mongodb, "make tools"),
     "spark": Part("the package pyspark", python_module("pyspark"), "make tools"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }
