@@ -159,7 +159,7 @@ class Records:
 
     @property
     def now(self) -> float:
-        """Seconds on the caller's clock, as it was told last."""
+        """Seconds on the caller's clock, as of the last call of `handle` or `handle_timer`."""
         return self.turn.now
 
     def next_deadline(self) -> float | None:

@@ -70,7 +70,7 @@ class WorldState:
         """When a client that was refused tries again."""
 
     def usable_routers(self) -> list[Router]:
-        """Routers that clients can connect to: also one that stands still, or is cut off from etcd (A-1)."""
+        """Routers that clients can connect to: also one that is stalled, or is cut off from etcd (A-1)."""
         return [r for r in self.routers if r.records is not None and r.drains_until is None]
 
     @property
