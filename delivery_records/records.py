@@ -185,12 +185,12 @@ class Records:
                     self._faults.of_endpoint(ingress, error)
         if budget.was_full:
             self._room.set_timer()
-        dirty_egresses = self._egress_parts.dirty
-        if dirty_egresses:
-            egresses = dirty_egresses[:]
-            dirty_egresses.clear()
-            for egress in egresses:
-                egress.flush()
+        dirty_outgoing = self._egress_parts.dirty
+        if dirty_outgoing:
+            links = dirty_outgoing[:]
+            dirty_outgoing.clear()
+            for outgoing in links:
+                outgoing.flush()
         return self.turn.end()
 
     def _send_acks(self, sync: SyncState) -> None:
@@ -261,7 +261,7 @@ class Records:
             endpoint.phase = Phase.CLOSING  # I-8
             self._proposals.delete(publisher_path(endpoint.key), endpoint.epoch)
         else:
-            endpoint.is_closing = True  # E-8
+            endpoint.outgoing.is_closing = True  # E-8
             self._proposals.delete(subscription_path(endpoint.key), endpoint.epoch)
 
     def _on_lost(self, lost: inputs.LinkLost) -> None:

@@ -34,8 +34,8 @@ DIRECTED: tuple[Edit, ...] = (
     ),
     Edit(
         "unsubscribed-too-early", "E-8", "records",
-        "            endpoint.is_closing = True  # E-8\n",
-        "            endpoint.is_closing = True\n"
+        "            endpoint.outgoing.is_closing = True  # E-8\n",
+        "            endpoint.outgoing.is_closing = True\n"
         "            self.turn.out.append(effects.Detach(detach.link, True))\n",
         "a client that believes it has unsubscribed leaves a subscription behind (F3)",
         is_directed=True,

@@ -44,7 +44,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "tag-used-again", "E-3", "egress",
-        "            if whole in sync.entries or whole in self._settle_out:\n"
+        "            if whole in sync.entries or whole in self.outgoing.settling:\n"
         "                self._free_tag(sync, whole)\n"
         "            entry = Entry(whole, HELD)\n",
         "            entry = Entry(whole, HELD)\n",
@@ -107,12 +107,12 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         "        if entry.sync is not None:\n"
         "            entry.sync.entries.pop(entry.tag, None)\n"
         "            entry.sync.numbers.pop(entry.number, None)\n"
-        "            self.mapped -= 1\n",
+        "            self.outgoing.mapped -= 1\n",
         "a delivery that is wanted again is in no map for a while and looks like one before the start",
         aim=("drop-p", "refuses=1", "shipped=0"),
     ),
     Edit(
-        "sync-drops-again", "E-4a", "egress",
+        "sync-drops-again", "E-4a", "outgoing",
         "                entry.is_held = False\n"
         '                entry.message = b""\n'
         "        self._resumes = deque(",
@@ -135,7 +135,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
-        "held-copy", "E-5", "egress",
+        "held-copy", "E-5", "outgoing",
         "            self._held.remove(entry)\n"
         "        entry.state = GONE\n",
         "            return\n"
@@ -146,7 +146,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
         "C9-sessions-end", "E-6", "egress",
         "        for entry in self.sessions.pop(prefix[1:], {}).values():\n"
-        "            self._trace(entry, Rule.SESSION_GONE)\n            self._settle(entry)\n",
+        "            self.outgoing.trace(entry, Rule.SESSION_GONE)\n            self.outgoing.settle(entry)\n",
         "        self.sessions.get(prefix[1:])\n",
         "deliveries of a publisher that never comes back stay unsettled for ever",
         aim=("expire-p",),

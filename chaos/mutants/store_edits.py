@@ -204,15 +204,15 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "reply-confirms", "A-6b", "egress",
-        "        self._is_replied = True\n",
-        "        self._is_replied = True\n"
+        "        self.outgoing.is_replied = True\n",
+        "        self.outgoing.is_replied = True\n"
         "        if self.exactly_once:\n"
         "            self._turn.out.append(effects.Confirm(self.link, self.created, 0.0, ''))\n",
         "the reply to the attach is taken for the confirmation",
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
     Edit(
-        "no-settled-resume", "A-7", "egress",
+        "no-settled-resume", "A-7", "outgoing",
         "                    self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held "
         "deliveries\n",
         "                    pass\n",
@@ -269,7 +269,7 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "new-epoch-ends-streams", "A-10", "egress",
-        "        for sync in list(self.syncs.values()):\n            self._drop_held(sync)\n        self.forget()\n",
+        "        for sync in list(self.syncs.values()):\n            self.outgoing.drop_held(sync)\n        self.forget()\n",
         "",
         "a message to all synced subscriptions overtakes a named one that named the older epoch",
         aim=("drop-p",),

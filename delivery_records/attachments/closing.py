@@ -124,7 +124,7 @@ class Closing:
 def _link_to_close(endpoint: Ingress | Egress | None) -> int | None:
     """The link whose close waits for etcd; None when none does."""
     if isinstance(endpoint, Egress):
-        return endpoint.link if endpoint.is_closing else None
+        return endpoint.link if endpoint.outgoing.is_closing else None
     return endpoint.link if endpoint is not None and endpoint.phase is Phase.CLOSING else None
 
 

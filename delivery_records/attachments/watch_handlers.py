@@ -156,7 +156,7 @@ class WatchHandlers:
         proven = self._proposals.reputs.pop(subscription.record.nonce, None)
         if here is not None and proven is here:
             here.on_reput(subscription)
-            if here.is_closing:
+            if here.outgoing.is_closing:
                 self._proposals.delete(path, subscription.epoch)  # E-8
             return
         if here is not None:
@@ -195,14 +195,14 @@ class WatchHandlers:
         self._steals.on_stolen(subscription_path(egress.key), turn.now, egress.request.peer, subscription.record.peer)
         text = f"attached again by {subscription.record.peer or 'another connection'}"
         self._endpoints.forget_egress(egress)
-        turn.out.append(effects.Detach(egress.link, egress.is_closing, STOLEN, text))
+        turn.out.append(effects.Detach(egress.link, egress.outgoing.is_closing, STOLEN, text))
 
     def _subscription_deleted(self, key: str) -> None:
         turn = self._turn
         egress = self._endpoints.egresses.get(key)
         if egress is not None:
             self._endpoints.forget_egress(egress)
-            if egress.is_closing:
+            if egress.outgoing.is_closing:
                 turn.note(Decision.SUBSCRIBER_CLOSED, subscription=egress.name)
                 turn.out.append(effects.Detach(egress.link, True))  # E-8: only now is it unsubscribed
             else:

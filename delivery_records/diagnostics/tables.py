@@ -79,5 +79,5 @@ def _endpoint(egress: Egress) -> dict[str, object]:
     return {
         "subscription": egress.name, "epoch": egress.epoch, "confirmed": egress.proof.confirmed,
         "entries": sum(states.values()), "states": {state.value: count for state, count in states.items() if count},
-        "held": egress.held, "credit": max(0, egress.limit - egress.sent),
+        "held": egress.outgoing.held, "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
     }  # fmt: skip

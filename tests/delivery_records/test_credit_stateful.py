@@ -485,8 +485,8 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
                 assert done == owed or subscriber.refused, "G3: in order"
         for node in self.net.nodes:
             for egress in node.core.egresses.values():
-                assert (egress.held, egress.mapped) == (0, 0), (
-                    f"C-4: {egress.mapped} places are taken at rest"
+                assert (egress.outgoing.held, egress.outgoing.mapped) == (0, 0), (
+                    f"C-4: {egress.outgoing.mapped} places are taken at rest"
                 )
                 assert not any(egress.sessions.values()), "G6: entries"
 
@@ -502,7 +502,7 @@ SUBSCRIBER_FAULTS = {
     "held ones go without credit": (
         "C-3",
         Edit(
-            "no-credit", "C-3", "egress",
+            "no-credit", "C-3", "outgoing",
             "        while waiting and not self._settle_queue and self.sent < self.limit:\n",
             "        while waiting and not self._settle_queue:\n",
             "a subscriber gets more than it asked for",
@@ -512,7 +512,7 @@ SUBSCRIBER_FAULTS = {
         "C-3|C-5",
         Edit(
             "no-release", "C-3", "egress",
-            "            self.proof.on_sign_of_life()  # A-10\n        self._pump()\n",
+            "            self.proof.on_sign_of_life()  # A-10\n        self.outgoing.pump()\n",
             "            self.proof.on_sign_of_life()  # A-10\n",
             "what is held waits for the next frame of somebody else",
         ),
@@ -520,7 +520,7 @@ SUBSCRIBER_FAULTS = {
     "a place is never given back": (
         "C-3|C-4",
         Edit(
-            "place-leak", "C-4", "egress",
+            "place-leak", "C-4", "outgoing",
             "        elif state is AGAIN:\n            self._count_place(entry, -1)\n", "",
             "a delivery that was refused and given up fills the map for good",
         ),

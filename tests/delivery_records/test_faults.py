@@ -156,7 +156,7 @@ def test_a_tag_that_is_used_again_before_its_settle_is_on_its_way_is_no_fault() 
     )
     publisher.settle(b"1")
     (egress,) = net.nodes[1].core.egresses.values()
-    assert (egress.unsettled, egress.mapped) == (0, 0)
+    assert (egress.unsettled, egress.outgoing.mapped) == (0, 0)
 
 
 NOT_OF_A_LINK = {
