@@ -123,7 +123,7 @@ class RecordsDriver:
         """A publisher with deliveries to send again shares a session that has no room, or has some again (C-6)."""
         endpoint = self.records.links.get(number)
         if isinstance(endpoint, Ingress):
-            endpoint.on_session_window(is_narrow, time.monotonic())
+            endpoint.resends.on_session_window(is_narrow, time.monotonic())
 
     def new_number(self) -> int:
         """A number for a client link, AMQP session or connection, given once in this incarnation."""

@@ -65,10 +65,10 @@ def test_a_publisher_whose_session_has_no_room_is_waited_for() -> None:
     publisher = _present(net, b"1")
     ingress = net.nodes[0].core.links[publisher.number]
     assert isinstance(ingress, Ingress)
-    ingress.on_session_window(True, net.nodes[0].core.now)
+    ingress.resends.on_session_window(True, net.nodes[0].core.now)
     net.advance(3 * RESEND_TIMEOUT_S)
     assert publisher.detached() is None
-    ingress.on_session_window(False, net.nodes[0].core.now)
+    ingress.resends.on_session_window(False, net.nodes[0].core.now)
     net.advance(RESEND_TIMEOUT_S - 0.1)
     assert publisher.detached() is None
     net.advance(0.2)

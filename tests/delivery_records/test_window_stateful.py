@@ -406,7 +406,7 @@ FAULTS = {
     "accepted out of order": (
         "told",
         Edit(
-            "in-order", "I-3", "ingress",
+            "in-order", "I-3", "publisher_outcomes",
             "            if slot is not None and (slot.pending or slot.state is AWAITED):\n                return\n",
             "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
             "                window.next_accept += 1\n                continue\n",
