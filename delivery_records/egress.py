@@ -19,12 +19,15 @@ from delivery_records.channels.messages import Run, Sync
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import (
-    AGAIN,
     DONE,
+    DONE_AT_SUBSCRIBER,
     HELD,
     IN_PLACE,
+    IN_REPLY,
     OPEN_AT_SUBSCRIBER,
     SENT,
+    WAITING,
+    WANTED,
     Entry,
     State,
     SyncState,
@@ -85,7 +88,7 @@ class Egress(Endpoint):
         self._turn.timers.cancel(Timer.STOCK_REPLY, self.key)
         request = self.request
         subscription = self._turn.view.subscriptions[self.key]
-        kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.in_reply]
+        kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.state in IN_REPLY]
         self._turn.out.append(
             effects.SubscriberReply(
                 request.link, subscription.record.topic,
@@ -146,9 +149,9 @@ class Egress(Endpoint):
             found.sync = state
             found.number = number
             state.numbers[number] = found
-            if found.outcome is not None and found.state in (State.DONE, State.SKIPPED):
+            if found.outcome is not None and found.state in (*DONE_AT_SUBSCRIBER, State.SKIPPED):
                 state.acknowledge(number, found.outcome)
-                if found.state is DONE:
+                if found.state is not State.SKIPPED:
                     self.outgoing.trace(found, Rule.ACKNOWLEDGED_AGAIN, found.outcome.value)
         state.places = sum(entry.state in IN_PLACE for entry in entries.values())
         self.outgoing.pump()
@@ -182,13 +185,13 @@ class Egress(Endpoint):
 
     def _wants(self, entry: Entry, sync: SyncState) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
-        if entry.state in (State.DONE, State.SKIPPED):
+        if entry.state in DONE_AT_SUBSCRIBER or entry.state is State.SKIPPED:
             assert entry.outcome is not None
             self.outgoing.trace(entry, Rule.ALREADY_DONE)
             self._turn.counts[Decision.ALREADY_DONE] += 1
             sync.acknowledge(entry.number, entry.outcome)
             return False
-        if entry.is_held or entry.state in (State.SENT, State.HELD):
+        if entry.state in WAITING:
             self._turn.counts[Decision.ALREADY_SENT] += 1
             self.outgoing.trace(entry, Rule.ALREADY_SENT)
             return False
@@ -300,32 +303,33 @@ class Egress(Endpoint):
             entry = None if entries is None else entries.get(tag)
             if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
                 continue
-            entry.peer_settled = settled
             if tracing is not None:
                 self.outgoing.trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
                 done += 1
-                entry.state = DONE
+                if entry.state is SENT:
+                    entry.state = State.DONE_SETTLED if settled else DONE
+                else:
+                    entry.state = State.DONE_PRESENTED
                 entry.outcome = verdict
                 if entry.sync is not None:
                     entry.sync.acknowledge(entry.number, verdict)
             else:
                 entry.annotations = annotations
-                self._want_again(entry, verdict)
+                self._want_again(entry, verdict, settled)
         self._turn.counts[Decision.OUTCOME_DONE] += done
         if self.reduction is not None and done:
             self.reduction.on_answered()
         if self.outgoing.is_waiting:
             self.outgoing.pump()
 
-    def _want_again(self, entry: Entry, outcome: Outcome) -> None:
+    def _want_again(self, entry: Entry, outcome: Outcome, settled: bool) -> None:
         """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt."""
         self._turn.counts[Decision.OUTCOME_AGAIN] += 1
-        if not entry.peer_settled:
+        if not settled:
             self._turn.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
-        entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could lock it out (C-4)
-        entry.in_reply = False
-        entry.peer_settled = False
+        # Its place in the map stays its own: else newer ones could lock it out (C-4).
+        entry.state = State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN
         if self.reduction is not None:
             self.reduction.on_gone()
         if entry.sync is not None:
@@ -343,7 +347,7 @@ class Egress(Endpoint):
         """The subscriber presents all it has wherever it attaches next; what waits for a retry is in no map (E-4a)."""
         if self.mode is not SubscriptionMode.EXACTLY_ONCE:
             return False
-        return not any(entry.state is AGAIN for entries in self.sessions.values() for entry in entries.values())
+        return not any(entry.state in WANTED for entries in self.sessions.values() for entry in entries.values())
 
     def on_reduction_timer(self) -> None:
         """Nothing has happened to the presented part of the map for a while (C-4)."""

@@ -11,7 +11,19 @@ from collections import deque
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.diagnostics.trace import Rule
-from delivery_records.entries import AGAIN, DONE, GONE, HELD, MAPPED, SENT, Entry, State, SyncState
+from delivery_records.entries import (
+    GONE,
+    HAS_BODY,
+    HELD,
+    IN_REPLY,
+    MAPPED,
+    NO_BODY,
+    SENT,
+    WANTED,
+    Entry,
+    State,
+    SyncState,
+)  # fmt: skip
 from delivery_records.held import HeldQueue
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, Outcome
@@ -106,23 +118,23 @@ class Outgoing:
         if state in MAPPED:
             self._count_place(entry, -1)
             self._turn.counts[_SETTLED_AT_SUBSCRIBER] += 1
-            if entry.in_reply:
+            if state in IN_REPLY:
                 if self.is_replied:  # else it is left out of the reply, and that settles it (A-6)
                     self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
-            elif not entry.peer_settled:
+            elif state is not State.DONE_SETTLED:
                 if not self.settling:
                     self._dirty.append(self)
                 self.settling[entry.tag] = None
-            if self._reduction is not None and self.is_replied and not entry.in_reply:
+            if self._reduction is not None and self.is_replied and state not in IN_REPLY:
                 self._reduction.on_gone()
-        elif state is AGAIN:
+        elif state in WANTED:
             self._count_place(entry, -1)
 
     def drop_held(self, sync: SyncState) -> None:
         """E-2: held copies of this publisher are repeated behind the SYNC."""
         for entry in self._resumes:
             if entry.sync is sync:
-                entry.is_held = False
+                entry.state = NO_BODY.get(entry.state, entry.state)
                 entry.message = b""
         self._resumes = deque(entry for entry in self._resumes if entry.sync is not sync)
         for entry in self._held.of(sync):
@@ -182,7 +194,7 @@ class Outgoing:
         if self._turn.is_draining and self._is_held_back(entry):
             return False
         if self._reduction is not None:
-            return entry.in_reply
+            return entry.state in IN_REPLY
         if not self._is_full or entry.presettled or entry.has_place:
             return True
         return self._is_locked_out(entry)
@@ -210,15 +222,13 @@ class Outgoing:
     def _hold(self, entry: Entry, message: bytes) -> None:
         """C-3: no credit; keep the order."""
         self._turn.counts[Decision.HELD] += 1
-        if entry.state not in (State.KNOWN, State.AGAIN):
-            entry.state = State.HELD
+        entry.state = HAS_BODY.get(entry.state, HELD)
         entry.message = message
         if self._turn.tracing is not None:
             self.trace(entry, self._why_held(entry))
         if not self._held and not self._resumes:
             self.held_since = self._turn.now
         if entry.has_place:
-            entry.is_held = True
             self._resumes.append(entry)
         else:
             self._held.append(entry, self._turn.is_draining and self._is_held_back(entry))
@@ -236,10 +246,9 @@ class Outgoing:
     def _transfer(self, entry: Entry, message: bytes) -> None:
         if self.settling and self._map_bound and self.mapped + len(self.settling) >= self._map_bound:
             self.flush()  # C-4: the place is free at S only when it has been told so
-        resume = entry.in_reply  # A-7: an entry of the reply map is resumed exactly once
+        resume = entry.state in IN_REPLY  # A-7: an entry of the reply map is resumed exactly once
         if entry.state is HELD and not entry.presettled:
             self._count_place(entry, 1)
-        entry.in_reply = False
         entry.state = SENT
         self.sent += 1
         if self._reduction is not None:
@@ -256,9 +265,8 @@ class Outgoing:
         )
         entry.annotations = None
         if once:
-            entry.state = DONE  # c.3: no ACK, for nothing is owed
+            entry.state = State.DONE_SETTLED  # c.3: no ACK, for nothing is owed
             entry.outcome = Outcome.ACCEPTED
-            entry.peer_settled = True
 
     def _count_place(self, entry: Entry, change: int) -> None:
         """C-4: it takes a place in the subscriber's map, or gives it back."""
@@ -272,10 +280,9 @@ class Outgoing:
         waiting = self._resumes
         while waiting and not self._settle_queue and self.sent < self.limit:
             entry = waiting[0]
-            if entry.is_held and entry.state in (State.KNOWN, State.AGAIN):
+            if entry.state in NO_BODY:
                 if not self._may_send(entry):
                     break
-                entry.is_held = False
                 self.held_since = self._turn.now
                 message, entry.message = entry.message, b""
                 self._transfer(entry, message)

@@ -127,7 +127,7 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "parts-not-resumed", "C-4", "outgoing",
-        "            return entry.in_reply\n", "            return False\n",
+        "            return entry.state in IN_REPLY\n", "            return False\n",
         "a subscriber that has not said what became of its entries, and whose map does not fit a frame, never can",
         aim=(
             "crash-s", "narrows=1", "shipped=1", "durable=1", "out_of_order=1", "window=8", "messages=8", "prefetch=50",

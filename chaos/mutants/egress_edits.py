@@ -63,8 +63,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "known-needs-nothing", "E-3", "egress",
-        "        if entry.is_held or entry.state in (State.SENT, State.HELD):\n",
-        "        if entry.is_held or entry.state in (State.SENT, State.HELD, State.KNOWN):\n",
+        "        if entry.state in WAITING:\n",
+        "        if entry.state in (*WAITING, State.KNOWN):\n",
         "a subscriber that knows a delivery without its body never gets the body again",
         aim=("drop-s", "drop-p"),
     ),
@@ -101,8 +101,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "again-is-no-entry", "E-4a", "egress",
-        "        entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could "
-        "lock it out (C-4)\n",
+        "        entry.state = State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN\n",
         "        entry.state = State.AGAIN\n"
         "        if entry.sync is not None:\n"
         "            entry.sync.entries.pop(entry.tag, None)\n"
@@ -113,11 +112,11 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "sync-drops-again", "E-4a", "outgoing",
-        "                entry.is_held = False\n"
+        "                entry.state = NO_BODY.get(entry.state, entry.state)\n"
         '                entry.message = b""\n'
         "        self._resumes = deque(",
-        "                entry.is_held = False\n"
-        "                if entry.state is AGAIN:\n"
+        "                entry.state = NO_BODY.get(entry.state, entry.state)\n"
+        "                if entry.state in WANTED:\n"
         "                    entry.state = GONE\n"
         "                    sync.entries.pop(entry.tag, None)\n"
         "        self._resumes = deque(",
@@ -126,8 +125,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "again-has-no-place", "E-4a", "entries",
-        "        return self.in_reply or self.state is AGAIN\n",
-        "        return self.in_reply\n",
+        "        return self.state in IN_REPLY or self.state in WANTED\n",
+        "        return self.state in IN_REPLY\n",
         "newer deliveries take the place in the map of one that is wanted again and lock it out",
         aim=(
             "drop-s", "refuses=1", "shipped=0", "publishers=2", "map_bound=2",

@@ -187,8 +187,8 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "reply-map-of-done-only", "A-6", "egress",
-        "for tag, entry in entries.items() if entry.in_reply]",
-        "for tag, entry in entries.items() if entry.state is DONE]",
+        "for tag, entry in entries.items() if entry.state in IN_REPLY]",
+        "for tag, entry in entries.items() if entry.state is State.DONE_PRESENTED]",
         "an entry that is left out of the reply map is settled, so leaving one out has it processed twice",
         aim=("drop-s", "drop-p"),
     ),
@@ -269,7 +269,8 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "new-epoch-ends-streams", "A-10", "egress",
-        "        for sync in list(self.syncs.values()):\n            self.outgoing.drop_held(sync)\n        self.forget()\n",
+        "        for sync in list(self.syncs.values()):\n"
+        "            self.outgoing.drop_held(sync)\n        self.forget()\n",
         "",
         "a message to all synced subscriptions overtakes a named one that named the older epoch",
         aim=("drop-p",),

@@ -153,7 +153,7 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
         entry = egress.sessions.get(whole[SESSION_PART], {}).get(whole)
         if entry is None:
             continue
-        local.append(AtSubscription(egress.name, _state_of(entry), entry.state.value, entry.outcome is None))
+        local.append(AtSubscription(egress.name, _state_of(entry), entry.state.shown, entry.outcome is None))
         number = max(number, entry.number)
         if entry.message:
             message, message_format = entry.message, entry.message_format
@@ -174,7 +174,7 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
 def _detail(turn: Turn, endpoints: Endpoints, key: str, whole: bytes) -> str:
     egress = endpoints.egresses.get(key)
     entry = None if egress is None else egress.sessions.get(whole[SESSION_PART], {}).get(whole)
-    return "" if entry is None else entry.state.value
+    return "" if entry is None else entry.state.shown
 
 
 def _state_of(entry: Entry) -> str:

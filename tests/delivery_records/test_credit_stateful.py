@@ -521,7 +521,7 @@ SUBSCRIBER_FAULTS = {
         "C-3|C-4",
         Edit(
             "place-leak", "C-4", "outgoing",
-            "        elif state is AGAIN:\n            self._count_place(entry, -1)\n", "",
+            "        elif state in WANTED:\n            self._count_place(entry, -1)\n", "",
             "a delivery that was refused and given up fills the map for good",
         ),
     ),
