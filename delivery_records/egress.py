@@ -33,8 +33,8 @@ from delivery_records.entries import (
     SyncState,
     presented_map,
 )  # fmt: skip
-from delivery_records.inputs import LinkFlow, LossCause, SubscriberAttach
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
 from delivery_records.reduction import Reduction
 from delivery_records.tags import SESSION_PART, VERBATIM_BYTES, network_tag
@@ -143,7 +143,7 @@ class Egress(Endpoint):
                     break
                 # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
                 found = entries[tag] = Entry(tag, State.SKIPPED)
-                found.outcome = Outcome.ACCEPTED
+                found.outcome = DeliveryOutcome.ACCEPTED
                 self._turn.counts[Decision.SKIPPED] += 1
                 self.outgoing.trace(found, Rule.SKIPPED)
             found.sync = state
@@ -278,7 +278,7 @@ class Egress(Endpoint):
 
     # ------------------------------------------------------------------ from the subscriber
 
-    def on_flow(self, flow: LinkFlow) -> None:
+    def on_flow(self, flow: ClientFlow) -> None:
         """C-3, C-5: new credit, or a drain."""
         self.outgoing.limit = flow.limit
         self.outgoing.drain = flow.drain
@@ -287,12 +287,13 @@ class Egress(Endpoint):
         self.outgoing.pump()
 
     def on_disposition(
-        self, tags: Iterable[bytes], outcome: Outcome | None, settled: bool, annotations: Mapping[object, object] | None
-    ) -> None:
+        self, tags: Iterable[bytes], outcome: DeliveryOutcome | None, settled: bool,
+        annotations: Mapping[object, object] | None,
+    ) -> None:  # fmt: skip
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
         self.proof.on_sign_of_life()  # A-10
         # E-4a: settled without an outcome counts as released.
-        verdict = outcome if outcome is not None else (Outcome.RELEASED if settled else None)
+        verdict = outcome if outcome is not None else (DeliveryOutcome.RELEASED if settled else None)
         if verdict is None:
             return
         is_done = verdict.is_done
@@ -323,7 +324,7 @@ class Egress(Endpoint):
         if self.outgoing.is_waiting:
             self.outgoing.pump()
 
-    def _want_again(self, entry: Entry, outcome: Outcome, settled: bool) -> None:
+    def _want_again(self, entry: Entry, outcome: DeliveryOutcome, settled: bool) -> None:
         """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt."""
         self._turn.counts[Decision.OUTCOME_AGAIN] += 1
         if not settled:
@@ -333,7 +334,7 @@ class Egress(Endpoint):
         if self.reduction is not None:
             self.reduction.on_gone()
         if entry.sync is not None:
-            self._parts.ask_again(entry.sync, entry.number, outcome is Outcome.MODIFIED_FAILED)
+            self._parts.ask_again(entry.sync, entry.number, outcome is DeliveryOutcome.MODIFIED_FAILED)
 
     # ------------------------------------------------------------------ state
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from delivery_records.endpoint import Endpoint
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import SESSION_PART, session_of
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
@@ -107,7 +107,7 @@ class Entry:
         self.state = state
         self.number = -1
         self.sync: SyncState | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: DeliveryOutcome | None = None
         self.presettled = False
         """Its publisher sent it settled (I-1c). No state: it holds from first to last, in every state."""
         self.redelivered = False
@@ -150,7 +150,7 @@ class SyncState:
         """New deliveries that wait for credit or room, oldest first."""
         self.places = 0
         """Places its deliveries take in the subscriber's map (C-4)."""
-        self._runs: dict[Outcome, list[list[int]]] = {}
+        self._runs: dict[DeliveryOutcome, list[list[int]]] = {}
 
     def take_tag(self, tag: bytes) -> Entry | None:
         """E-3: take out the delivery that had this tag before; None if there is none."""
@@ -164,7 +164,7 @@ class SyncState:
         entry = self.entries.get(tag)
         return entry is not None and epoch == self.epoch and entry.number != number
 
-    def acknowledge(self, number: int, outcome: Outcome) -> None:
+    def acknowledge(self, number: int, outcome: DeliveryOutcome) -> None:
         """Have an ACK sent at the end of this turn; consecutive numbers become one run."""
         if not self._runs:
             self._dirty.append(self)
@@ -178,13 +178,13 @@ class SyncState:
         else:
             runs.append([number, 1])
 
-    def take_runs(self) -> dict[Outcome, list[list[int]]]:
+    def take_runs(self) -> dict[DeliveryOutcome, list[list[int]]]:
         """What is to be acknowledged; forgotten here."""
         runs, self._runs = self._runs, {}
         return runs
 
 
-def _presented(tag: bytes, outcome: Outcome | None) -> Entry:
+def _presented(tag: bytes, outcome: DeliveryOutcome | None) -> Entry:
     """An entry of the map that the subscriber presents (A-6)."""
     if outcome is not None and not outcome.is_done:
         return Entry(tag, State.AGAIN)  # E-4a: left out of the reply; E-2 must not take it for one before the start
@@ -194,7 +194,7 @@ def _presented(tag: bytes, outcome: Outcome | None) -> Entry:
 
 
 def presented_map(
-    turn: Turn, unsettled: Mapping[bytes, Outcome | None], topic: str
+    turn: Turn, unsettled: Mapping[bytes, DeliveryOutcome | None], topic: str
 ) -> dict[bytes, dict[bytes, Entry]]:
     """The presented map by session; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
     sessions: dict[bytes, dict[bytes, Entry]] = {}

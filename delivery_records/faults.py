@@ -22,7 +22,7 @@ from delivery_records.turn import Turn
 
 CONDITION = "amqp:internal-error"
 _TEXT = "a fault of this router; its log has the traceback. Attach again"
-_OF_A_LINK = (inputs.Transfer, inputs.PublisherSettle, inputs.SubscriberDisposition, inputs.LinkFlow)
+_OF_A_LINK = (inputs.PublisherTransfer, inputs.PublisherSettle, inputs.SubscriberDisposition, inputs.ClientFlow)
 _ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach)
 
 
@@ -54,7 +54,7 @@ class Faults:
             self.of_endpoint(endpoint, error)
         elif isinstance(item, _ATTACHES) and self._is_new(item.link) and not isinstance(error, AssertionError):
             turn.out.append(effects.Faulted(error))  # nothing of it was kept yet
-            turn.out.append(effects.Detach(item.link, True, CONDITION, _TEXT))
+            turn.out.append(effects.DetachLink(item.link, True, CONDITION, _TEXT))
         else:
             raise error
 
@@ -129,4 +129,4 @@ class Faults:
             link = endpoint.link
             self._endpoints.suspend(endpoint, LossCause.DETACH)
         if link is not None:
-            turn.out.append(effects.Detach(link, False, CONDITION, _TEXT))
+            turn.out.append(effects.DetachLink(link, False, CONDITION, _TEXT))

@@ -23,9 +23,9 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
-from delivery_records.inputs import LinkFlow, LossCause, PublisherAttach, Transfer
+from delivery_records.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
 from delivery_records.resends import Resends
 from delivery_records.retries import Retries
@@ -123,7 +123,7 @@ class Ingress(Endpoint):
             self._grant()  # A-4 (ii): the first frame that needs this credit proves life
             turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)
 
-    def on_flow(self, flow: LinkFlow) -> None:
+    def on_flow(self, flow: ClientFlow) -> None:
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
         if flow.asked_tag is not None:
             if len(flow.asked_tag) > MAX_TAG_BYTES:
@@ -169,7 +169,7 @@ class Ingress(Endpoint):
 
     # ------------------------------------------------------------------ transfers
 
-    def on_transfer(self, transfer: Transfer) -> None:
+    def on_transfer(self, transfer: PublisherTransfer) -> None:
         """I-1: store the delivery whole, then forward it to every subscription that owes it."""
         if self.phase is not _ACTIVE and not self._may_activate():
             return
@@ -223,7 +223,7 @@ class Ingress(Endpoint):
         self._turn.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
         return False
 
-    def _has_place(self, transfer: Transfer) -> bool:
+    def _has_place(self, transfer: PublisherTransfer) -> bool:
         """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
         turn = self._turn
         if transfer.aborted:
@@ -241,7 +241,7 @@ class Ingress(Endpoint):
             return False
         return True
 
-    def _forward_presettled(self, transfer: Transfer) -> None:
+    def _forward_presettled(self, transfer: PublisherTransfer) -> None:
         """I-1c: a place in the stream, but neither window entry nor tag in U."""
         self.resends.abandon(self.window.end)
         message = transfer.message
@@ -256,12 +256,12 @@ class Ingress(Endpoint):
             self._turn.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
         self.fanout.forward_presettled(transfer.tag, message, transfer.message_format)
 
-    def _store_malformed(self, slot: Slot, transfer: Transfer, reason: str) -> None:
+    def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
         self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
         self.window.fill(slot, b"", transfer.delivery_id)
         slot.pending = 0
-        slot.verdict = Outcome.REJECTED
+        slot.verdict = DeliveryOutcome.REJECTED
         slot.failure = reason
         self.trace(slot, Rule.MALFORMED, reason)
 
@@ -271,13 +271,13 @@ class Ingress(Endpoint):
 
     # ------------------------------------------------------------------ outcomes
 
-    def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: Outcome) -> None:
+    def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
         """I-2: the subscription is done with these numbers; true whichever egress says so."""
         cursor = self.fanout.cursors.get(subscription.key)
         if cursor is None:
             return
         window = self.window
-        is_accepted = outcome is Outcome.ACCEPTED
+        is_accepted = outcome is DeliveryOutcome.ACCEPTED
         tracing = self._turn.tracing
         for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
             if slot.verdict is None:
@@ -292,7 +292,7 @@ class Ingress(Endpoint):
     def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
         """E-4a: the subscription wants another attempt, until it has had too many."""
         if self.retries.on_again(subscription, number, failed):
-            self.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
+            self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
@@ -341,13 +341,13 @@ class Ingress(Endpoint):
         if limit is not None:
             first = None if self.credit.session_told or not self.session else self.session
             self.credit.session_told = self.credit.session_told or first is not None
-            self._turn.out.append(effects.GrantCredit(self.link, limit, first))
+            self._turn.out.append(effects.GrantPublisherCredit(self.link, limit, first))
 
     def withdraw_credit(self) -> None:
         """K-8a: take back what was granted; what was sent on it is still received."""
         if self.link is not None and self.credit.limit > self.credit.received:
             self.credit.limit = self.credit.received
-            self._turn.out.append(effects.GrantCredit(self.link, self.credit.limit))
+            self._turn.out.append(effects.GrantPublisherCredit(self.link, self.credit.limit))
 
     @property
     def is_at_rest(self) -> bool:
@@ -443,7 +443,7 @@ class Ingress(Endpoint):
     def _detach(self, condition: str, description: str) -> None:
         """Suspend the link from our side; the terminus stays (A-9)."""
         if self.link is not None:
-            self._turn.out.append(effects.Detach(self.link, False, condition, description))
+            self._turn.out.append(effects.DetachLink(self.link, False, condition, description))
             self._parts.suspend(self, LossCause.DETACH)
 
     def _tell_owing(self, tag: bytes) -> None:

@@ -26,7 +26,7 @@ from delivery_records.entries import (
 )  # fmt: skip
 from delivery_records.held import HeldQueue
 from delivery_records.limits import HELD_PRESETTLED
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.reduction import Reduction
 from delivery_records.turn import Turn
 
@@ -266,7 +266,7 @@ class Outgoing:
         entry.annotations = None
         if once:
             entry.state = State.DONE_SETTLED  # c.3: no ACK, for nothing is owed
-            entry.outcome = Outcome.ACCEPTED
+            entry.outcome = DeliveryOutcome.ACCEPTED
 
     def _count_place(self, entry: Entry, change: int) -> None:
         """C-4: it takes a place in the subscriber's map, or gives it back."""
@@ -304,4 +304,4 @@ class Outgoing:
         """C-5: nothing more is here that may be sent."""
         self.drain = False
         self.sent = max(self.sent, self.limit)
-        self._turn.out.append(effects.Drained(self._link))
+        self._turn.out.append(effects.CompleteDrain(self._link))

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from delivery_records import effects
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.limits import OWING_NAMES
-from delivery_records.outcomes import Decision, Outcome, Told
+from delivery_records.outcomes import Decision, DeliveryOutcome, Told
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.window import AWAITED, TOLD, Slot, Window
+from delivery_records.window import AWAITED, TOLD, Slot, Window, WindowOwner
 
-_ACCEPTED = Told(Outcome.ACCEPTED)
-_RELEASED = Told(Outcome.RELEASED)
+_ACCEPTED = Told(DeliveryOutcome.ACCEPTED)
+_RELEASED = Told(DeliveryOutcome.RELEASED)
 
 _TOLD = {
-    Outcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
-    Outcome.REJECTED: Decision.DELIVERY_REJECTED,
-    Outcome.RELEASED: Decision.DELIVERY_RELEASED,
+    DeliveryOutcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
+    DeliveryOutcome.REJECTED: Decision.DELIVERY_REJECTED,
+    DeliveryOutcome.RELEASED: Decision.DELIVERY_RELEASED,
 }
-
-
-class Owner(Protocol):
-    """The ingress, as its outcomes know it."""
-
-    key: str
-
-    def drop(self, slot: Slot) -> None:
-        """The delivery is settled."""
-
-    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
-        """A step of a delivery, while an operator wants to see them."""
 
 
 class PublisherOutcomes:
@@ -42,7 +28,7 @@ class PublisherOutcomes:
     )  # fmt: skip
 
     def __init__(
-        self, turn: Turn, owner: Owner, window: Window, exactly_once: bool, settles_first: bool
+        self, turn: Turn, owner: WindowOwner, window: Window, exactly_once: bool, settles_first: bool
     ) -> None:
         """Nothing is told yet. `settles_first`: outcomes go out settled (c.3)."""
         self._turn = turn
@@ -60,7 +46,7 @@ class PublisherOutcomes:
         if has_listeners:
             slot.processed = True
         elif not slot.processed and self._releases_when_empty():
-            slot.verdict = Outcome.RELEASED
+            slot.verdict = DeliveryOutcome.RELEASED
 
     def decide_in_order(self) -> None:
         """I-3: in window order, while the next delivery is received and no subscription owes it."""
@@ -95,18 +81,18 @@ class PublisherOutcomes:
 
     def _outcome_of(self, slot: Slot) -> Told:
         """The outcome told to the publisher (I-3)."""
-        if slot.verdict is Outcome.REJECTED:
-            return Told(Outcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
-        if slot.verdict is Outcome.RELEASED:
+        if slot.verdict is DeliveryOutcome.REJECTED:
+            return Told(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
+        if slot.verdict is DeliveryOutcome.RELEASED:
             return _RELEASED
         assert slot.verdict is None
         if not slot.processed and self._releases_when_empty():
-            slot.verdict = Outcome.RELEASED  # I-3: whoever owed it has ended without it
+            slot.verdict = DeliveryOutcome.RELEASED  # I-3: whoever owed it has ended without it
             return _RELEASED
         if slot.rejected_by and self._turn.limits.report_rejections:
             text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
             names = tuple(slot.rejected_by[:OWING_NAMES])
-            return Told(Outcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
+            return Told(DeliveryOutcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
         return _ACCEPTED
 
     def send(self, link: int) -> None:

@@ -107,7 +107,7 @@ class Records:
             inputs.PublisherSettle: self._on_settle,
             inputs.PeerFrame: self._routing.on_frame,
             inputs.PeerDatagram: self._on_datagram,
-            inputs.LinkFlow: self._on_flow,
+            inputs.ClientFlow: self._on_flow,
             inputs.PublisherAttach: self.attaching.start,
             inputs.SubscriberAttach: self.attaching.start,
             inputs.LinkDetach: self._on_detach,
@@ -137,7 +137,7 @@ class Records:
         handlers = self._handlers
         for item in batch:
             try:
-                if type(item) is inputs.Transfer:  # most inputs are
+                if type(item) is inputs.PublisherTransfer:  # most inputs are
                     endpoint = self.links.get(item.link)
                     if isinstance(endpoint, Ingress):
                         endpoint.on_transfer(item)
@@ -241,7 +241,7 @@ class Records:
                 disposition.tags, disposition.outcome, disposition.settled, disposition.annotations
             )
 
-    def _on_flow(self, flow: inputs.LinkFlow) -> None:
+    def _on_flow(self, flow: inputs.ClientFlow) -> None:
         endpoint = self.links.get(flow.link)
         if isinstance(endpoint, (Ingress, Egress)):
             endpoint.on_flow(flow)
@@ -251,11 +251,11 @@ class Records:
         if endpoint is None:
             return
         if not detach.closed:
-            self.turn.out.append(effects.Detach(detach.link, False))
+            self.turn.out.append(effects.DetachLink(detach.link, False))
             self.endpoints.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Attempt):
             # E-8, I-8: nothing was deleted, so it must not look closed
-            self.turn.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
+            self.turn.out.append(effects.DetachLink(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
             self.endpoints.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
             endpoint.phase = Phase.CLOSING  # I-8

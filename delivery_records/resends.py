@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
-from delivery_records.window import Slot, Window
-
-
-class Owner(Protocol):
-    """The ingress, as its resends know it."""
-
-    key: str
-    name: str
-
-    def drop(self, slot: Slot) -> None:
-        """The delivery will not come."""
-
-    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
-        """A step of a delivery, while an operator wants to see them."""
+from delivery_records.window import Window, WindowOwner
 
 
 class Resends:
@@ -29,7 +14,7 @@ class Resends:
 
     __slots__ = ("_began", "_is_shut_out", "_owner", "_since", "_turn", "_window")
 
-    def __init__(self, turn: Turn, owner: Owner, window: Window, began: float) -> None:
+    def __init__(self, turn: Turn, owner: WindowOwner, window: Window, began: float) -> None:
         """The window holds what was presented; the attach was read at `began`."""
         self._turn = turn
         self._owner = owner

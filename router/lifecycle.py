@@ -12,13 +12,13 @@ from delivery_records.attachments.view import RouterRecord
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
-from router.incarnation import End, Incarnation
+from router.incarnation import Incarnation, IncarnationEnd
 from router.joining import RETRY_S, Joining, pause
 from router.logs import EventLog, RouterEvent
 from router.peers.link_costs import LinkCosts
 from router.peers.listener import PeerListener
 from topology.membership import Membership
-from topology.store import Store
+from topology.store import ClusterStore
 
 
 class IncarnationObserver(Protocol):
@@ -63,7 +63,7 @@ class Lifecycle:
         """K-8a: when every client is disconnected, on the monotonic clock; None = it does not drain."""
 
     async def run(
-        self, open_store: Callable[[], Store], record: RouterRecord, observer: IncarnationObserver
+        self, open_store: Callable[[], ClusterStore], record: RouterRecord, observer: IncarnationObserver
     ) -> None:
         """One incarnation after the other, until `stop` or the end of a drain.
 
@@ -81,7 +81,7 @@ class Lifecycle:
         observer.begin(incarnation)
         self._peers.neighbours = incarnation.neighbours
         if self._stop_wanted.is_set():
-            incarnation.end(End.STOPPED)
+            incarnation.end(IncarnationEnd.STOPPED)
         rid = self._log.incarnation = f"{membership.rid:x}"
         self._log.event(RouterEvent.INCARNATION_STARTED, rid=rid)
         why = await incarnation.run()
@@ -92,7 +92,7 @@ class Lifecycle:
         self._log.incarnation = ""
         del incarnation
         gc.collect()  # a core is full of cycles, and the automatic collector is off (event_loop_lag.py)
-        if why is End.FAULT:
+        if why is IncarnationEnd.FAULT:
             await pause(self._stop_wanted, RETRY_S)
 
     def use_config(self, config: RouterConfig) -> None:
@@ -119,7 +119,7 @@ class Lifecycle:
         self._listener.stop_listening()
         self._peers.stop_listening()
         if self.incarnation is not None:
-            self.incarnation.end(End.STOPPED)
+            self.incarnation.end(IncarnationEnd.STOPPED)
 
     # --- for operators ------------------------------------------------------------------------------------------------
 

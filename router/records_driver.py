@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from delivery_records import Records, effects
 from delivery_records.ingress import Ingress
-from delivery_records.inputs import Failure, Input, SendFailed, StoreFailed
+from delivery_records.inputs import Input, SendFailed, StoreFailed, StoreFailure
 from router.clients.offers import Offers
 from router.logs import EventLog, Part
 
@@ -88,16 +88,16 @@ class RecordsDriver:
         }
         for kind in (
             effects.Dispose,
-            effects.GrantCredit,
+            effects.GrantPublisherCredit,
             effects.SettleAtSubscriber,
             effects.PublisherReply,
             effects.SubscriberReply,
             effects.AskEcho,
             effects.Confirm,
-            effects.Drained,
+            effects.CompleteDrain,
             effects.TellOwing,
             effects.TellStart,
-            effects.Detach,
+            effects.DetachLink,
             effects.CloseConnection,
         ):
             self._handlers[kind] = self._carry_out_on_link
@@ -198,7 +198,7 @@ class RecordsDriver:
         if isinstance(effect, effects.PeerSend):
             self._backlog.append(SendFailed(effect.message, tuple(target[0] for target in effect.targets)))
         elif isinstance(effect, effects.Read | effects.Propose):
-            self._backlog.append(StoreFailed(effect.nonce, Failure.UNKNOWN))
+            self._backlog.append(StoreFailed(effect.nonce, StoreFailure.UNKNOWN))
         else:
             link = self.links.get(getattr(effect, "link", -1))
             if link is not None:

@@ -74,7 +74,7 @@ class _Known:
     born_at: float
 
 
-class LinkState:
+class LinkStateView:
     """The link states one router incarnation knows, and its best paths."""
 
     def __init__(

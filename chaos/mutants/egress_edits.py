@@ -167,7 +167,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "deletion-unnoticed", "E-7", "watch_handlers",
-        '                turn.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))\n',
+        '                turn.out.append(effects.DetachLink(egress.link, True, "amqp:resource-deleted", text, info))\n',
         "                pass\n",
         "a subscriber whose subscription was deleted is not told, and waits at a link that nobody serves",
         aim=("expire-s",),

@@ -129,7 +129,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "F34-outcome-on-arrival", "I-3", "publisher_outcomes",
-        "            slot.verdict = Outcome.RELEASED  # I-3: whoever owed it has ended without it\n"
+        "            slot.verdict = DeliveryOutcome.RELEASED  # I-3: whoever owed it has ended without it\n"
         "            return _RELEASED\n",
         "            pass\n",
         "a message whose only subscription ended before it was done is accepted, and nobody has it",
@@ -137,7 +137,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "tells-released", "I-3", "publisher_outcomes",
-        "_ACCEPTED = Told(Outcome.ACCEPTED)\n", "_ACCEPTED = Told(Outcome.RELEASED)\n",
+        "_ACCEPTED = Told(DeliveryOutcome.ACCEPTED)\n", "_ACCEPTED = Told(DeliveryOutcome.RELEASED)\n",
         "a publisher is told that nobody had subscribed, and everybody has processed the message",
     ),
 )  # fmt: skip

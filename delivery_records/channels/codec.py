@@ -30,7 +30,7 @@ from delivery_records.channels.messages import (
     Settle,
     Sync,
 )
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import MAX_TAG_BYTES
 
 PROTOCOL_VERSION = 1
@@ -86,12 +86,12 @@ _FLAG_REDELIVERED = 2
 _FLAG_SETTLED = 4
 
 _OUTCOME_CODES = {
-    Outcome.ACCEPTED: 1,
-    Outcome.REJECTED: 2,
-    Outcome.RELEASED: 3,
-    Outcome.MODIFIED: 4,
-    Outcome.MODIFIED_FAILED: 5,
-    Outcome.UNDELIVERABLE: 6,
+    DeliveryOutcome.ACCEPTED: 1,
+    DeliveryOutcome.REJECTED: 2,
+    DeliveryOutcome.RELEASED: 3,
+    DeliveryOutcome.MODIFIED: 4,
+    DeliveryOutcome.MODIFIED_FAILED: 5,
+    DeliveryOutcome.UNDELIVERABLE: 6,
 }
 _OUTCOMES = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
 

@@ -15,7 +15,7 @@ from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import effects, inputs
 from delivery_records.limits import KIB, WINDOW_BYTES, Limits
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink
 from tests.delivery_records.stateful_models import (
     Core,
@@ -96,7 +96,7 @@ class PublisherCreditMachine(RuleBasedStateMachine):
         """After one turn: exactly the grant that is due; of bytes the model knows bounds only, not the mean."""
         self.is_sound = False
         self.largest = max(self.largest, self.size)
-        grants = [grant.limit for grant in self.link.all(effects.GrantCredit)]
+        grants = [grant.limit for grant in self.link.all(effects.GrantPublisherCredit)]
         new, self._read = grants[self._read :], len(grants)
         free = max(0, self.size - len(self.window))
         wanted = self.unreceived + free
@@ -207,7 +207,7 @@ class PublisherCreditMachine(RuleBasedStateMachine):
     def accept(self, count: int) -> None:
         for subscriber in self.subscribers.values():
             tags = [delivery.tag for delivery in subscriber.all(effects.Deliver)][-count:]
-            subscriber.feed(inputs.SubscriberDisposition(subscriber.number, tags, Outcome.ACCEPTED, False))
+            subscriber.feed(inputs.SubscriberDisposition(subscriber.number, tags, DeliveryOutcome.ACCEPTED, False))
             self._check(is_own_turn=False)
 
     @rule(name=st.sampled_from(["q1", "q2"]))
@@ -352,16 +352,16 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
         """C-5: answered, and no credit is left then."""
         if luck == 0:
             subscriber = self.subscribers[index]
-            before = len(subscriber.link.all(effects.Drained))
+            before = len(subscriber.link.all(effects.CompleteDrain))
             subscriber.replenish(drain=True)
-            assert len(subscriber.link.all(effects.Drained)) == before + 1, "C-5: a drain is answered"
+            assert len(subscriber.link.all(effects.CompleteDrain)) == before + 1, "C-5: a drain is answered"
             assert subscriber.credit == 0, "C-5: nothing is left after a drain"
 
     @rule(
         index=st.integers(0, 1), luck=st.integers(0, 3),
-        outcome=st.sampled_from([Outcome.RELEASED, Outcome.MODIFIED, Outcome.MODIFIED_FAILED]),
+        outcome=st.sampled_from([DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED, DeliveryOutcome.MODIFIED_FAILED]),
     )  # fmt: skip
-    def refuse(self, index: int, luck: int, outcome: Outcome) -> None:
+    def refuse(self, index: int, luck: int, outcome: DeliveryOutcome) -> None:
         """E-4a; now and then the publisher gives up what was just asked for again."""
         if luck > 1:
             return

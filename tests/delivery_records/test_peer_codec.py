@@ -25,7 +25,7 @@ from delivery_records.channels.messages import (
     Settle,
     Sync,
 )
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -74,7 +74,7 @@ MESSAGES = st.one_of(
     MSGS,
     parts(),
     st.builds(Settle, U64, RUNS),
-    st.builds(Ack, U64, U64, st.sampled_from(Outcome), RUNS),
+    st.builds(Ack, U64, U64, st.sampled_from(DeliveryOutcome), RUNS),
     st.builds(Nack, U64, U64, U64, st.booleans()),
     st.builds(Credit, U64),
 )

@@ -23,7 +23,7 @@ def test_a_publisher_that_does_not_answer_the_echo_is_detached_and_keeps_its_key
     assert publisher.detached() is None
     net.advance(0.2)
     assert (publisher.end().condition, publisher.end().closed) == ("amqp:link:detach-forced", False)
-    assert publisher.all(effects.GrantCredit) == []
+    assert publisher.all(effects.GrantPublisherCredit) == []
     assert net.has_publisher()
 
 
@@ -32,10 +32,10 @@ def test_neither_another_number_nor_a_plain_flow_is_proof_of_life() -> None:
     publisher = PublisherLink(net, net.nodes[0])
     publisher.attach(unsettled={})
     epoch = publisher.last(effects.AskEcho).epoch
-    publisher.feed(inputs.LinkFlow(publisher.number))
-    publisher.feed(inputs.LinkFlow(publisher.number, echoed_epoch=epoch + 1))
-    publisher.feed(inputs.LinkFlow(publisher.number, echoed_epoch=epoch - 1))
-    assert publisher.all(effects.GrantCredit) == []
+    publisher.feed(inputs.ClientFlow(publisher.number))
+    publisher.feed(inputs.ClientFlow(publisher.number, echoed_epoch=epoch + 1))
+    publisher.feed(inputs.ClientFlow(publisher.number, echoed_epoch=epoch - 1))
+    assert publisher.all(effects.GrantPublisherCredit) == []
     publisher.echo()
     assert publisher.credit > 0
 
