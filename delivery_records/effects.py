@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from delivery_records.attachments.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.channels.messages import Datagram, PeerMessage
+from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.tags import PUBLISHER_PART
 
@@ -246,18 +246,18 @@ class Propose:
 
 
 @dataclass(slots=True)
-class PeerSend:
+class SendToRouters:
     """Send a sequenced frame to each target (rid, generation, sequence): one body per tree edge (T-2).
 
     On the hot path, so it is not frozen: that would make it three times as dear.
     """
 
     targets: tuple[tuple[int, int, int], ...]
-    message: PeerMessage
+    message: RouterMessage
 
 
 @dataclass(frozen=True, slots=True)
-class PeerSendDatagram:
+class SendDatagram:
     """Send an unsequenced message to another router."""
 
     rid: int
@@ -300,8 +300,8 @@ Effect: TypeAlias = (
     | CloseConnection
     | Read
     | Propose
-    | PeerSend
-    | PeerSendDatagram
+    | SendToRouters
+    | SendDatagram
     | OrderAnswered
     | Note
     | RoomAgain

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from delivery_records.attachments.view import Change, PublisherRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.channels.messages import Datagram, PeerMessage
+from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.limits import DRAIN_LIMIT_S
 from delivery_records.outcomes import DeliveryOutcome
 
@@ -255,17 +255,17 @@ class EndSubscription:
 
 
 @dataclass(slots=True)
-class PeerFrame:
+class RouterFrame:
     """A sequenced frame of another router's channel arrived (T-1). On the hot path, so it is not frozen."""
 
     origin: int
     generation: int
     sequence: int
-    message: PeerMessage
+    message: RouterMessage
 
 
 @dataclass(frozen=True, slots=True)
-class PeerDatagram:
+class RouterDatagram:
     """An unsequenced message of another router arrived (HELLO, BARRIER, APPLIED)."""
 
     origin: int
@@ -282,9 +282,9 @@ class PathsChanged:
 
 @dataclass(frozen=True, slots=True)
 class SendFailed:
-    """A `PeerSend` could not be encoded, which is a fault of our own (K-3b)."""
+    """A `SendToRouters` could not be encoded, which is a fault of our own (K-3b)."""
 
-    message: PeerMessage
+    message: RouterMessage
     rids: tuple[int, ...]
     """Its targets; their channels have a gap now."""
 
@@ -306,8 +306,8 @@ Input: TypeAlias = (
     | StoreHealth
     | Drain
     | EndSubscription
-    | PeerFrame
-    | PeerDatagram
+    | RouterFrame
+    | RouterDatagram
     | PathsChanged
     | SendFailed
 )

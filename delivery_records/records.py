@@ -105,8 +105,8 @@ class Records:
         return {
             inputs.SubscriberDisposition: self._on_disposition,
             inputs.PublisherSettle: self._on_settle,
-            inputs.PeerFrame: self._routing.on_frame,
-            inputs.PeerDatagram: self._on_datagram,
+            inputs.RouterFrame: self._routing.on_frame,
+            inputs.RouterDatagram: self._on_datagram,
             inputs.ClientFlow: self._on_flow,
             inputs.PublisherAttach: self.attaching.start,
             inputs.SubscriberAttach: self.attaching.start,
@@ -269,9 +269,9 @@ class Records:
         if endpoint is not None:
             self.endpoints.lose(lost.link, endpoint, lost.cause)
 
-    # ------------------------------------------------------------------ inputs of peers and etcd
+    # ------------------------------------------------------------------ inputs of other routers and etcd
 
-    def _on_datagram(self, datagram: inputs.PeerDatagram) -> None:
+    def _on_datagram(self, datagram: inputs.RouterDatagram) -> None:
         if datagram.origin in self.view.dead:
             return
         if isinstance(datagram.message, Hello):

@@ -16,7 +16,7 @@ from router.incarnation import Incarnation, IncarnationEnd
 from router.joining import RETRY_S, Joining, pause
 from router.logs import EventLog, RouterEvent
 from router.peers.link_costs import LinkCosts
-from router.peers.listener import PeerListener
+from router.peers.listener import NeighbourListener
 from topology.membership import Membership
 from topology.store import ClusterStore
 
@@ -35,14 +35,14 @@ class Lifecycle:
     """Starts, drains and stops the incarnations of one router process."""
 
     def __init__(
-        self, config: RouterConfig, listener: ClientListener, peers: PeerListener, turn: Turn, log: EventLog
+        self, config: RouterConfig, listener: ClientListener, router_listener: NeighbourListener, turn: Turn, log: EventLog
     ) -> None:
         """Nothing runs yet.
 
         Args:
             config: the settings the process has begun with.
             listener: where clients connect.
-            peers: where other routers connect.
+            router_listener: where other routers connect.
             turn: of the event loop.
             log: where its events go.
         """
@@ -53,7 +53,7 @@ class Lifecycle:
         self.started_at = time.monotonic()
         self._config = config
         self._listener = listener
-        self._peers = peers
+        self._router_listener = router_listener
         self._turn = turn
         self._log = log
         self._costs = LinkCosts()
@@ -79,13 +79,13 @@ class Lifecycle:
             self._config, membership, self._listener, self._turn, self._log, self._costs
         )
         observer.begin(incarnation)
-        self._peers.neighbours = incarnation.neighbours
+        self._router_listener.neighbours = incarnation.neighbours
         if self._stop_wanted.is_set():
             incarnation.end(IncarnationEnd.STOPPED)
         rid = self._log.incarnation = f"{membership.rid:x}"
         self._log.event(RouterEvent.INCARNATION_STARTED, rid=rid)
         why = await incarnation.run()
-        self._peers.neighbours = None
+        self._router_listener.neighbours = None
         self.incarnation = None
         observer.end(incarnation)
         self._log.event(RouterEvent.INCARNATION_ENDED, rid=rid, why=why.value, reason=incarnation.fence_reason)
@@ -117,7 +117,7 @@ class Lifecycle:
         """K-8: stop in good order."""
         self._stop_wanted.set()
         self._listener.stop_listening()
-        self._peers.stop_listening()
+        self._router_listener.stop_listening()
         if self.incarnation is not None:
             self.incarnation.end(IncarnationEnd.STOPPED)
 

@@ -103,7 +103,7 @@ class RecordsDriver:
             self._handlers[kind] = self._carry_out_on_link
 
     def register(self, kind: type, handler: Callable[[Any], None]) -> None:
-        """Have effects of this type carried out by `handler` (store and peers)."""
+        """Have effects of this type carried out by `handler` (store and other routers)."""
         self._handlers[kind] = handler
 
     def add_link(self, shell: ClientLink) -> int:
@@ -195,7 +195,7 @@ class RecordsDriver:
     def _on_effect_failed(self, effect: Any, error: Exception) -> None:
         """K-3b: the record core has decided; what cannot be carried out ends the link or channel it was for."""
         self._log.fault(Part.EFFECT, error, f"carry out {type(effect).__name__}")
-        if isinstance(effect, effects.PeerSend):
+        if isinstance(effect, effects.SendToRouters):
             self._backlog.append(SendFailed(effect.message, tuple(target[0] for target in effect.targets)))
         elif isinstance(effect, effects.Read | effects.Propose):
             self._backlog.append(StoreFailed(effect.nonce, StoreFailure.UNKNOWN))

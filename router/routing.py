@@ -107,9 +107,9 @@ class Routing:
         """All links of the network, for people."""
         names = self._state.names()
         return [
-            {"from": names.get(origin, f"{origin:x}"), "to": names.get(peer, f"{peer:x}"), "cost": cost}
+            {"from": names.get(origin, f"{origin:x}"), "to": names.get(neighbour, f"{neighbour:x}"), "cost": cost}
             for origin, links in self._state.links().items()
-            for peer, cost in links.items()
+            for neighbour, cost in links.items()
         ]
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:

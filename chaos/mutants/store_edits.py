@@ -195,10 +195,10 @@ STORE_EDITS: tuple[Edit, ...] = (
     Edit(
         "barrier-answered-early", "A-6a", "barrier",
         "            if self._turn.view.applied >= message.revision:\n"
-        "                self._turn.out.append(effects.PeerSendDatagram(rid, "
+        "                self._turn.out.append(effects.SendDatagram(rid, "
         "Applied(self._turn.view.applied)))\n",
         "            if True:\n"
-        "                self._turn.out.append(effects.PeerSendDatagram(rid, Applied(message.revision)))\n",
+        "                self._turn.out.append(effects.SendDatagram(rid, Applied(message.revision)))\n",
         "a router that says it has applied what it has not makes a subscription count too early",
         aim=("stall", "late_joiner=1", "routers=2", "messages=20"),
     ),

@@ -210,11 +210,11 @@ class World(WorldState):
         if self.on_turn is not None and done:
             self.on_turn(router, done)
         for effect in done:
-            if isinstance(effect, effects.PeerSend):
+            if isinstance(effect, effects.SendToRouters):
                 for rid, generation, sequence in effect.targets:
-                    self._send(router, rid, inputs.PeerFrame(router.rid, generation, sequence, effect.message))
-            elif isinstance(effect, effects.PeerSendDatagram):
-                self._send(router, effect.rid, inputs.PeerDatagram(router.rid, effect.message))
+                    self._send(router, rid, inputs.RouterFrame(router.rid, generation, sequence, effect.message))
+            elif isinstance(effect, effects.SendDatagram):
+                self._send(router, effect.rid, inputs.RouterDatagram(router.rid, effect.message))
             elif isinstance(effect, (effects.Read, effects.Propose)):
                 self.store.ask(router, effect)
             elif isinstance(effect, effects.OrderAnswered):

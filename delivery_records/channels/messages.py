@@ -141,5 +141,5 @@ class Applied:
     revision: int
 
 
-PeerMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Credit
+RouterMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Credit
 Datagram: TypeAlias = Hello | Barrier | Applied

@@ -9,7 +9,7 @@ from delivery_records import Records
 from oncewire.transport.connecting import connect
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
-from router.peers.connection import PeerConnection
+from router.peers.connection import NeighbourConnection
 from router.peers.neighbours import Neighbours
 from router.settings import ConnectorSettings
 
@@ -103,7 +103,7 @@ class Dialing:
             self._log.event(RouterEvent.NEIGHBOUR_REFUSED, address=address, why=connection.refusal)
 
 
-async def _open(connection: PeerConnection, address: str) -> None:
+async def _open(connection: NeighbourConnection, address: str) -> None:
     host, _, port = address.rpartition(":")
     await connect(connection, host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
 

@@ -79,10 +79,10 @@ class Net:
         self.annotate = annotate
         self.etcd = SimEtcd()
         self.nodes: list[Node] = []
-        self.frames: dict[tuple[int, int], deque[inputs.PeerFrame | inputs.PeerDatagram]] = {}
+        self.frames: dict[tuple[int, int], deque[inputs.RouterFrame | inputs.RouterDatagram]] = {}
         self.held: set[tuple[int, int]] = set()
         """Pairs (sender, receiver) of indices whose frames are held back."""
-        self.lost: Callable[[inputs.PeerFrame | inputs.PeerDatagram], bool] = lambda frame: False
+        self.lost: Callable[[inputs.RouterFrame | inputs.RouterDatagram], bool] = lambda frame: False
         """Frames for which this is true are lost."""
         self.expects_faults = False
         """Whether a fault that a core confines (K-3b) is what the test is about; else it is a failure."""
@@ -192,15 +192,15 @@ class Net:
         for effect in done:
             if isinstance(effect, (effects.Read, effects.Propose)):
                 node.waiting.append(effect)
-            elif isinstance(effect, effects.PeerSend):
+            elif isinstance(effect, effects.SendToRouters):
                 for rid, generation, sequence in effect.targets:
-                    self._send(node, rid, inputs.PeerFrame(node.rid, generation, sequence, effect.message))
-            elif isinstance(effect, effects.PeerSendDatagram):
-                self._send(node, effect.rid, inputs.PeerDatagram(node.rid, effect.message))
+                    self._send(node, rid, inputs.RouterFrame(node.rid, generation, sequence, effect.message))
+            elif isinstance(effect, effects.SendDatagram):
+                self._send(node, effect.rid, inputs.RouterDatagram(node.rid, effect.message))
             elif isinstance(effect, effects.Faulted) and not self.expects_faults:
                 raise effect.error
 
-    def _send(self, node: Node, rid: int, frame: inputs.PeerFrame | inputs.PeerDatagram) -> None:
+    def _send(self, node: Node, rid: int, frame: inputs.RouterFrame | inputs.RouterDatagram) -> None:
         receiver = next((n for n in self.nodes if n.rid == rid), None)
         if receiver is not None and not receiver.is_gone and not self.lost(frame):
             self.frames.setdefault((node.rid, rid), deque()).append(frame)

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from chaos.mutants.edits import Edit, load
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.channels.messages import Ack, Hello, PeerMessage, Run
+from delivery_records.channels.messages import Ack, Hello, RouterMessage, Run
 from delivery_records.ingress import Annotate
 from delivery_records.limits import Limits
 from delivery_records.outcomes import DeliveryOutcome
@@ -299,7 +299,7 @@ class PlayedEgress:
     def __init__(self, net: Net, node: Node, rid: int = 7999) -> None:
         """Put the router's key and open its channel (T-4)."""
         self.net, self.node, self.rid = net, node, rid
-        self.got: list[PeerMessage] = []
+        self.got: list[RouterMessage] = []
         """Sequenced messages it received and the test has not read yet."""
         self._read = 0
         self._generation = 1
@@ -310,19 +310,19 @@ class PlayedEgress:
         self._say(Hello(1, False, 0, 0, net.etcd.revision))
 
     def _say(self, hello: Hello) -> None:
-        self.net.feed(self.node, inputs.PeerDatagram(self.rid, hello))
+        self.net.feed(self.node, inputs.RouterDatagram(self.rid, hello))
 
-    def read(self) -> list[PeerMessage]:
+    def read(self) -> list[RouterMessage]:
         """Take what has come since; every HELLO is answered (T-4, T-9)."""
         while self._read < len(self.node.done):
             effect = self.node.done[self._read]
             self._read += 1
-            if isinstance(effect, effects.PeerSend):
+            if isinstance(effect, effects.SendToRouters):
                 for rid, generation, sequence in effect.targets:
                     assert (rid, generation, sequence) == (self.rid, self._generation, self._received + 1)
                     self._received = sequence
                 self.got.append(effect.message)
-            elif isinstance(effect, effects.PeerSendDatagram) and isinstance(effect.message, Hello):
+            elif isinstance(effect, effects.SendDatagram) and isinstance(effect.message, Hello):
                 hello = effect.message
                 assert hello.generation == self._generation, (
                     "the channel started over although nothing was lost"
@@ -340,7 +340,7 @@ class PlayedEgress:
         """Send an ACK, whether it is true or not."""
         self._sent += 1
         ack = Ack(publisher_epoch, subscription_epoch, outcome, runs)
-        self.net.feed(self.node, inputs.PeerFrame(self.rid, self._generation, self._sent, ack))
+        self.net.feed(self.node, inputs.RouterFrame(self.rid, self._generation, self._sent, ack))
 
     def attach(self, key: str, name: str, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE) -> int:
         """Attach a subscription at this router, or move its link (A-6); returns its epoch."""

@@ -115,7 +115,7 @@ def test_a_frame_of_another_router_that_cannot_be_handled_restarts_its_channel(m
     channel = core.channels.channel(net.nodes[0].rid)
     generation = channel.generation
     broken = Msg(0, 0, b"1", b"", to=("no number",))  # type: ignore[arg-type]  # a fault of ours
-    net.feed(net.nodes[1], inputs.PeerFrame(net.nodes[0].rid, generation, channel.received + 1, broken))
+    net.feed(net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, generation, channel.received + 1, broken))
     assert core.channels.channel(net.nodes[0].rid).generation > generation
     delivery = publisher.send(b"1")
     subscriber.accept(b"1")

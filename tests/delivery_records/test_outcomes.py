@@ -247,7 +247,7 @@ def test_a_request_that_was_lost_with_its_channel_is_answered_by_the_repeat() ->
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1", b"body")
-    net.lost = lambda frame: isinstance(frame, inputs.PeerFrame)
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame)
     subscriber.answer(DeliveryOutcome.RELEASED, b"1")
     net.lost = lambda frame: False
     net.advance(5.0)
@@ -334,7 +334,7 @@ def test_an_outcome_is_repeated_when_the_same_delivery_comes_again() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
     publisher.send(b"1")
-    net.lost = lambda frame: isinstance(frame, inputs.PeerFrame)
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame)
     subscriber.accept(b"1")  # its ACK is lost
     net.lost = lambda frame: False
     net.advance(5.0)

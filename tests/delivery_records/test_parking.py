@@ -181,7 +181,7 @@ def test_an_answer_about_another_window_counts_for_nothing() -> None:
     channel = node.core.channels.find(net.nodes[1].rid)
     assert channel is not None
     stray = Ack(999, subscription.epoch, DeliveryOutcome.ACCEPTED, ((0, 100),))
-    net.feed(node, inputs.PeerFrame(net.nodes[1].rid, channel.generation, channel.received + 1, stray))
+    net.feed(node, inputs.RouterFrame(net.nodes[1].rid, channel.generation, channel.received + 1, stray))
     assert publisher.accepted == []
     assert node.count(Decision.ACK_STALE) == 1
 
@@ -197,7 +197,7 @@ def test_an_answer_beyond_the_window_is_cut_to_it() -> None:
     assert channel is not None
     epoch = next(iter(node.core.endpoints.ingress_by_epoch))
     wild = Ack(epoch, subscription.epoch, DeliveryOutcome.ACCEPTED, ((0, 2**62),))
-    net.feed(node, inputs.PeerFrame(net.nodes[1].rid, channel.generation, channel.received + 1, wild))
+    net.feed(node, inputs.RouterFrame(net.nodes[1].rid, channel.generation, channel.received + 1, wild))
     second = publisher.send(b"2")
     assert publisher.accepted == [first]
     assert second not in publisher.accepted
@@ -212,7 +212,7 @@ def test_a_message_of_a_publisher_that_did_not_sync_is_dropped() -> None:
     net.advance(0.5)
     stray = Msg(epoch, 0, b"1", b"1")
     net.feed(
-        net.nodes[1], inputs.PeerFrame(net.nodes[0].rid, channel.generation, channel.received + 1, stray)
+        net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, channel.generation, channel.received + 1, stray)
     )
     assert subscriber.deliveries == []
     assert net.nodes[1].count(Decision.FRAME_NOT_SYNCED) == 1

@@ -138,7 +138,7 @@ def test_after_a_restart_of_the_channel_a_tag_used_again_is_not_taken_for_the_on
     net, subscriber, publisher = pair(2, stock=True)
     publisher.send(EMPTY, b"one")
     net.feed(subscriber.node, accepted(subscriber))
-    net.lost = lambda frame: isinstance(frame, inputs.PeerFrame) and frame.origin == net.nodes[0].rid
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame) and frame.origin == net.nodes[0].rid
     publisher.settle(EMPTY)
     publisher.send(EMPTY, b"two")
     net.lost = lambda frame: False

@@ -155,7 +155,7 @@ def test_a_presettled_delivery_waits_behind_held_ones_up_to_a_limit() -> None:
 def test_a_presettled_delivery_is_never_repeated() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
-    net.lost = lambda frame: isinstance(frame, inputs.PeerFrame)
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame)
     publisher.send(b"1", settled=True)
     net.lost = lambda frame: False
     net.advance(5.0)

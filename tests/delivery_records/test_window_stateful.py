@@ -17,7 +17,7 @@ from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import effects
 from delivery_records.attachments.view import Kind
-from delivery_records.channels.messages import Msg, PeerMessage, Settle, Sync
+from delivery_records.channels.messages import Msg, RouterMessage, Settle, Sync
 from delivery_records.limits import Limits
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import link_key
@@ -383,7 +383,7 @@ class WindowMachine(RuleBasedStateMachine):
         assert all(cursor.through == window.end and not cursor.beyond for cursor in fanout.cursors.values())
 
 
-def _frame(message: PeerMessage, joined: frozenset[int]) -> tuple[object, ...]:
+def _frame(message: RouterMessage, joined: frozenset[int]) -> tuple[object, ...]:
     """A frame as the model writes it down; a MSG to all goes to everybody who has joined."""
     if isinstance(message, Sync):
         assert list(message.numbers) == sorted(set(message.numbers)), "SYNC: numbers ascend"

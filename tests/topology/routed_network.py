@@ -34,7 +34,7 @@ class Routed:
     """A frame on its way to the router it is for."""
 
     target: int
-    frame: inputs.PeerFrame | inputs.PeerDatagram
+    frame: inputs.RouterFrame | inputs.RouterDatagram
 
 
 Item: TypeAlias = LinkStateMessage | Routed | Reset
@@ -226,7 +226,7 @@ class RoutedNet(Net):
         ]
         super()._carry_out(node, done)
 
-    def _send(self, node: Node, rid: int, frame: inputs.PeerFrame | inputs.PeerDatagram) -> None:
+    def _send(self, node: Node, rid: int, frame: inputs.RouterFrame | inputs.RouterDatagram) -> None:
         self._forward(node, Routed(rid, frame))
 
     def _step(self, node: Node) -> bool:
