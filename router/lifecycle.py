@@ -35,8 +35,9 @@ class Lifecycle:
     """Starts, drains and stops the incarnations of one router process."""
 
     def __init__(
-        self, config: RouterConfig, listener: ClientListener, router_listener: NeighbourListener, turn: Turn, log: EventLog
-    ) -> None:
+        self, config: RouterConfig, listener: ClientListener, router_listener: NeighbourListener, turn: Turn,
+        log: EventLog,
+    ) -> None:  # fmt: skip
         """Nothing runs yet.
 
         Args:
