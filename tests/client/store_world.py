@@ -18,8 +18,8 @@ from oncewire.client.transactions.sequence_header import SequenceHeader, read_he
 from oncewire.client.transactions.sequencer import Batch, Isolation, Sequencer
 from oncewire.client.transactions.sequencer_state import Placed, Reread
 from oncewire.client.transactions.store import Store
-from oncewire.client.transactions.store_schema import Intent
 from oncewire.client.transactions.store_postgres import PostgresStore
+from oncewire.client.transactions.store_schema import Intent
 from oncewire.client.transactions.store_sqlite import SqliteStore
 from oncewire.wire import Symbol
 

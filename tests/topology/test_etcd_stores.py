@@ -30,8 +30,8 @@ from topology.etcd_server import EtcdCluster, EtcdServer, free_port
 from topology.store import (
     ABSENT,
     UNCONDITIONAL,
+    ClusterStore,
     EventKind,
-    Store,
     StoreAuthError,
     StoreReplaced,
     StoreTimeout,
@@ -73,7 +73,7 @@ def prefix() -> str:
 # --- several members
 
 
-async def put_until_applied(store: Store, key: str, value: bytes) -> None:
+async def put_until_applied(store: ClusterStore, key: str, value: bytes) -> None:
     async def applied() -> bool:
         try:
             await store.compare_and_put(key, value, UNCONDITIONAL)

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from delivery_records import effects, inputs
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.topology.routed_network import RoutedNet
 from topology.linkstate import HEARTBEAT_S, SILENCE_S
 
@@ -60,7 +60,7 @@ class Flow:
         if new:
             self._answered += len(new)
             self.subscriber.feed(
-                inputs.SubscriberDisposition(self.subscriber.number, new, Outcome.ACCEPTED, False)
+                inputs.SubscriberDisposition(self.subscriber.number, new, DeliveryOutcome.ACCEPTED, False)
             )
         done = self.publisher.node.done[self._looked_at :]
         self._looked_at += len(done)
@@ -91,7 +91,7 @@ class Flow:
         self._answer()
         assert [tag for _, tag in self.arrivals()] == list(self.sent)
         assert self.accepted == list(range(1, len(self.sent) + 1))
-        assert all(outcome is Outcome.ACCEPTED for _, outcome in self.publisher.outcomes)
+        assert all(outcome is DeliveryOutcome.ACCEPTED for _, outcome in self.publisher.outcomes)
 
 
 def outage(shape: tuple[int, list[tuple[int, int, int]]], phase: float, strike: Strike) -> float:

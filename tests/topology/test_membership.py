@@ -29,7 +29,7 @@ from topology.gateway_store import GatewayStore
 from topology.lease_clock import FENCE_FRACTION
 from topology.membership import FenceReason, Membership, MembershipInput
 from topology.memory_store import MemoryEtcd
-from topology.store import PREFIX, UNCONDITIONAL, Store, StoreRejected, StoreUnavailable
+from topology.store import PREFIX, UNCONDITIONAL, ClusterStore, StoreRejected, StoreUnavailable
 
 TTL_S = 10
 # For tests that wait for its end.
@@ -42,7 +42,7 @@ KEY = link_key("container", "link")
 class Network:
     """A store all keys of which belong to one network, as the routers of a test share it."""
 
-    def __init__(self, open_store: Callable[[], Store], memory: MemoryEtcd | None, etcd: EtcdServer) -> None:
+    def __init__(self, open_store: Callable[[], ClusterStore], memory: MemoryEtcd | None, etcd: EtcdServer) -> None:
         self.open_store = open_store
         self._memory = memory
         self._etcd = etcd
