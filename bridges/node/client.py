@@ -31,7 +31,7 @@ from bridges.node.frames import (
 )
 from bridges.node.gaps import Gap
 from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 
 CONNECT_S = 10.0
 """How long to wait for a node's first answer."""

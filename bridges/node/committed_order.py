@@ -3,7 +3,7 @@
 A subscription of the level `read_committed` has a waiting room beside its journal, in the same file. A message that is
 pending waits there. The message that commits its transaction moves all of it to the end of the journal at once; a
 rollback deletes it. What stands alone, or is not numbered by its producer, is appended at once and waits for nobody.
-The decisions are those of `oncewire.client.sequencer`; its state is stored in the transaction that accepts.
+The decisions are those of `oncewire.client.transactions.sequencer`; its state is stored in the transaction that accepts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from pathlib import Path
 from bridges.node.database import storage_errors, transaction
 from bridges.node.errors import BadRequest, StorageError
 from bridges.node.producers_core import MAX_PRODUCERS, Judgement
-from oncewire.client.sequence_header import Flag, HeaderError, ProducerId, SequenceHeader, read_header
-from oncewire.client.sequencer import Isolation, Outcome, Sequencer
-from oncewire.client.sequencer_state import JournalHole, Reread, StateError
+from oncewire.client.transactions.sequence_header import (
+    Flag,
+    HeaderError,
+    ProducerId,
+    SequenceHeader,
+    read_header,
+)
+from oncewire.client.transactions.sequencer import Isolation, Outcome, Sequencer
+from oncewire.client.transactions.sequencer_state import JournalHole, Reread, StateError
 from oncewire.wire import DecodeError, Symbol, read_annotations, vocabulary
 
 _TABLES = (

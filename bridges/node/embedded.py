@@ -20,7 +20,7 @@ from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
 from bridges.node.outbox import AS_USUAL, Manifest, Publishing, StagedPart, Writer
 from bridges.node.storage import Storage
 from oncewire.client import JournalLocked
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 
 LOCKED_S = 30.0
 """How long another receiver of the same journal is waited for: a process that was killed may live for a moment."""

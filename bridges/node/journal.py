@@ -22,7 +22,7 @@ from bridges.node.database import open_database, storage_errors, transaction
 from bridges.node.errors import BadRequest, JournalReplaced, OwnedByAnother, RangeNotThere, StorageError
 from bridges.node.gaps import GAP_TABLES, note_incarnation
 from bridges.node.producers_core import Identity, Judgement, ProducerLedger, ProducerRow
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 
 VERSION = 1
 EARLIEST = "earliest"

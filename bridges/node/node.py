@@ -17,7 +17,7 @@ from bridges.node.signals import Signal
 from bridges.node.storage import Storage
 from bridges.node.tls import NO_FILES, TlsFiles, tls_context
 from oncewire.client import ClientError
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 
 logger = logging.getLogger("oncewire.bridge")
 

@@ -37,7 +37,7 @@ from oncewire.client import (
     Subscriber,
     connect,
 )
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import encode_data_message
 
 logger = logging.getLogger("oncewire.bridge")

@@ -13,7 +13,7 @@ from bridges.node.journal_reader import Chunk
 from bridges.node.node import BridgeNode
 from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
 from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 
 MAX_TEXT = 1024
 """Of a name or id in a request."""

@@ -12,7 +12,7 @@ from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
 from bridges.node.shard_core import MAX_SHARDS, Shard, ShardBy, parse_shard
 from bridges.node.storage import NAME_PATTERN
 from oncewire.client import ClientError, connect
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.parsers import (
     KIB,
     TIB,

@@ -17,7 +17,7 @@ from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.shard_core import ShardBy
 from bridges.node.tls import TlsFiles
 from oncewire.cli.errors import CliError
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import explained
 

@@ -16,7 +16,7 @@ from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
 from bridges.node.storage import NAME_PATTERN
 from bridges.spark import option_values as values
 from bridges.spark.option_values import EMBEDDED, MAX_NUMBER, CommitMode, Guarantee
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.parsers import Parser, size, text, whole_number
 from oncewire.settings.schema import Setting
 

@@ -22,7 +22,7 @@ from bridges.node.tls import TlsFiles, tls_context
 from bridges.spark import option_values as values
 from bridges.spark.option_table import OPTIONS, Option, Side, options_of
 from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, Place
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.loading import nearest
 from oncewire.settings.parsers import NotAllowed
 

@@ -26,7 +26,7 @@ from bridges.spark.processor_join_core import (
     steps_between,
     text_of,
 )
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 
 KEPT_ATTEMPTS = 2
 """Finished attempts whose messages stay in the journals: a checkpoint that lost its newest files repeats them."""

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from bridges.workqueue.errors import QueueError
-from bridges.workqueue.items import Commit, Ending, Handle, NewItem, Pushed, QueueSettings, Rollback, Taken, Target
+from bridges.workqueue.items import (
+    Commit,
+    Ending,
+    Handle,
+    NewItem,
+    Pushed,
+    QueueSettings,
+    Rollback,
+    Taken,
+    Target,
+)
 from bridges.workqueue.mongodb_documents import (
     ORDER,
     Document,

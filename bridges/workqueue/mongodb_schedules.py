@@ -9,7 +9,14 @@ from bridges.workqueue.items import QueueSettings, Schedule
 from bridges.workqueue.mongodb import MongoConnection
 from bridges.workqueue.mongodb_documents import Document, new_document
 from bridges.workqueue.refusals import unknown_queue, unknown_schedule
-from bridges.workqueue.rules_core import check_name, check_payload, check_priority, check_settings, to_s, to_us
+from bridges.workqueue.rules_core import (
+    check_name,
+    check_payload,
+    check_priority,
+    check_settings,
+    to_s,
+    to_us,
+)
 from bridges.workqueue.schedule_core import next_after
 
 MAX_DOCUMENT_PAYLOAD = 4 << 20

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from bridges.workqueue.errors import QueueError, StoreUnreachable
 from bridges.workqueue.group_commit import GroupCommit
-from bridges.workqueue.notices import EVERYTHING
 from bridges.workqueue.mongodb_operations import MongoStore
+from bridges.workqueue.notices import EVERYTHING
 from bridges.workqueue.opening import open_any_store
 from bridges.workqueue.store import Operations, Store
 

@@ -18,7 +18,7 @@ from bridges.spark.option_table import OPTIONS
 from bridges.spark.schema import columns
 from chaos.experiments.spark_demo.cli import demo_spark
 from oncewire.client.cli import pub, sub
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 from router.commands.cli import local
 from tests.docs.guarantee_tables import functions_of, section, table
 from topology.cli import inspect

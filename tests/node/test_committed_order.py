@@ -19,8 +19,8 @@ from bridges.node.producers_core import Judgement
 from bridges.node.receiver import Receiver, Subscription
 from bridges.node.shard_core import Shard, ShardBy
 from oncewire.client import SqliteJournal, connect
-from oncewire.client.sequence_header import Producer, ProducerId, SequenceHeader
-from oncewire.client.sequencer import Isolation, Sequencer
+from oncewire.client.transactions.sequence_header import Producer, ProducerId, SequenceHeader
+from oncewire.client.transactions.sequencer import Isolation, Sequencer
 from oncewire.wire import Message, Symbol, encode_message
 from oncewire.wire.vocabulary import TRANSACTION
 from tests.client.shell_helpers import LONG, until

@@ -11,7 +11,7 @@ from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from oncewire.client import SqliteJournal
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import encode_data_message
 
 ARRIVED_US = 1_700_000_000_000_000

@@ -27,7 +27,7 @@ from bridges.spark.processor_join_core import Join, input_journals
 from bridges.spark.processor_reader import AttemptReader, Offset, Task, read_task
 from bridges.spark.processor_rows import inputs_in
 from oncewire.client.delivery_hash import delivery_hash
-from oncewire.client.sequencer import Isolation
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import Message, Symbol, decode_message, encode_data_message
 
 NAME = "p"

@@ -1,0 +1,1 @@
+"""Exactly-once transactions over topics; docs/gazette.md."""
