@@ -15,14 +15,16 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import Message, Publisher, connect
-from oncewire.client.transactions import CrashPoint, Producer, ProducerId, ReceivedMessage, read_committed
+from oncewire.client.transactions import Consumer, CrashPoint, Producer, ProducerId, ReceivedMessage, read_committed
 from router.commands.local_network import LocalNetwork
-from tests.client.store_world import Database, origin
+from tests.client.consumer_child import SCHEMA
+from tests.client.store_world import Database
 
 CHILD = Path(__file__).parent / "consumer_child.py"
 CHILD_PATH = os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])
 """Where children find what is under test, and only after that the helpers of the tests."""
 WAIT_S = 120.0
+UNFINISHED = 100
 
 
 class Source:
@@ -57,6 +59,14 @@ class Source:
         again = [self.late.pop(0) for _ in range(min(2, len(self.late)))]
         for message in [*messages, *again]:
             _ = await self.publisher.submit(message)
+
+    async def publish_while(self, condition: Callable[[], bool]) -> None:
+        """Publish, and never wait in vain for a window: a consumer that is dead accepts nothing."""
+        async with asyncio.timeout(WAIT_S):
+            while condition():
+                if self.publisher.unfinished < UNFINISHED:
+                    await self.publish_some()
+                await asyncio.sleep(0.02)
 
 
 class Output:
@@ -127,6 +137,13 @@ def judge(database: Database, source: Source, output: Output) -> None:
     assert Counter(output.bodies) == Counter(expected)
 
 
+async def subscribe(database: Database, network: LocalNetwork) -> None:
+    """Make the subscription: what was published before it, nobody would get."""
+    routers = [router.url for router in network.routers.values()]
+    async with Consumer(routers, store=database.url, name="billing", topics=["orders"], schema=SCHEMA):
+        pass
+
+
 async def finish(database: Database, network: LocalNetwork, source: Source, output: Output, note: Path) -> None:
     """Let a consumer process what is left, then judge."""
     async with child(database, network, "-", note):
@@ -148,13 +165,11 @@ async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_on
     points = random.Random(database.kind).sample(list(CrashPoint), len(CrashPoint))
     hit = set()
     async with LocalNetwork(2) as network, source_and_output(network, seed=7) as (source, output):
+        await subscribe(database, network)
         for place, point in enumerate(points):
             note = tmp_path / point.name
             async with child(database, network, point.name, note) as process:
-                async with asyncio.timeout(WAIT_S):
-                    while process.returncode is None:
-                        await source.publish_some()
-                        await asyncio.sleep(0.02)
+                await source.publish_while(lambda: process.returncode is None)  # noqa: B023
                 assert process.returncode == -signal.SIGKILL
             hit.add(CrashPoint[note.read_text()])
             if place == len(points) // 2:
