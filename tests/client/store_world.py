@@ -33,6 +33,14 @@ class Database:
     kind: str
     address: str
 
+    @property
+    def url(self) -> str:
+        """The address that consumers take."""
+        if self.kind == "sqlite":
+            return f"sqlite:///{self.address}"
+        parts = dict(part.split("=") for part in self.address.split())
+        return f"postgresql://{parts['user']}@/{parts['dbname']}?host={parts['host']}"
+
     def open(self, name: str = "billing", **settings: float) -> Store[Any]:
         if self.kind == "sqlite":
             return SqliteStore(self.address, name, **settings)
