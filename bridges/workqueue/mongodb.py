@@ -7,7 +7,7 @@ import importlib
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any
@@ -98,18 +98,18 @@ class MongoConnection:
         self._block = 1
         # W-1: a change that a failover or power loss could undo would lose items.
         safe = pymongo.WriteConcern(w="majority", j=True)
+        timeouts = {"serverSelectionTimeoutMS": CONNECT_MS, "socketTimeoutMS": REPLY_MS}
+        unsaid = {name: value for name, value in timeouts.items() if name.lower() not in address.lower()}
         try:
-            self._client = pymongo.AsyncMongoClient(
-                address, serverSelectionTimeoutMS=CONNECT_MS, socketTimeoutMS=REPLY_MS, tz_aware=True
-            )
+            self._client = pymongo.AsyncMongoClient(address, tz_aware=True, **unsaid)
             database = self._client.get_default_database().with_options(
                 write_concern=safe, read_preference=pymongo.ReadPreference.PRIMARY
             )
         except (self._errors.PyMongoError, ValueError) as error:
-            # Not the address itself: it may have a password.
+            why = "PyMongo cannot read it" if "@" in address else str(error)  # no password in a log
             raise InvalidRequest(
-                "the store mongodb://... cannot be opened", str(error), "use mongodb://HOST:PORT/DATABASE"
-            ) from error
+                "the store mongodb://... cannot be opened", why, "use mongodb://HOST:PORT/DATABASE"
+            ) from None
         self.items: Any = database[ITEMS]
         self.queues: Any = database[QUEUES]
         self.schedules: Any = database[SCHEDULES]
@@ -131,11 +131,23 @@ class MongoConnection:
                 )
             if found is None:
                 await self._check_that_changes_are_atomic()
-                for collection, indexes in ((self.items, ITEM_INDEXES), (self.schedules, SCHEDULE_INDEXES)):
-                    await collection.create_indexes(
-                        [self._make_index(fields, **options) for fields, options in indexes]
-                    )
+                await self._make_indexes(self.items, ITEM_INDEXES)
+                await self._make_indexes(self.schedules, SCHEDULE_INDEXES)
                 await self._upsert({"_id": "version"}, {"$setOnInsert": {"version": VERSION}})
+
+    async def _make_indexes(self, collection: Any, indexes: Sequence[tuple[Any, dict[str, bool]]]) -> None:
+        """Make those that are not there; where another node makes them now, some servers refuse the second one."""
+        wanted = [self._make_index(fields, **options) for fields, options in indexes]
+        for is_last in (False, False, True):
+            there = await collection.index_information()
+            missing = [index for index in wanted if index.document["name"] not in there]
+            if not missing:
+                return
+            try:
+                await collection.create_indexes(missing)
+            except self._errors.PyMongoError:
+                if is_last:
+                    raise
 
     async def _check_that_changes_are_atomic(self) -> None:
         """Everything rests on it (W-4), and some servers that speak MongoDB's protocol lose changes of one another."""

@@ -1,9 +1,9 @@
 """How a MongoDB store keeps items: one document for each, with its place, its reservation, its end and its key.
 
 An item is a document of `oncewire_items`. While it can be taken it has `due`; when it has ended it has `ended`,
-`ending` and `entry` instead, and is its own entry of the history. A passage that ended while the item went on (a move, or a dead
-letter that was replayed) is in `past`; before the next such passage takes that place it becomes a document of its own,
-with `item`. Whatever an operation changes is in one document, and one command of the server changes it.
+`ending` and `entry` instead, and is its own entry of the history. A passage that ended while the item went on (a move,
+or a dead letter that was replayed) is in `past`; before the next such passage takes that place it becomes a document of
+its own, with `item`. Whatever an operation changes is in one document, and one command of the server changes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A server with MongoDB's protocol of the tests' own: FerretDB on a temporary folder, gone when the tests are.
 
-FerretDB 1 reads a document and writes it back in two steps, so two clients lose changes of each other. `running_mongodb`
-lets one command through at a time, which makes each of them one step, as the stores of work queues need it.
+FerretDB 1 reads a document and writes it back in two steps, so two clients lose changes of each other.
+`running_mongodb` lets one command through at a time, which makes each of them one step, as work queues need it.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ class _Passing(socketserver.BaseRequestHandler):
                 with self.server.turn:
                     upstream.sendall(command)
                     reply = _message(upstream)
+                if not reply:
+                    return
                 self.request.sendall(reply)
 
 

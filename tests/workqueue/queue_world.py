@@ -96,13 +96,39 @@ class Database:
             return [tuple(row) for row in connection.execute(query).fetchall()]
 
 
+    def make_all_due(self) -> None:
+        """As if the time of every item had come."""
+        if self.kind == "mongodb":
+            with self.connect().client as client:
+                client.get_default_database()["oncewire_items"].update_many({}, {"$set": {"due": 0}})
+            return
+        with closing(self.connect()) as connection:
+            connection.execute("UPDATE oncewire_items SET due = 0")
+
+    def version(self) -> int:
+        """Of the store in it."""
+        if self.kind == "mongodb":
+            with self.connect().client as client:
+                return int(client.get_default_database()["oncewire_store"].find_one({"_id": "version"})["version"])
+        return int(self.rows("SELECT version FROM oncewire_queue_version")[0][0])
+
+    def set_version(self, version: int) -> None:
+        """As if another version had written the store."""
+        if self.kind == "mongodb":
+            with self.connect().client as client:
+                change = {"$set": {"version": version}}
+                client.get_default_database()["oncewire_store"].update_one({"_id": "version"}, change)
+            return
+        with closing(self.connect()) as connection:
+            connection.execute(f"UPDATE oncewire_queue_version SET version = {version}")
+
     def count_kept(self) -> tuple[int, int]:
         """Entries of the history and known keys that take room in it."""
         if self.kind == "mongodb":
-            items = self.connect()["oncewire_items"]
-            kept = (items.count_documents({"ended": {"$gte": 0}}), items.count_documents({"claim": {"$gte": ""}}))
-            items.database.client.close()
-            return kept
+            with self.connect().client as client:
+                items = client.get_default_database()["oncewire_items"]
+                claims = items.count_documents({"claim": {"$gte": ""}})
+                return items.count_documents({"ended": {"$gte": 0}}), claims
         ((entries,),) = self.rows("SELECT count(*) FROM oncewire_history")
         ((keys,),) = self.rows("SELECT count(*) FROM oncewire_keys")
         return entries, keys
