@@ -12,10 +12,10 @@ import pytest
 from bridges.workqueue import QueueSettings
 from bridges.workqueue.cli import queue as group
 from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PAYLOAD_BYTES, MAX_PRIORITY
-from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.mongodb import PROBES
 from bridges.workqueue.mongodb_items import PURGE_COUNT
 from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
+from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
 from bridges.workqueue.sqlite import MAX_BYTES
