@@ -15,14 +15,7 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import Message, Publisher, connect
-from oncewire.client.transactions import (
-    Consumer,
-    CrashPoint,
-    Producer,
-    ProducerId,
-    ReceivedMessage,
-    read_committed,
-)
+from oncewire.client.transactions import Consumer, CrashPoint, Producer, ProducerId, ReceivedMessage, read_committed
 from router.commands.local_network import LocalNetwork
 from tests.client.consumer_child import SCHEMA
 from tests.client.store_world import Database
@@ -176,7 +169,7 @@ async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_on
         for place, point in enumerate(points):
             note = tmp_path / point.name
             async with child(database, network, point.name, note) as process:
-                await source.publish_while(lambda: process.returncode is None)
+                await source.publish_while(lambda: process.returncode is None)  # noqa: B023
                 assert process.returncode == -signal.SIGKILL
             hit.add(CrashPoint[note.read_text()])
             if place == len(points) // 2:

@@ -1,8 +1,8 @@
 """A worker on a MongoDB store that is killed (SIGKILL) at one place: ``mongodb_worker.py URL NUMBER``.
 
 It is killed when the server has done its command of that number, counted from the first reservation, and before the
-worker does anything with the reply. With number 0 it is not killed. Moves items of `in` that begin with "m" to `out` and
-commits all others; ends when nothing but a schedule's next instance is left.
+worker does anything with the reply. With number 0 it is not killed. Moves items of `in` that begin with "m" to `out`
+and commits all others; ends when nothing but a schedule's next instance is left.
 """
 
 from __future__ import annotations
