@@ -22,15 +22,18 @@ from bridges.workqueue.errors import (
     StoreFull,
     StoreUnreachable,
     StoreVersionUnknown,
+    TakenOver,
     UnknownEntry,
     UnknownQueue,
 )
+from bridges.workqueue.feed import Feed
 from bridges.workqueue.items import (
     Commit,
     Ending,
     Handle,
     HistoryEntry,
     NewItem,
+    NewMessage,
     Page,
     Pushed,
     QueueSettings,
@@ -41,14 +44,15 @@ from bridges.workqueue.items import (
     Taken,
     Target,
 )
+from bridges.workqueue.outbox import OutboxPublisher
 from bridges.workqueue.queue import Queue, Reserved
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 
 __all__ = [
-    "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "NewItem", "Operations",
-    "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty", "QueueError", "QueueSettings",
-    "QueueStore", "Reserved", "Rollback", "Schedule", "Search", "StatementFailed", "Statistics", "StoreBusy",
-    "StoreCorrupt", "StoreError",
-    "StoreFull", "StoreUnreachable", "StoreVersionUnknown", "Taken", "Target", "UnknownEntry", "UnknownQueue",
+    "AlreadyReassigned", "Commit", "Ending", "Feed", "Handle", "HistoryEntry", "InvalidRequest", "NewItem",
+    "NewMessage", "Operations", "OutboxPublisher", "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue",
+    "QueueEmpty", "QueueError", "QueueSettings", "QueueStore", "Reserved", "Rollback", "Schedule", "Search",
+    "StatementFailed", "Statistics", "StoreBusy", "StoreCorrupt", "StoreError", "StoreFull", "StoreUnreachable",
+    "StoreVersionUnknown", "TakenOver", "Taken", "Target", "UnknownEntry", "UnknownQueue",
 ]  # fmt: skip

@@ -10,6 +10,9 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from bridges.workqueue.errors import InvalidRequest
+from oncewire.client import UsageError
+from oncewire.client.bodies import Body, encode_body
+from oncewire.wire import Message
 
 Json: TypeAlias = Any
 """A value of JSON."""
@@ -148,12 +151,50 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to be published to a topic.
+
+    Attributes:
+        topic: where it goes.
+        payload: the encoded AMQP message; `of` encodes it.
+    """
+
+    topic: str
+    payload: bytes
+
+    @classmethod
+    def of(cls, topic: str, body: Body | Json) -> NewMessage:
+        """Return a message for a topic.
+
+        Args:
+            topic: where it goes.
+            body: bytes, an ``oncewire.wire.Message`` or a ``proton.Message``; any other value becomes JSON.
+
+        Raises:
+            InvalidRequest: it can be none of these.
+        """
+        is_message = isinstance(body, Message) or (not isinstance(body, str) and hasattr(body, "encode"))
+        try:
+            return cls(topic, encode_body(body if is_message else encode(body)))
+        except UsageError as error:
+            raise InvalidRequest(error.what, error.why, error.fix) from error
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
-    """A reserved item is done. `payload` replaces its payload and `result` is noted in the history, unless None."""
+    """A reserved item is done.
+
+    Attributes:
+        handle: the reservation.
+        result: noted in the history, unless None.
+        payload: replaces the item's payload, unless None.
+        messages: published by the same transaction (W-22); a commit that is repeated publishes nothing again (W-5).
+    """
 
     handle: Handle
     result: bytes | None = None
     payload: bytes | None = None
+    messages: tuple[NewMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bridges.workqueue.errors import QueueError, StoreUnreachable
 from bridges.workqueue.group_commit import GroupCommit
@@ -56,10 +57,18 @@ class QueueStore:
             QueueError: nothing has happened. After StoreUnreachable the commit may have happened: repeat operations
                 with handles, they have no second effect (W-5).
         """
+        result: T = await asyncio.wrap_future(self._submit(job))
+        return result
+
+    def transact_blocking(self, job: Callable[[Operations], T]) -> T:
+        """Do the same from another thread, which waits; see transact."""
+        result: T = self._submit(job).result()
+        return result
+
+    def _submit(self, job: Callable[[Operations], T]) -> Future[Any]:
         if self._closed:
             raise StoreUnreachable("the store cannot be used", "it was closed", "open it again")
-        result: T = await asyncio.wrap_future(self._group.submit(job))
-        return result
+        return self._group.submit(job)
 
     @contextmanager
     def waiting(self, queue: str) -> Iterator[asyncio.Event]:

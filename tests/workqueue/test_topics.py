@@ -1,0 +1,207 @@
+"""Between topics and queues, with real routers: feeds and the outbox. What crashes do is in test_topic_crashes.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from bridges.workqueue import (
+    Commit,
+    Feed,
+    InvalidRequest,
+    NewItem,
+    NewMessage,
+    Operations,
+    OutboxPublisher,
+    Queue,
+    QueueEmpty,
+    QueueStore,
+    TakenOver,
+    Target,
+)
+from oncewire.client import Client, Delivery, Subscriber, connect
+from oncewire.client.outcomes import OutcomeKind
+from oncewire.wire import BodyKind, Message
+from tests.router.processes import RouterProcess, running_router
+from tests.workqueue.queue_world import Database, World
+
+LONG = 60.0
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    async with running_router("--standalone") as process:
+        yield process
+
+
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """A feed or publisher in the background for the time of the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, TakenOver):
+            await task
+
+
+async def pop(queue: Queue) -> bytes:
+    taken = await queue.pop(wait=LONG)
+    assert taken is not None
+    return taken.payload
+
+
+async def bodies(subscriber: Subscriber, count: int) -> list[object]:
+    found = []
+    for _ in range(count):
+        delivery = await subscriber.receive(LONG)
+        found.append(delivery.body)
+        await delivery.accept()
+    return found
+
+
+async def confirmed(router: RouterProcess, count: int = 1) -> None:
+    """Wait until so many subscriptions are there."""
+    async with asyncio.timeout(LONG):
+        while len((await router.get("/api/v1/subscriptions"))[1]["items"]) < count:
+            await asyncio.sleep(0.02)
+
+
+async def test_every_message_becomes_one_item_in_order_and_counts_as_accepted_when_it_is_durable(
+    database: Database, router: RouterProcess
+) -> None:
+    async with Queue.open(database.url, "in") as queue, running(Feed(queue, "orders", router.url).run()):
+        await confirmed(router)
+        async with connect(router.url) as client:
+            publisher = await client.publisher("orders")
+            for number in range(300):
+                _ = await publisher.submit(b"%d" % number)
+            outcome = await publisher.send("a string", timeout=LONG)
+            assert outcome.is_accepted
+            # What is accepted is there for everybody.
+            assert database.rows("SELECT count(*) FROM oncewire_items") == [(301,)]
+            _ = await publisher.send(Message({"a": 1}, BodyKind.VALUE))
+        taken = await queue.reserve_many(302)
+    assert [item.payload for item in taken] == [*(b"%d" % n for n in range(300)), b"a string", b'{"a":1}']
+
+
+async def test_what_cannot_be_an_item_is_rejected_with_the_reason_and_the_next_ones_pass(
+    database: Database, router: RouterProcess
+) -> None:
+    async with Queue.open(database.url, "in", max_payload_bytes=100) as queue:
+        async with running(Feed(queue, "orders", router.url).run()), connect(router.url) as client:
+            await confirmed(router)
+            publisher = await client.publisher("orders")
+            for body in (b"x" * 101, Message(float("nan"), BodyKind.VALUE), b"fits"):
+                _ = await publisher.send(body, timeout=LONG)
+            assert await pop(queue) == b"fits"
+            assert await queue.pop() is None
+
+
+async def test_messages_are_published_by_the_transaction_that_commits_the_item_and_not_by_one_that_fails(
+    database: Database, router: RouterProcess
+) -> None:
+    async with Queue.open(database.url, "in", backoff_s=0.0) as queue, connect(router.url) as client:
+        await Queue(queue.store, "next").configure()
+        subscriber = await client.subscriber("done")
+        await queue.push(1)
+        with suppress(ZeroDivisionError):
+            async with queue.reserve() as item:
+                item.publish("done", b"from an attempt that failed")
+                raise ZeroDivisionError
+        async with queue.reserve(wait=LONG) as item:
+            item.publish("done", {"number": 1})
+            await item.move("next")
+        async with Queue(queue.store, "next").reserve() as item:
+            item.publish("done", Message("a message", BodyKind.VALUE, application_properties={"a": 1}))
+
+        def wrong(do: Operations) -> None:
+            do.publish([NewMessage.of("done", b"never")])
+            raise ZeroDivisionError
+
+        with suppress(ZeroDivisionError):
+            await queue.transact(wrong)
+        await queue.transact(lambda do: do.publish([NewMessage.of("done", b"last")]))
+        outbox = OutboxPublisher(queue.store, router.url)
+        async with running(outbox.run()):
+            assert await bodies(subscriber, 3) == [b'{"number":1}', "a message", b"last"]
+            await asyncio.wait_for(outbox.flush(), LONG)
+        assert database.rows("SELECT * FROM oncewire_outbox") == []
+
+
+async def test_a_commit_or_move_that_is_repeated_publishes_nothing_again(world: World) -> None:
+    world.push(b"a", b"b")
+    world.configure("out")
+    message = (NewMessage.of("done", b"x"),)
+    for _ in range(2):
+        if _ == 0:
+            first, second = world.take(), world.take()
+        world.do(lambda do: do.commit([Commit(first, messages=message)]))  # noqa: B023
+        world.do(lambda do: do.move(second, [Target("out")], message))  # noqa: B023
+    assert world.database.rows("SELECT number FROM oncewire_outbox ORDER BY number") == [(0,), (1,)]
+
+
+async def test_each_topic_gets_its_messages_in_the_order_of_the_commits(
+    database: Database, router: RouterProcess
+) -> None:
+    """By many transactions of two stores at once."""
+    async with QueueStore.open(database.url) as one, QueueStore.open(database.url) as two:
+        await one.transact(lambda do: do.execute("CREATE TABLE commits (number BIGINT)"))
+
+        def job(number: int) -> Callable[[Operations], None]:
+            def work(do: Operations) -> None:
+                do.publish([NewMessage.of(topic, b"%d" % number) for topic in ("b", "a")])
+
+            return work
+
+        await asyncio.gather(*[(one, two)[n % 2].transact(job(n)) for n in range(200)])
+        rows = database.rows("SELECT payload FROM oncewire_outbox WHERE topic = 'a' ORDER BY number")
+        same = database.rows("SELECT payload FROM oncewire_outbox WHERE topic = 'b' ORDER BY number")
+        assert [bytes(row[0]) for row in rows] == [bytes(row[0]) for row in same]
+        async with connect(router.url) as client:
+            subscriber = await client.subscriber("a")
+            async with running(OutboxPublisher(one, router.url).run()):
+                received = await bodies(subscriber, 200)
+        assert sorted(received) == sorted(b"%d" % n for n in range(200))  # type: ignore[type-var]
+        # Within one store, in the order in which the transactions were begun.
+        for parity in range(2):
+            mine = [int(body) for body in received if int(body) % 2 == parity]  # type: ignore[call-overload]
+            assert mine == sorted(mine)
+
+
+async def test_whoever_begins_last_runs_a_feed_or_the_publisher_and_the_one_before_ends(
+    database: Database, router: RouterProcess
+) -> None:
+    async with Queue.open(database.url, "in") as one, Queue.open(database.url, "in") as two:
+        async with running(Feed(one, "orders", router.url).run()) as old:
+            await confirmed(router)
+            async with running(Feed(two, "orders", router.url).run()), connect(router.url) as client:
+                with pytest.raises(TakenOver):
+                    await asyncio.wait_for(old, LONG)
+                publisher = await client.publisher("orders")
+                _ = await publisher.send(b"x", timeout=LONG)
+                assert await pop(two) == b"x"
+        subscriptions = (await router.get("/api/v1/subscriptions"))[1]["items"]
+        assert len(subscriptions) == 1
+        await asyncio.wait_for(Feed(one, "orders", router.url).unsubscribe(), LONG)
+        assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []
+
+
+async def test_bad_topics_and_bodies_are_refused_before_anything_changes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridges.workqueue.sql_outbox.MAX_TOPICS", 2)
+    for topic in ("", "a|b", "x" * 256, "a\n"):
+        with pytest.raises(InvalidRequest):
+            world.do(lambda do: do.publish([NewMessage(topic, b"")]))  # noqa: B023
+    with pytest.raises(InvalidRequest):
+        NewMessage.of("done", object())
+    with pytest.raises(InvalidRequest):
+        world.do(lambda do: do.publish([NewMessage.of(topic, 1) for topic in "abc"]))
+    assert world.database.rows("SELECT * FROM oncewire_outbox_topics") == []
+    world.store.close()
