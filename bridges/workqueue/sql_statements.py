@@ -111,7 +111,6 @@ ON CONFLICT (name) DO UPDATE SET epoch = oncewire_owners.epoch + 1 RETURNING con
 OWNER: Final = "SELECT epoch FROM oncewire_owners WHERE name = ? /*lock*/"
 INCARNATION: Final = "SELECT incarnation FROM oncewire_owners WHERE name = ?"
 PUT_INCARNATION: Final = "UPDATE oncewire_owners SET incarnation = ? WHERE name = ?"
-DELETE_OWNER: Final = "DELETE FROM oncewire_owners WHERE name = ?"
 
 FEED_TAGS: Final = "SELECT tag, outcome FROM oncewire_feed_tags WHERE feed = ? ORDER BY place"
 PUT_TAG: Final = """
@@ -142,5 +141,6 @@ ORDER BY number LIMIT ?"""
 DELETE_ROWS: Final = "DELETE FROM oncewire_outbox WHERE topic = ? AND number IN (/*ids*/)"
 END_ROW: Final = "UPDATE oncewire_outbox SET outcome = ? WHERE topic = ? AND number = ?"
 ENDED_ROWS: Final = """
-SELECT topic, number, payload, outcome FROM oncewire_outbox WHERE outcome IS NOT NULL AND (topic, number) > (?, ?)
-ORDER BY topic, number LIMIT ?"""
+SELECT topic, number, payload, outcome FROM oncewire_outbox WHERE outcome IS NOT NULL ORDER BY topic, number LIMIT ?"""
+DELETE_ENDED: Final = """
+DELETE FROM oncewire_outbox WHERE topic = ? AND number = ? AND outcome IS NOT NULL RETURNING payload"""

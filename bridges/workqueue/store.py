@@ -33,6 +33,8 @@ class Operations(Protocol):
 
     now: float
     """Time of the transaction by the store's clock (W-15)."""
+    touched: set[str]
+    """Queues whose waiters are notified when it has committed (W-13)."""
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run a statement on the application's own tables, in this transaction. Parameters are ``?``."""

@@ -29,6 +29,8 @@ from oncewire.client.sqlite_journal import outcome_from_text, outcome_to_text
 
 T = TypeVar("T")
 logger = logging.getLogger("oncewire.workqueue")
+OWNERS_NOTICE = " owners"
+"""Announced like a queue (W-13), so that the owner before ends at once; no queue can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def take_over(do: Operations, name: str) -> Owner:
     """Become the one who runs this; the transactions of all others are refused from now on (W-24)."""
     # A container-id must be unique in the network, which may have several stores.
     ((container, epoch),) = do.execute(sql.TAKE_OVER, (name, f"workqueue-{secrets.token_hex(8)}"))
+    do.touched.add(OWNERS_NOTICE)
     return Owner(name, container, epoch)
 
 

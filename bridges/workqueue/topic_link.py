@@ -10,10 +10,12 @@ import logging
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 
 from bridges.workqueue.errors import QueueError, TakenOver
+from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.queue_store import QueueStore
-from bridges.workqueue.topic_journal import Owner, take_over
+from bridges.workqueue.topic_journal import OWNERS_NOTICE, Owner, take_over
 from oncewire.client import (
     Client,
     ClientError,
@@ -54,7 +56,7 @@ class TopicLink(ABC):
         self._name = name
         self._routers = [routers] if isinstance(routers, str) else list(routers)
         self._ssl_context = ssl_context
-        self._interrupted = asyncio.Event()
+        self._doubts: asyncio.Event | None = None  # set when another process may have taken over
         self.trouble = ""
 
     async def run(self) -> None:
@@ -101,11 +103,14 @@ class TopicLink(ABC):
         )
 
     async def _watch(self, owner: Owner) -> None:
-        """W-24: a link that a router took away may be another process's now."""
-        while True:
-            await self._interrupted.wait()
-            self._interrupted.clear()
-            await self._store.transact(owner.check)
+        """W-24: look when the store announces a new owner, and when a router took a link away."""
+        with self._store.waiting(OWNERS_NOTICE) as self._doubts:
+            while True:
+                await self._store.listen()
+                self._doubts.clear()
+                await self._store.transact(owner.check)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._doubts.wait(), LONGEST_SLEEP_S)
 
     @abstractmethod
     async def _serve(self, client: Client, owner: Owner) -> None:
@@ -115,7 +120,8 @@ class TopicLink(ABC):
         if isinstance(event, Connected):
             self.trouble = ""
         elif isinstance(event, LinkInterrupted):
-            self._interrupted.set()
+            if self._doubts is not None:
+                self._doubts.set()
         elif isinstance(event, NewIncarnation):
             logger.error("%s: its subscription expired; messages sent in between are missing", self._name)
         elif isinstance(event, DeliveryGivenUp):

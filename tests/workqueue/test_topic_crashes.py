@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -25,6 +25,15 @@ WORKER = (
 )
 """The folder of the tests comes behind the installed packages, which are under test."""
 LONG = 60.0
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what several processes bring about."""
+    async with asyncio.timeout(LONG):
+        while not condition():  # noqa: ASYNC110  # they have no common event
+            await asyncio.sleep(0.02)
+
+
 POINTS = {
     "feed": [CrashPoint.FEED_RECEIVED, CrashPoint.FEED_PUSHED, CrashPoint.FEED_COMMITTED],
     "work": [CrashPoint.OUTBOX_WRITTEN],
@@ -121,15 +130,13 @@ class Pipeline:
 
     async def until_all_is_received(self, publisher: Publisher) -> None:
         """Every message that was sent has come out of both steps."""
-        async with asyncio.timeout(LONG):
-            await publisher.flush()
-            while any(len(found) < self.sent for found in self.received.values()):
-                await asyncio.sleep(0.05)
+        await publisher.flush(LONG)
+        await until(lambda: all(len(found) >= self.sent for found in self.received.values()))
 
     def judge(self) -> None:
         """Each message had one effect for each topic, and was received once, in the order of the effects."""
         expected = sorted(str(number) for number in range(self.sent))
-        for topic, found in self.received.items():
+        for found in self.received.values():
             assert len(found) == self.sent
             assert sorted(body.decode() for body in found if isinstance(body, bytes)) == expected
         effects = self._database.rows("SELECT body FROM effects WHERE topic = 'one' ORDER BY id")
@@ -184,9 +191,7 @@ async def test_a_killed_router_and_broken_connections_of_the_store_lose_and_doub
             await pipeline.until_subscribed(network)
             for fault in range(6):
                 await pipeline.send(publisher, 60)
-                async with asyncio.timeout(LONG):
-                    while len(pipeline.received["two"]) < pipeline.sent - 30:
-                        await asyncio.sleep(0.02)
+                await until(lambda: len(pipeline.received["two"]) >= pipeline.sent - 30)
                 if fault == 2:
                     await network.kill("r1")
                 elif fault == 4:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -13,20 +16,19 @@ from bridges.workqueue import (
     Commit,
     Feed,
     InvalidRequest,
-    NewItem,
     NewMessage,
     Operations,
     OutboxPublisher,
     Queue,
-    QueueEmpty,
     QueueStore,
     TakenOver,
     Target,
+    UnknownEntry,
 )
-from oncewire.client import Client, Delivery, Subscriber, connect
-from oncewire.client.outcomes import OutcomeKind
+from bridges.workqueue.unpublished import drop_unpublished, list_unpublished, publish_again
+from oncewire.client import NotAccepted, OutcomeKind, Subscriber, connect
 from oncewire.wire import BodyKind, Message
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess, running_router, start_router
 from tests.workqueue.queue_world import Database, World
 
 LONG = 60.0
@@ -34,7 +36,7 @@ LONG = 60.0
 
 @pytest.fixture
 async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as process:
+    async with running_router("--standalone", "--limits-on-reject=report") as process:
         yield process
 
 
@@ -68,7 +70,7 @@ async def bodies(subscriber: Subscriber, count: int) -> list[object]:
 async def confirmed(router: RouterProcess, count: int = 1) -> None:
     """Wait until so many subscriptions are there."""
     async with asyncio.timeout(LONG):
-        while len((await router.get("/api/v1/subscriptions"))[1]["items"]) < count:
+        while len((await router.get("/api/v1/subscriptions"))[1]["items"]) < count:  # noqa: ASYNC110  # it has no event
             await asyncio.sleep(0.02)
 
 
@@ -93,14 +95,22 @@ async def test_every_message_becomes_one_item_in_order_and_counts_as_accepted_wh
 async def test_what_cannot_be_an_item_is_rejected_with_the_reason_and_the_next_ones_pass(
     database: Database, router: RouterProcess
 ) -> None:
-    async with Queue.open(database.url, "in", max_payload_bytes=100) as queue:
-        async with running(Feed(queue, "orders", router.url).run()), connect(router.url) as client:
-            await confirmed(router)
-            publisher = await client.publisher("orders")
-            for body in (b"x" * 101, Message(float("nan"), BodyKind.VALUE), b"fits"):
-                _ = await publisher.send(body, timeout=LONG)
-            assert await pop(queue) == b"fits"
-            assert await queue.pop() is None
+    async with (
+        Queue.open(database.url, "in", max_payload_bytes=100) as queue,
+        running(Feed(queue, "orders", router.url).run()),
+        connect(router.url) as client,
+    ):
+        await confirmed(router)
+        publisher = await client.publisher("orders")
+        reasons = []
+        for body in (b"x" * 101, Message(float("nan"), BodyKind.VALUE)):
+            with pytest.raises(NotAccepted) as caught:
+                await publisher.send(body, timeout=LONG)
+            reasons.append(caught.value.outcomes[0].kind)
+        assert reasons == [OutcomeKind.REJECTED] * 2
+        assert (await publisher.send(b"fits", timeout=LONG)).is_accepted
+        assert await pop(queue) == b"fits"
+        assert await queue.pop() is None
 
 
 async def test_messages_are_published_by_the_transaction_that_commits_the_item_and_not_by_one_that_fails(
@@ -174,6 +184,56 @@ async def test_each_topic_gets_its_messages_in_the_order_of_the_commits(
             assert mine == sorted(mine)
 
 
+async def test_what_ended_otherwise_than_accepted_stays_until_somebody_decides(
+    database: Database, router: RouterProcess
+) -> None:
+    async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
+        subscriber = await client.subscriber("done")
+        await queue.transact(lambda do: do.publish([NewMessage.of("done", b"%d" % n) for n in range(4)]))
+        outbox = OutboxPublisher(queue.store, router.url)
+        async with running(outbox.run()):
+            for _ in range(4):
+                delivery = await subscriber.receive(LONG)
+                await (delivery.reject("broken") if delivery.body in {b"1", b"2"} else delivery.accept())
+            await asyncio.wait_for(outbox.flush(), LONG)
+            found = await queue.transact(list_unpublished)
+            assert [(each.number, each.outcome.kind) for each in found] == [
+                (1, OutcomeKind.REJECTED), (2, OutcomeKind.REJECTED),
+            ]  # fmt: skip
+            await queue.transact(lambda do: drop_unpublished(do, "done", 1))
+            await queue.transact(lambda do: publish_again(do, "done", 2))
+            assert await bodies(subscriber, 1) == [b"2"]
+            with pytest.raises(UnknownEntry):
+                await queue.transact(lambda do: publish_again(do, "done", 2))
+            await asyncio.wait_for(outbox.flush(), LONG)
+        assert database.rows("SELECT * FROM oncewire_outbox") == []
+
+
+async def test_what_may_have_been_published_in_a_session_that_is_gone_is_not_published_again(
+    database: Database,
+) -> None:
+    """A standalone router keeps sessions in its memory: its end is theirs."""
+    router = await start_router("--standalone")
+    try:
+        async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
+            subscriber = await client.subscriber("done")
+            await queue.transact(lambda do: do.publish([NewMessage.of("done", b"once")]))
+            outbox = OutboxPublisher(queue.store, router.url)
+            async with running(outbox.run()):
+                delivery = await subscriber.receive(LONG)
+                await router.stop(signal.SIGKILL)
+                router = await start_router("--standalone", f"--listen-port={router.port}")
+                await asyncio.wait_for(outbox.flush(), LONG)
+                await delivery.accept()
+                (found,) = await queue.transact(list_unpublished)
+                assert found.outcome.kind is OutcomeKind.UNKNOWN
+                await confirmed(router)
+                await queue.transact(lambda do: do.publish([NewMessage.of("done", b"the next")]))
+                assert await bodies(subscriber, 1) == [b"the next"]
+    finally:
+        await router.stop(signal.SIGKILL)
+
+
 async def test_whoever_begins_last_runs_a_feed_or_the_publisher_and_the_one_before_ends(
     database: Database, router: RouterProcess
 ) -> None:
@@ -190,6 +250,41 @@ async def test_whoever_begins_last_runs_a_feed_or_the_publisher_and_the_one_befo
         assert len(subscriptions) == 1
         await asyncio.wait_for(Feed(one, "orders", router.url).unsubscribe(), LONG)
         assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []
+
+
+async def oncewire(*arguments: str) -> asyncio.subprocess.Process:
+    program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-c", program, "queue", *arguments, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def test_a_shell_feeds_a_queue_publishes_the_outbox_and_ends_the_subscription(
+    database: Database, router: RouterProcess
+) -> None:
+    options = ("--store", database.url, "--router", router.url, "--json")
+    async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
+        subscriber = await client.subscriber("done")
+        feeding = await oncewire("feed", "orders", "in", *options)
+        await confirmed(router, 2)
+        publisher = await client.publisher("orders")
+        _ = await publisher.send(b"17", timeout=LONG)
+        async with queue.reserve(wait=LONG) as item:
+            item.publish("done", item.payload)
+        publishing = await oncewire("publish", "--until-empty", *options)
+        assert await bodies(subscriber, 1) == [b"17"]
+        out, err = await publishing.communicate()
+        assert (json.loads(out), publishing.returncode) == ({"unpublished": 0}, 0), err
+        feeding.send_signal(signal.SIGINT)
+        await feeding.communicate()
+        assert feeding.returncode == 130
+        ending = await oncewire("feed", "orders", "in", "--unsubscribe", *options)
+        out, err = await ending.communicate()
+        assert json.loads(out) == {"topic": "orders", "queue": "in", "unsubscribed": True}, err
+        listed = await oncewire("unpublished", "done", "0", "--again", "--store", database.url)
+        assert b"there is no unpublished message 0" in (await listed.communicate())[1]
+    assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []
 
 
 async def test_bad_topics_and_bodies_are_refused_before_anything_changes(

@@ -12,7 +12,16 @@ import os
 import signal
 import sys
 
-from bridges.workqueue import Feed, NewMessage, Operations, OutboxPublisher, Queue, QueueError, Reserved, Target
+from bridges.workqueue import (
+    Feed,
+    NewMessage,
+    Operations,
+    OutboxPublisher,
+    Queue,
+    QueueError,
+    Reserved,
+    Target,
+)
 from bridges.workqueue.crash_points import CrashPoint, observe
 
 TIMEOUT_S = 0.5
