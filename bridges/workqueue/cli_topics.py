@@ -40,13 +40,21 @@ def feed(
 
     async def work(store: QueueStore) -> None:
         found = Feed(Queue(store, name), topic, routers, priority=priority)
+        words = {"topic": topic, "queue": name}
         try:
-            await (found.unsubscribe() if unsubscribe else found.run())
+            if unsubscribe:
+                await found.unsubscribe()
+                show({**words, "unsubscribed": True}, as_json=as_json)
+                return
+            running = asyncio.create_task(found.run())
+            subscribed = asyncio.create_task(found.subscribed.wait())
+            await asyncio.wait([running, subscribed], return_when=asyncio.FIRST_COMPLETED)
+            show({**words, "subscribed": found.subscribed.is_set()}, as_json=as_json)
+            await running
         except ClientError as error:
             raise CliError(error.what, error.why, error.fix) from None
 
     run(url, work)
-    show({"topic": topic, "queue": name, "unsubscribed": True}, as_json=as_json)
 
 
 @store_command("publish", "Publish the messages of the outbox, until Ctrl-C.")

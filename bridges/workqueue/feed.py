@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Sequence
 
@@ -41,6 +42,9 @@ class Feed(TopicLink):
 
     Raises:
         InvalidRequest: topic or priority cannot be used.
+
+    Attributes:
+        subscribed: set when the network has confirmed the subscription: what is published from now on becomes items.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Feed(TopicLink):
         self._timeout = timeout
         self._priority = priority
         self._max_payload_bytes = 0
+        self.subscribed = asyncio.Event()
 
     async def unsubscribe(self) -> None:
         """End the subscription for good, in place of `run`: publishers of the topic wait for it no longer.
@@ -85,6 +90,7 @@ class Feed(TopicLink):
         self._max_payload_bytes = (await self._queue.configure()).max_payload_bytes
         journal = FeedJournal(self._store, owner)
         subscriber = await self._subscribe(client, journal)
+        self.subscribed.set()
         while True:
             deliveries = await subscriber.receive_many(BATCH)
             passed(CrashPoint.FEED_RECEIVED)

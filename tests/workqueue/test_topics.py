@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from bridges.workqueue import (
 from bridges.workqueue.unpublished import drop_unpublished, list_unpublished, publish_again
 from oncewire.client import NotAccepted, OutcomeKind, Subscriber, connect
 from oncewire.wire import BodyKind, Message
+from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import RouterProcess, running_router, start_router
 from tests.workqueue.queue_world import Database, World
 
@@ -267,7 +269,9 @@ async def test_a_shell_feeds_a_queue_publishes_the_outbox_and_ends_the_subscript
     async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
         subscriber = await client.subscriber("done")
         feeding = await oncewire("feed", "orders", "in", *options)
-        await confirmed(router, 2)
+        assert feeding.stdout is not None
+        line = await asyncio.wait_for(feeding.stdout.readline(), LONG)
+        assert json.loads(line) == {"topic": "orders", "queue": "in", "subscribed": True}
         publisher = await client.publisher("orders")
         _ = await publisher.send(b"17", timeout=LONG)
         async with queue.reserve(wait=LONG) as item:
@@ -285,6 +289,17 @@ async def test_a_shell_feeds_a_queue_publishes_the_outbox_and_ends_the_subscript
         listed = await oncewire("unpublished", "done", "0", "--again", "--store", database.url)
         assert b"there is no unpublished message 0" in (await listed.communicate())[1]
     assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []
+
+
+async def test_the_program_of_the_page_works(router: RouterProcess, tmp_path: Path) -> None:
+    blocks = blocks_of(ROOT / "docs" / "workqueue.md")
+    (program,) = [block.text for block in blocks if block.run_by == "tests/workqueue/test_topics.py"]
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-c", program.replace("amqp://127.0.0.1:5672", router.url), cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(child.communicate(), LONG)
+    assert (out, child.returncode) == (b'{"order":17}\n', 0), err
 
 
 async def test_bad_topics_and_bodies_are_refused_before_anything_changes(
