@@ -205,7 +205,7 @@ class Incarnation:
             self._listener.driver = self.driver
 
     def waiting_for(self) -> list[str]:
-        """What is missing until clients are welcome."""
+        """What is missing until the router accepts clients."""
         if not self.is_serving:
             return ["a lease and the state of the network from etcd"]
         if not self.membership.lease_left():

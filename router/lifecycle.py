@@ -124,7 +124,7 @@ class Lifecycle:
     # --- for operators ------------------------------------------------------------------------------------------------
 
     def waiting_for(self) -> list[str]:
-        """What is missing until clients are welcome; empty when the router is ready."""
+        """What is missing until the router accepts clients; empty when the router is ready."""
         if self._drains_until is not None:
             return ["its end: it drains, and takes no clients"]
         if self.incarnation is None:

@@ -88,7 +88,7 @@ class RouterNode:
         self.lifecycle.stop()
 
     async def wait_ready(self) -> None:
-        """Wait until clients are welcome."""
+        """Wait until the router accepts clients."""
         while True:
             if not self.lifecycle.waiting_for():
                 return

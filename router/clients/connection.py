@@ -42,7 +42,7 @@ from oncewire.wire import (
     StateError,
     Symbol,
 )
-from router.clients import conventions
+from router.amqp_errors import amqp_error
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode, NodeLink, NodeLinks
 from router.clients.places import Places
@@ -375,7 +375,7 @@ class ClientConnection(PacedProtocol):
         if condition == LINK_REDIRECT:  # K-8a
             told = self._listener.redirect(self.container_id)
             condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
-        error = conventions.amqp_error(condition, effect.description, info)
+        error = amqp_error(condition, effect.description, info)
         self._detach_link(link, effect.closed, error)
 
     def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
@@ -398,9 +398,9 @@ class ClientConnection(PacedProtocol):
         self._end_links(inputs)
         with contextlib.suppress(StateError):  # it is closing already
             try:
-                self.engine.close(conventions.amqp_error(condition, description, info))
+                self.engine.close(amqp_error(condition, description, info))
             except LimitError:  # the client's frames are too small for the explanation
-                self.engine.close(conventions.amqp_error(condition, ""))
+                self.engine.close(amqp_error(condition, ""))
         self._submit(inputs)
         self.close_transport_after(CLOSE_TIMEOUT_S)
 

@@ -28,7 +28,8 @@ from oncewire.wire import (
     vocabulary,
 )
 from oncewire.wire import LinkFlow as FlowEvent
-from router.clients import conventions
+from router.amqp_errors import amqp_error
+from router.clients import delivery_states
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import LinkRefusal, refuse_unless_policy, refuse_unless_topic
 
@@ -70,11 +71,11 @@ class PublisherLink:
             container_id=connection.container_id,
             link_name=self.link.name,
             topic=topic,
-            unsettled=conventions.outcomes_of_map(remote.unsettled),
+            unsettled=delivery_states.outcomes_of_map(remote.unsettled),
             exactly_once=exactly_once and presents_map and not settles_first,
             settles_first=settles_first,
             timeout_s=float(target.timeout) if target.timeout else None,
-            map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
+            map_bound=delivery_states.map_bound(connection.frame_size) if presents_map else 0,
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
             starts=_starts_of(remote) if presents_map else (),
@@ -212,8 +213,8 @@ class PublisherLink:
 
 def _told_state(effect: effects.Dispose) -> DeliveryState:
     if effect.outcome is Outcome.REJECTED and effect.condition:
-        return Rejected(conventions.amqp_error(effect.condition, effect.description, effect.info))
-    return conventions.state_of(effect.outcome)
+        return Rejected(amqp_error(effect.condition, effect.description, effect.info))
+    return delivery_states.state_of(effect.outcome)
 
 
 def _starts_of(attach: Attach) -> list[tuple[bytes, int]]:

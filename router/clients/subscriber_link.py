@@ -31,7 +31,7 @@ from oncewire.wire import (
     vocabulary,
 )
 from oncewire.wire import LinkFlow as FlowEvent
-from router.clients import conventions
+from router.clients import delivery_states
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
@@ -99,7 +99,7 @@ class SubscriberLink:
         if source is not None:
             refuse_unless_topic(source.address, source.capabilities)
             refuse_unless_policy(source.expiry_policy)
-            if conventions.outcome_of(source.default_outcome) is not None:
+            if delivery_states.outcome_of(source.default_outcome) is not None:
                 self._default_state = source.default_outcome
         connection = self.connection
         presents_map = remote.unsettled is not None
@@ -121,12 +121,12 @@ class SubscriberLink:
             container_id=connection.container_id,
             link_name=self.link.name,
             topic=None if source is None else source.address,
-            unsettled=conventions.outcomes_of_map(remote.unsettled),
+            unsettled=delivery_states.outcomes_of_map(remote.unsettled),
             exactly_once=exactly_once,
             mode=mode,
             expiry_policy=str(asked.expiry_policy),
             timeout_s=None if default_timeout else float(asked.timeout),
-            map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
+            map_bound=delivery_states.map_bound(connection.frame_size) if presents_map else 0,
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
             place=connection.place_of(self.link),
@@ -138,13 +138,13 @@ class SubscriberLink:
         """The subscriber stated outcomes (E-4); settled without one counts as its default-outcome (E-4a)."""
         tags = [tag for _, tag in event.deliveries]
         state = event.state
-        outcome = conventions.outcome_of(state)
+        outcome = delivery_states.outcome_of(state)
         if event.settled:
             for tag in tags:
                 self._ids.pop(tag, None)
             if outcome is None:
                 state = self._default_state
-                outcome = conventions.outcome_of(state)
+                outcome = delivery_states.outcome_of(state)
         elif outcome is None:
             return None
         annotations = state.message_annotations if isinstance(state, Modified) else None
@@ -210,7 +210,7 @@ class SubscriberLink:
             message = edit_for_attempt(effect, counts_repeats=self._may_get_again)
         elif not message and self._needs_payload:
             message = EMPTY_DATA_SECTION
-        state = None if effect.outcome is None else conventions.state_of(effect.outcome)
+        state = None if effect.outcome is None else delivery_states.state_of(effect.outcome)
         try:
             delivery_id = self.link.send(
                 effect.tag, message, settled=effect.settled, state=state, resume=effect.resume,

@@ -36,7 +36,7 @@ from oncewire.wire import (
     Symbol,
     Target,
 )
-from router.clients import conventions
+from router.amqp_errors import amqp_error
 from router.logs import EventLog, Part
 from router.peers.handshake import PeerIdentity
 from router.peers.output import PeerOutput, QueuedFrame
@@ -278,7 +278,7 @@ class PeerConnection(EngineProtocol):
         """Close the connection with an error."""
         self.refusal = self.refusal or description
         with contextlib.suppress(LocalProtocolError):  # it is closing already
-            self.engine.close(conventions.amqp_error(condition, description))
+            self.engine.close(amqp_error(condition, description))
         self._down()
         self.close_transport_after(CLOSE_TIMEOUT_S)
 

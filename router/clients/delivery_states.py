@@ -1,22 +1,11 @@
-"""How AMQP's delivery states and the record core's outcomes correspond, and what fits an attach."""
+"""Delivery states of AMQP as outcomes of the record core and back, and how many of them one attach can present."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from delivery_records.outcomes import Outcome
-from oncewire.wire import (
-    ACCEPTED,
-    RELEASED,
-    Accepted,
-    AmqpError,
-    DeliveryState,
-    Fields,
-    Modified,
-    Rejected,
-    Released,
-    Symbol,
-)
+from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
 
 MAP_ENTRY_BYTES = 48
 """A tag of 32 bytes and a bare state, encoded (C-4)."""
@@ -65,13 +54,3 @@ def outcomes_of_map(
 def map_bound(frame_size: int) -> int:
     """How many unsettled entries an attach of one frame can present (C-4)."""
     return max(1, (frame_size - MAP_FRAME_OVERHEAD) // MAP_ENTRY_BYTES)
-
-
-def amqp_error(
-    condition: str, description: str, info: Mapping[str, object] | None = None
-) -> AmqpError | None:
-    """An error for detach, close or rejected; None for an empty condition."""
-    if not condition:
-        return None
-    fields: Fields | None = {Symbol(key): value for key, value in info.items()} if info else None
-    return AmqpError(Symbol(condition), description or None, fields)
