@@ -44,6 +44,7 @@ from bridges.workqueue.items import (
     Taken,
     Target,
 )
+from bridges.workqueue.messages import new_message
 from bridges.workqueue.outbox import OutboxPublisher
 from bridges.workqueue.queue import Queue, Reserved
 from bridges.workqueue.queue_store import QueueStore

@@ -49,7 +49,8 @@ def feed(
             running = asyncio.create_task(found.run())
             subscribed = asyncio.create_task(found.subscribed.wait())
             await asyncio.wait([running, subscribed], return_when=asyncio.FIRST_COMPLETED)
-            show({**words, "subscribed": found.subscribed.is_set()}, as_json=as_json)
+            if subscribed.done():
+                show({**words, "subscribed": True}, as_json=as_json)
             await running
         except ClientError as error:
             raise CliError(error.what, error.why, error.fix) from None

@@ -10,9 +10,6 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from bridges.workqueue.errors import InvalidRequest
-from oncewire.client import UsageError
-from oncewire.client.bodies import Body, encode_body
-from oncewire.wire import Message
 
 Json: TypeAlias = Any
 """A value of JSON."""
@@ -156,28 +153,11 @@ class NewMessage:
 
     Attributes:
         topic: where it goes.
-        payload: the encoded AMQP message; `of` encodes it.
+        payload: the encoded AMQP message; `new_message` encodes it.
     """
 
     topic: str
     payload: bytes
-
-    @classmethod
-    def of(cls, topic: str, body: Body | Json) -> NewMessage:
-        """Return a message for a topic.
-
-        Args:
-            topic: where it goes.
-            body: bytes, an ``oncewire.wire.Message`` or a ``proton.Message``; any other value becomes JSON.
-
-        Raises:
-            InvalidRequest: it can be none of these.
-        """
-        is_message = isinstance(body, Message) or (not isinstance(body, str) and hasattr(body, "encode"))
-        try:
-            return cls(topic, encode_body(body if is_message else encode(body)))
-        except UsageError as error:
-            raise InvalidRequest(error.what, error.why, error.fix) from error
 
 
 @dataclass(frozen=True, slots=True)

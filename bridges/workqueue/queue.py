@@ -29,6 +29,7 @@ from bridges.workqueue.items import (
     decode,
     encode,
 )
+from bridges.workqueue.messages import new_message
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.client.bodies import Body
@@ -109,7 +110,7 @@ class Reserved:
             topic: where it goes; `OutboxPublisher` sends it.
             body: bytes, an ``oncewire.wire.Message``, or a value that becomes JSON.
         """
-        self._messages.append(NewMessage.of(topic, body))
+        self._messages.append(new_message(topic, body))
 
     def as_commit(self) -> Commit:
         """What commits the item, for a transaction of the application's own."""

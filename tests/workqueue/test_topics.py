@@ -25,6 +25,7 @@ from bridges.workqueue import (
     TakenOver,
     Target,
     UnknownEntry,
+    new_message,
 )
 from bridges.workqueue.unpublished import drop_unpublished, list_unpublished, publish_again
 from oncewire.client import NotAccepted, OutcomeKind, Subscriber, connect
@@ -133,12 +134,12 @@ async def test_messages_are_published_by_the_transaction_that_commits_the_item_a
             item.publish("done", Message("a message", BodyKind.VALUE, application_properties={"a": 1}))
 
         def wrong(do: Operations) -> None:
-            do.publish([NewMessage.of("done", b"never")])
+            do.publish([new_message("done", b"never")])
             raise ZeroDivisionError
 
         with suppress(ZeroDivisionError):
             await queue.transact(wrong)
-        await queue.transact(lambda do: do.publish([NewMessage.of("done", b"last")]))
+        await queue.transact(lambda do: do.publish([new_message("done", b"last")]))
         outbox = OutboxPublisher(queue.store, router.url)
         async with running(outbox.run()):
             assert await bodies(subscriber, 3) == [b'{"number":1}', "a message", b"last"]
@@ -149,7 +150,7 @@ async def test_messages_are_published_by_the_transaction_that_commits_the_item_a
 async def test_a_commit_or_move_that_is_repeated_publishes_nothing_again(world: World) -> None:
     world.push(b"a", b"b")
     world.configure("out")
-    message = (NewMessage.of("done", b"x"),)
+    message = (new_message("done", b"x"),)
     for _ in range(2):
         if _ == 0:
             first, second = world.take(), world.take()
@@ -167,7 +168,7 @@ async def test_each_topic_gets_its_messages_in_the_order_of_the_commits(
 
         def job(number: int) -> Callable[[Operations], None]:
             def work(do: Operations) -> None:
-                do.publish([NewMessage.of(topic, b"%d" % number) for topic in ("b", "a")])
+                do.publish([new_message(topic, b"%d" % number) for topic in ("b", "a")])
 
             return work
 
@@ -191,7 +192,7 @@ async def test_what_ended_otherwise_than_accepted_stays_until_somebody_decides(
 ) -> None:
     async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
         subscriber = await client.subscriber("done")
-        await queue.transact(lambda do: do.publish([NewMessage.of("done", b"%d" % n) for n in range(4)]))
+        await queue.transact(lambda do: do.publish([new_message("done", b"%d" % n) for n in range(4)]))
         outbox = OutboxPublisher(queue.store, router.url)
         async with running(outbox.run()):
             for _ in range(4):
@@ -219,7 +220,7 @@ async def test_what_may_have_been_published_in_a_session_that_is_gone_is_not_pub
     try:
         async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
             subscriber = await client.subscriber("done")
-            await queue.transact(lambda do: do.publish([NewMessage.of("done", b"once")]))
+            await queue.transact(lambda do: do.publish([new_message("done", b"once")]))
             outbox = OutboxPublisher(queue.store, router.url)
             async with running(outbox.run()):
                 delivery = await subscriber.receive(LONG)
@@ -230,7 +231,7 @@ async def test_what_may_have_been_published_in_a_session_that_is_gone_is_not_pub
                 (found,) = await queue.transact(list_unpublished)
                 assert found.outcome.kind is OutcomeKind.UNKNOWN
                 await confirmed(router)
-                await queue.transact(lambda do: do.publish([NewMessage.of("done", b"the next")]))
+                await queue.transact(lambda do: do.publish([new_message("done", b"the next")]))
                 assert await bodies(subscriber, 1) == [b"the next"]
     finally:
         await router.stop(signal.SIGKILL)
@@ -310,8 +311,8 @@ async def test_bad_topics_and_bodies_are_refused_before_anything_changes(
         with pytest.raises(InvalidRequest):
             world.do(lambda do: do.publish([NewMessage(topic, b"")]))  # noqa: B023
     with pytest.raises(InvalidRequest):
-        NewMessage.of("done", object())
+        new_message("done", object())
     with pytest.raises(InvalidRequest):
-        world.do(lambda do: do.publish([NewMessage.of(topic, 1) for topic in "abc"]))
+        world.do(lambda do: do.publish([new_message(topic, 1) for topic in "abc"]))
     assert world.database.rows("SELECT * FROM oncewire_outbox_topics") == []
     world.store.close()

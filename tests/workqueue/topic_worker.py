@@ -14,13 +14,13 @@ import sys
 
 from bridges.workqueue import (
     Feed,
-    NewMessage,
     Operations,
     OutboxPublisher,
     Queue,
     QueueError,
     Reserved,
     Target,
+    new_message,
 )
 from bridges.workqueue.crash_points import CrashPoint, observe
 
@@ -44,7 +44,7 @@ def die_at(point: str, times: int) -> None:
 def first_step(do: Operations, item: Reserved) -> None:
     """Effect, message and next step of one item."""
     do.execute("INSERT INTO effects (topic, body) VALUES ('one', ?)", (item.payload.decode(),))
-    do.move(item.handle, [Target("second")], [NewMessage.of("one", item.payload)])
+    do.move(item.handle, [Target("second")], [new_message("one", item.payload)])
 
 
 async def work(url: str) -> None:
