@@ -88,4 +88,5 @@ __all__ = [
     "Target",
     "UnknownEntry",
     "UnknownQueue",
+    "new_message",
 ]  # fmt: skip
