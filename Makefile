@@ -114,8 +114,9 @@ campaign: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire chaos record
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m campaign --long-runs docs/evidence/long-runs.json
 
+# A file's tests stay together. More than four processes would wait for the tests that start three routers each.
 test: $(VENV)/.installed
-	@$(RUN) $(PYTHON_IN_VENV) -m pytest $(ARGS)
+	@$(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-all: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m 'not campaign' $(ARGS)

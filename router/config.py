@@ -22,7 +22,7 @@ from oncewire.settings.parsers import (
     yes_or_no,
 )
 from oncewire.settings.schema import Applies, setting
-from router.settings import ROLES, Connector, connectors
+from router.settings import ROLES, ConnectorSettings, connectors
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
@@ -118,7 +118,7 @@ class RouterConfig:
         "inter_router.mesh", one_of("auto", "configured"), "auto", "auto or configured",
         "auto = links to all routers in etcd; configured = only inter_router.connectors.",
     )  # fmt: skip
-    connectors: tuple[Connector, ...] = setting(
+    connectors: tuple[ConnectorSettings, ...] = setting(
         "inter_router.connectors", connectors, (),
         'tables {to = "node id or host:port", cost = 1 to 65535}; in a text to=cost,...',
         "Links that this router opens if inter_router.mesh = configured. Lower cost is better.",

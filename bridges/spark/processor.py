@@ -54,7 +54,8 @@ METRICS = "processor"
 LOOK_S = 1.0
 """How often `run_forever` looks whether it shall stop."""
 ALLOWED = frozenset(
-    {"bridge", "bridge.secret", "bridge.secretFile", "commitMode", "failOnDataLoss", "publishTimeout", "stageTimeout"}
+    {"bridge", "bridge.secret", "bridge.secretFile", "commitMode", "failOnDataLoss", "isolationLevel", "publishTimeout",
+     "stageTimeout"}
     | {option.key for option in OPTIONS if option.is_embedded_only}
 )
 """Options of the format `amqp` that a processor leaves to its user."""

@@ -26,6 +26,7 @@ from bridges.spark.processor_join_core import (
     steps_between,
     text_of,
 )
+from oncewire.client.transactions.sequencer import Isolation
 
 KEPT_ATTEMPTS = 2
 """Finished attempts whose messages stay in the journals: a checkpoint that lost its newest files repeats them."""
@@ -64,15 +65,23 @@ class AttemptReader:
         processor: its name.
         journals: what it reads.
         fails_at_gaps: stop where messages are missing; False = log it and continue.
+        isolation: of its subscriptions; None = as they have it.
 
     Errors of all methods: `NodeError` and its kinds.
     """
 
     def __init__(
-        self, node: Node, processor: str, journals: Sequence[InputJournal], *, fails_at_gaps: bool = True
+        self,
+        node: Node,
+        processor: str,
+        journals: Sequence[InputJournal],
+        *,
+        fails_at_gaps: bool = True,
+        isolation: Isolation | None = None,
     ) -> None:
         self._node = node
         self._fails_at_gaps = fails_at_gaps
+        self._isolation = isolation
         self._processor = processor
         self._journals = tuple(journals)
         self._is_subscribed = False
@@ -173,7 +182,7 @@ class AttemptReader:
     def _subscribe(self) -> None:
         if not self._is_subscribed:
             for each in self._journals:
-                self._node.subscribe(each.subscription, each.topics)
+                self._node.subscribe(each.subscription, each.topics, self._isolation)
             self._is_subscribed = True
 
 

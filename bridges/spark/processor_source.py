@@ -100,8 +100,12 @@ class ProcessorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _open(self) -> tuple[Node, AttemptReader]:
         journals = _journals(self._options)
         node = self._new_node(journals)
-        fails = self._source_options(journals).fail_on_data_loss
-        return node, AttemptReader(node, self._options["subscription"], journals, fails_at_gaps=fails)
+        options = self._source_options(journals)
+        reader = AttemptReader(
+            node, self._options["subscription"], journals,
+            fails_at_gaps=options.fail_on_data_loss, isolation=options.isolation,
+        )  # fmt: skip
+        return node, reader
 
     def _new_node(self, journals: Sequence[InputJournal]) -> Node:
         return open_node(self._source_options(journals))

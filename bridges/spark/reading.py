@@ -239,7 +239,7 @@ class BatchPlanner:
         if self._journal:
             return self._journal
         if self._options.shard is None:
-            journal = self._node.subscribe(name, self._options.topics)
+            journal = self._node.subscribe(name, self._options.topics, self._options.isolation)
         else:
             journal, self._topics = sharded_journal(self._node, self._options)
         if self._options.guarantee is Guarantee.AT_MOST_ONCE:
@@ -304,10 +304,15 @@ def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
     """What the tasks of a batch read read. The subscription stays as it is: nothing is claimed or released.
 
     Raises:
+        BadRequest: an isolation level is given.
         StorageError: the node has no such subscription.
         JournalReplaced, RangeTrimmed, RangeNotThere, SubscriptionGap: messages are missing, and `failOnDataLoss` is
             set.
     """
+    if options.isolation is not None:
+        raise BadRequest(
+            "isolationLevel cannot be used for a batch read", "it gets what the journal holds", "leave it out"
+        )
     if options.shard is None:
         check_whole(node, options)
     else:

@@ -1,4 +1,4 @@
-"""Work queues in SQLite or PostgreSQL: delay, reservations, retries, dead letters, history, moves, schedules.
+"""Work queues in SQLite, PostgreSQL or MongoDB: delay, reservations, retries, dead letters, history, moves, schedules.
 
 The rules are in docs/workqueue.md::
 
@@ -11,6 +11,7 @@ The rules are in docs/workqueue.md::
 from bridges.workqueue.errors import (
     AlreadyReassigned,
     InvalidRequest,
+    NeedsTransactions,
     PartMissing,
     PayloadTooLarge,
     QueueEmpty,
@@ -58,6 +59,7 @@ __all__ = [
     "Handle",
     "HistoryEntry",
     "InvalidRequest",
+    "NeedsTransactions",
     "NewItem",
     "NewMessage",
     "Operations",

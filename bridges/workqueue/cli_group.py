@@ -17,7 +17,7 @@ T = TypeVar("T")
 Command = Callable[..., Any]
 
 
-@click.group("queue", short_help="Work queues in SQLite or PostgreSQL: push, reserve, commit and so on.")
+@click.group("queue", short_help="Work queues in a database: push, reserve, commit and so on.")
 def queue() -> None:
     """Work queues: delays, reservations, retries, dead letters, history, moves and schedules (docs/workqueue.md).
 
@@ -36,7 +36,7 @@ def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
             required=True,
             envvar="ONCEWIRE_QUEUE_STORE",
             metavar="URL",
-            help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
+            help="sqlite:///FILE, postgresql://USER@HOST/DATABASE or mongodb://HOST/DATABASE.",
         )(command)
         return queue.command(name, short_help=short_help)(command)
 

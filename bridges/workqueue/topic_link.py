@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 
-from bridges.workqueue.errors import QueueError, TakenOver
+from bridges.workqueue.errors import NeedsTransactions, QueueError, TakenOver
 from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.topic_journal import OWNERS_NOTICE, Owner, take_over
@@ -64,6 +64,7 @@ class TopicLink(ABC):
 
         Raises:
             TakenOver: another process runs it since (W-24).
+            NeedsTransactions: it is a MongoDB store.
             UsageError: an address of a router cannot be read.
         """
         owner: Owner | None = None
@@ -74,7 +75,7 @@ class TopicLink(ABC):
                 await self._run_once(owner)
             except JournalOwnerError as error:
                 raise TakenOver(error.what, error.why, error.fix) from error
-            except (TakenOver, UsageError):
+            except (TakenOver, NeedsTransactions, UsageError):
                 raise
             except (ClientError, QueueError) as error:
                 self._complain(str(error))

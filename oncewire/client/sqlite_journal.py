@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 def outcome_to_text(outcome: Outcome) -> str:
-    """Return an outcome as journals keep it."""
+    """Return an outcome as a journal in a database keeps it."""
     return _ACCEPTED_TEXT if outcome is ACCEPTED else _encoded(outcome)
 
 
@@ -85,7 +85,7 @@ _ACCEPTED_TEXT = _encoded(ACCEPTED)  # nearly every one
 
 
 def outcome_from_text(text: str) -> Outcome:
-    """Return the outcome that `outcome_to_text` has written."""
+    """Read what ``outcome_to_text`` returned."""
     kind, condition, description, in_doubt, subscriptions = json.loads(text)
     return Outcome(OutcomeKind(kind), condition, description, in_doubt, tuple(subscriptions))
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from delivery_records.effects import Detach
-from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, Place
+from delivery_records.effects import DetachLink
+from delivery_records.inputs import Input, LinkDetach, LinkLost, LinkPlace, LossCause
 from oncewire.transport.paced_protocol import PacedProtocol
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
@@ -161,7 +161,7 @@ class ClientConnection(PacedProtocol):
         """The links it has now, by number."""
         return list(self._links)
 
-    def place_of(self, link: Link) -> Place:
+    def place_of(self, link: Link) -> LinkPlace:
         """See `LinkOwner`."""
         return self._places.place_of(link.session, self.driver)
 
@@ -367,7 +367,7 @@ class ClientConnection(PacedProtocol):
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def detach(self, number: int, link: Link, effect: Detach) -> None:
+    def detach(self, number: int, link: Link, effect: DetachLink) -> None:
         """See `LinkOwner`."""
         if number in self._links:
             self._forget(self._links[number])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
 
 MAP_ENTRY_BYTES = 48
@@ -12,39 +12,39 @@ MAP_ENTRY_BYTES = 48
 MAP_FRAME_OVERHEAD = 512
 """What an attach needs besides its map (C-4)."""
 
-_STATES: dict[Outcome, DeliveryState] = {
-    Outcome.ACCEPTED: ACCEPTED,
-    Outcome.REJECTED: Rejected(),
-    Outcome.RELEASED: RELEASED,
-    Outcome.MODIFIED: Modified(),
-    Outcome.MODIFIED_FAILED: Modified(delivery_failed=True),
-    Outcome.UNDELIVERABLE: Modified(undeliverable_here=True),
+_STATES: dict[DeliveryOutcome, DeliveryState] = {
+    DeliveryOutcome.ACCEPTED: ACCEPTED,
+    DeliveryOutcome.REJECTED: Rejected(),
+    DeliveryOutcome.RELEASED: RELEASED,
+    DeliveryOutcome.MODIFIED: Modified(),
+    DeliveryOutcome.MODIFIED_FAILED: Modified(delivery_failed=True),
+    DeliveryOutcome.UNDELIVERABLE: Modified(undeliverable_here=True),
 }
 
 
-def outcome_of(state: DeliveryState | None) -> Outcome | None:
+def outcome_of(state: DeliveryState | None) -> DeliveryOutcome | None:
     """The terminal outcome a delivery state stands for; None while there is none (section 3.4)."""
     if isinstance(state, Accepted):
-        return Outcome.ACCEPTED
+        return DeliveryOutcome.ACCEPTED
     if isinstance(state, Rejected):
-        return Outcome.REJECTED
+        return DeliveryOutcome.REJECTED
     if isinstance(state, Released):
-        return Outcome.RELEASED
+        return DeliveryOutcome.RELEASED
     if isinstance(state, Modified):
         if state.undeliverable_here:
-            return Outcome.UNDELIVERABLE
-        return Outcome.MODIFIED_FAILED if state.delivery_failed else Outcome.MODIFIED
+            return DeliveryOutcome.UNDELIVERABLE
+        return DeliveryOutcome.MODIFIED_FAILED if state.delivery_failed else DeliveryOutcome.MODIFIED
     return None
 
 
-def state_of(outcome: Outcome) -> DeliveryState:
+def state_of(outcome: DeliveryOutcome) -> DeliveryState:
     """The delivery state that says `outcome`, bare: maps carry no errors and no annotations (C-4)."""
     return _STATES[outcome]
 
 
 def outcomes_of_map(
     unsettled: Mapping[bytes, DeliveryState | None] | None,
-) -> dict[bytes, Outcome | None] | None:
+) -> dict[bytes, DeliveryOutcome | None] | None:
     """A presented unsettled map in the record core's words."""
     if unsettled is None:
         return None

@@ -10,13 +10,14 @@ from typing import Any, ClassVar, cast
 
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import Input, LinkFlow, SubscriberAttach, SubscriberDisposition
-from delivery_records.outcomes import Outcome
+from delivery_records.inputs import ClientFlow, Input, SubscriberAttach, SubscriberDisposition
+from delivery_records.outcomes import DeliveryOutcome
 from oncewire.wire import (
     CreditError,
     DeliveryState,
     DispositionReceived,
     LimitError,
+    LinkFlow,
     LocalProtocolError,
     Modified,
     ReceiverSettleMode,
@@ -30,7 +31,6 @@ from oncewire.wire import (
     ULong,
     vocabulary,
 )
-from oncewire.wire import LinkFlow as FlowEvent
 from router.clients import delivery_states
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
@@ -71,7 +71,7 @@ class SubscriberLink:
         self._sent = 0
         self._waiting: deque[effects.Deliver] = deque()
         """Decided in a turn in which the client took back credit: only then can the engine be out of credit."""
-        self._flow: LinkFlow | None = None
+        self._flow: ClientFlow | None = None
         """The client's last word on credit."""
         self._is_replied = False
         self._is_held = False
@@ -152,7 +152,7 @@ class SubscriberLink:
             self.number, tags, outcome, event.settled, cast("Mapping[object, object] | None", annotations)
         )
 
-    def flow_input(self, event: FlowEvent) -> Input | None:
+    def flow_input(self, event: LinkFlow) -> Input | None:
         """The subscriber's credit; kept until the attach is answered, and while its socket is behind."""
         assert event.credit_limit is not None
         if self._waiting:
@@ -160,13 +160,13 @@ class SubscriberLink:
         if event.echo and event.properties is not None:
             with contextlib.suppress(StateError):  # detached in the same read
                 self.link.flow()
-        self._flow = LinkFlow(
+        self._flow = ClientFlow(
             self.number, limit=event.credit_limit, drain=event.drain, delivery_count=event.delivery_count or 0
         )
         if not self._is_replied:
             return None
         echoed = None if event.properties is None else event.properties.get(vocabulary.ECHO)
-        flow = LinkFlow(self.number, limit=self._sent) if self._is_held else self._flow
+        flow = ClientFlow(self.number, limit=self._sent) if self._is_held else self._flow
         if isinstance(echoed, int):
             return replace(flow, echoed_epoch=int(echoed))  # A-10: proof of life does not wait for the socket
         return None if self._is_held else flow
@@ -174,7 +174,7 @@ class SubscriberLink:
     def hold_input(self) -> Input | None:
         """The client does not read fast enough: new deliveries wait in the record core, not in the socket (C-2)."""
         self._is_held = True
-        return LinkFlow(self.number, limit=self._sent) if self._is_replied else None
+        return ClientFlow(self.number, limit=self._sent) if self._is_replied else None
 
     def release_input(self) -> Input | None:
         """The client reads again: its own word on credit holds."""
@@ -279,13 +279,13 @@ class SubscriberLink:
             }
         )
 
-    def _drained(self, _effect: effects.Drained) -> None:
+    def _drained(self, _effect: effects.CompleteDrain) -> None:
         """Nothing more is here (C-5)."""
         self.link.drained()
         if self._flow is not None:
             self._sent = max(self._sent, self._flow.limit)
 
-    def _detach(self, effect: effects.Detach) -> None:
+    def _detach(self, effect: effects.DetachLink) -> None:
         self.connection.detach(self.number, self.link, effect)
 
     def _close(self, effect: effects.CloseConnection) -> None:
@@ -334,7 +334,7 @@ class SubscriberLink:
             bytes=len(effect.message),
         )
         self.connection.driver.submit(
-            [SubscriberDisposition(self.number, [effect.tag], Outcome.REJECTED, settled=True)]
+            [SubscriberDisposition(self.number, [effect.tag], DeliveryOutcome.REJECTED, settled=True)]
         )
 
     _handlers: ClassVar[dict[type, Callable[[SubscriberLink, Any], None]]] = {
@@ -342,7 +342,7 @@ class SubscriberLink:
         effects.SubscriberReply: _reply,
         effects.AskEcho: _ask_echo,
         effects.Confirm: _confirm,
-        effects.Drained: _drained,
-        effects.Detach: _detach,
+        effects.CompleteDrain: _drained,
+        effects.DetachLink: _detach,
         effects.CloseConnection: _close,
     }

@@ -77,7 +77,7 @@ async def test_entities_are_listed_and_shown(alpha: RouterProcess) -> None:
     assert (await run_manage("list", "config", url))[1] == out  # 60 columns are no table
 
 
-async def test_what_clients_call_themselves_is_nothing_a_terminal_obeys(alpha: RouterProcess) -> None:
+async def test_control_characters_in_clients_names_are_escaped(alpha: RouterProcess) -> None:
     box = await RawClient.connect(alpha.port, "box\x1b[2J\r[/b]")
     await box.subscriber("orders[/x]")
     for words in (("list", "connection"), ("show", "connection", box.address), ("list", "subscription")):
@@ -183,7 +183,7 @@ async def test_a_link_costs_the_same_in_both_directions_if_that_is_asked() -> No
         assert json.loads(out)["cost"] == 1
 
 
-async def test_a_neighbour_that_refuses_leaves_one_direction_changed_and_that_is_said() -> None:
+async def test_a_neighbour_that_refuses_leaves_one_direction_changed_and_the_error_says_so() -> None:
     settings = {"users": "ann:secret", "roles": "ann=operator", "http.loopback_role": "viewer"}
     async with LocalNetwork(2, settings=settings) as network:
         url = network.routers["r1"].http.replace("//", "//ann:secret@")

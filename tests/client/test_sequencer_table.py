@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from oncewire.client.transactions.sequence_header import ENDS, Flag, ProducerId, SequenceHeader, final_rollback
+from oncewire.client.transactions.sequence_header import (
+    ENDS,
+    Flag,
+    ProducerId,
+    SequenceHeader,
+    final_rollback,
+)
 from oncewire.client.transactions.sequencer import OUTCOMES, Batch, Outcome, Relation, Sequencer, Step
 from tests.client.sequence_world import Journal, Reader
 from tests.support.golden import assert_golden

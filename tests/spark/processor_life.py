@@ -27,6 +27,7 @@ from bridges.spark.processor_join_core import Join, input_journals
 from bridges.spark.processor_reader import AttemptReader, Offset, Task, read_task
 from bridges.spark.processor_rows import inputs_in
 from oncewire.client.delivery_hash import delivery_hash
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import Message, Symbol, decode_message, encode_data_message
 
 NAME = "p"
@@ -42,7 +43,7 @@ class Killed(BaseException):
 class LocalNode(EmbeddedNode):
     """An embedded node that does not connect: its journals are filled by the test."""
 
-    def subscribe(self, subscription: str, topics: Any) -> str:
+    def subscribe(self, subscription: str, topics: Any, isolation: Isolation | None = None) -> str:
         return self._files.marks(subscription).uuid
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import re
 import time
-import tokenize
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -22,7 +18,7 @@ from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
 from bridges.workqueue.sql_outbox import MAX_TOPICS
 from bridges.workqueue.sqlite import MAX_BYTES
 from oncewire.client.publisher import SESSION_TIMEOUT_S
-from tests.docs.guarantee_tables import functions_of, section, table
+from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 from tests.workqueue.queue_world import Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,20 +29,6 @@ ROWS = table(section(PAGE, "Rules"))
 RULES = [row[0] for row in ROWS[1:]]
 
 
-def named_in(source: str) -> Iterator[str]:
-    """Rules in a file's comments and docstrings."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield from RULE.findall(token.string)
-    for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            yield from RULE.findall(node.value.value)
-
-
 def test_rules_are_numbered_without_a_hole() -> None:
     assert ROWS[0] == ("Rule", "In short", "Shown by")
     assert [f"W-{number}" for number in range(1, len(RULES) + 1)] == RULES
@@ -54,7 +36,7 @@ def test_rules_are_numbered_without_a_hole() -> None:
 
 def test_the_page_and_the_code_name_the_same_rules() -> None:
     files = (ROOT / "bridges" / "workqueue").glob("*.py")
-    named = {rule for path in files for rule in named_in(path.read_text(encoding="utf-8"))}
+    named = {rule for path in files for rule in rules_named_in(RULE, path.read_text(encoding="utf-8"))}
     assert named == set(RULES)
 
 

@@ -50,8 +50,8 @@ POINTS = {
 class Pipeline:
     """The processes of one run, its publisher and its subscriber."""
 
-    def __init__(self, database: Database, routers: Sequence[str]) -> None:
-        self._database = database
+    def __init__(self, sql_database: Database, routers: Sequence[str]) -> None:
+        self._database = sql_database
         self._routers = list(routers)
         self.sent = 0
         self.received: dict[str, list[object]] = {"one": [], "two": []}
@@ -153,14 +153,14 @@ async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
 
 
 @pytest.fixture
-def pipeline(database: Database, network: LocalNetwork) -> Pipeline:
+def pipeline(sql_database: Database, network: LocalNetwork) -> Pipeline:
     identity = "INTEGER PRIMARY KEY AUTOINCREMENT"
-    if database.kind == "postgresql":
+    if sql_database.kind == "postgresql":
         identity = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
-    with closing(database.open()):  # makes the tables
+    with closing(sql_database.open()):  # makes the tables
         pass
-    database.run(f"CREATE TABLE effects (id {identity}, topic TEXT NOT NULL, body TEXT NOT NULL)")
-    return Pipeline(database, [f"amqp://127.0.0.1:{router.amqp_port}" for router in network.routers.values()])
+    sql_database.run(f"CREATE TABLE effects (id {identity}, topic TEXT NOT NULL, body TEXT NOT NULL)")
+    return Pipeline(sql_database, [f"amqp://127.0.0.1:{router.amqp_port}" for router in network.routers.values()])
 
 
 @pytest.mark.timeout(600)
@@ -183,7 +183,7 @@ async def test_killed_at_every_point_each_message_is_one_item_and_one_message_in
 
 @pytest.mark.timeout(600)
 async def test_a_killed_router_and_broken_connections_of_the_store_lose_and_double_nothing(
-    pipeline: Pipeline, network: LocalNetwork, database: Database
+    pipeline: Pipeline, network: LocalNetwork, sql_database: Database
 ) -> None:
     processes = [await pipeline.start(role) for role in POINTS]
     try:
@@ -196,8 +196,8 @@ async def test_a_killed_router_and_broken_connections_of_the_store_lose_and_doub
                     await network.kill("r1")
                 elif fault == 4:
                     await network.restart("r1")
-                elif database.kind == "postgresql":
-                    break_connections(database)
+                elif sql_database.kind == "postgresql":
+                    break_connections(sql_database)
             await pipeline.until_all_is_received(publisher)
         assert [process.returncode for process in processes] == [None] * len(processes)
     finally:
@@ -208,9 +208,9 @@ async def test_a_killed_router_and_broken_connections_of_the_store_lose_and_doub
     pipeline.judge()
 
 
-def break_connections(database: Database) -> None:
+def break_connections(sql_database: Database) -> None:
     """The server ends all connections of the pipeline's processes."""
-    with closing(importlib.import_module("psycopg").connect(database.address, autocommit=True)) as admin:
+    with closing(importlib.import_module("psycopg").connect(sql_database.address, autocommit=True)) as admin:
         ended = admin.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"

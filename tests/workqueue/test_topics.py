@@ -17,6 +17,7 @@ from bridges.workqueue import (
     Commit,
     Feed,
     InvalidRequest,
+    NeedsTransactions,
     NewMessage,
     Operations,
     OutboxPublisher,
@@ -78,9 +79,9 @@ async def confirmed(router: RouterProcess, count: int = 1) -> None:
 
 
 async def test_every_message_becomes_one_item_in_order_and_counts_as_accepted_when_it_is_durable(
-    database: Database, router: RouterProcess
+    sql_database: Database, router: RouterProcess
 ) -> None:
-    async with Queue.open(database.url, "in") as queue, running(Feed(queue, "orders", router.url).run()):
+    async with Queue.open(sql_database.url, "in") as queue, running(Feed(queue, "orders", router.url).run()):
         await confirmed(router)
         async with connect(router.url) as client:
             publisher = await client.publisher("orders")
@@ -89,17 +90,17 @@ async def test_every_message_becomes_one_item_in_order_and_counts_as_accepted_wh
             outcome = await publisher.send("a string", timeout=LONG)
             assert outcome.is_accepted
             # What is accepted is there for everybody.
-            assert database.rows("SELECT count(*) FROM oncewire_items") == [(301,)]
+            assert sql_database.rows("SELECT count(*) FROM oncewire_items") == [(301,)]
             _ = await publisher.send(Message({"a": 1}, BodyKind.VALUE))
         taken = await queue.reserve_many(302)
     assert [item.payload for item in taken] == [*(b"%d" % n for n in range(300)), b"a string", b'{"a":1}']
 
 
 async def test_what_cannot_be_an_item_is_rejected_with_the_reason_and_the_next_ones_pass(
-    database: Database, router: RouterProcess
+    sql_database: Database, router: RouterProcess
 ) -> None:
     async with (
-        Queue.open(database.url, "in", max_payload_bytes=100) as queue,
+        Queue.open(sql_database.url, "in", max_payload_bytes=100) as queue,
         running(Feed(queue, "orders", router.url).run()),
         connect(router.url) as client,
     ):
@@ -117,9 +118,9 @@ async def test_what_cannot_be_an_item_is_rejected_with_the_reason_and_the_next_o
 
 
 async def test_messages_are_published_by_the_transaction_that_commits_the_item_and_not_by_one_that_fails(
-    database: Database, router: RouterProcess
+    sql_database: Database, router: RouterProcess
 ) -> None:
-    async with Queue.open(database.url, "in", backoff_s=0.0) as queue, connect(router.url) as client:
+    async with Queue.open(sql_database.url, "in", backoff_s=0.0) as queue, connect(router.url) as client:
         await Queue(queue.store, "next").configure()
         subscriber = await client.subscriber("done")
         await queue.push(1)
@@ -144,26 +145,26 @@ async def test_messages_are_published_by_the_transaction_that_commits_the_item_a
         async with running(outbox.run()):
             assert await bodies(subscriber, 3) == [b'{"number":1}', "a message", b"last"]
             await asyncio.wait_for(outbox.flush(), LONG)
-        assert database.rows("SELECT * FROM oncewire_outbox") == []
+        assert sql_database.rows("SELECT * FROM oncewire_outbox") == []
 
 
-async def test_a_commit_or_move_that_is_repeated_publishes_nothing_again(world: World) -> None:
-    world.push(b"a", b"b")
-    world.configure("out")
+async def test_a_commit_or_move_that_is_repeated_publishes_nothing_again(sql_world: World) -> None:
+    sql_world.push(b"a", b"b")
+    sql_world.configure("out")
     message = (new_message("done", b"x"),)
     for _ in range(2):
         if _ == 0:
-            first, second = world.take(), world.take()
-        world.do(lambda do: do.commit([Commit(first, messages=message)]))  # noqa: B023
-        world.do(lambda do: do.move(second, [Target("out")], message))  # noqa: B023
-    assert world.database.rows("SELECT number FROM oncewire_outbox ORDER BY number") == [(0,), (1,)]
+            first, second = sql_world.take(), sql_world.take()
+        sql_world.do(lambda do: do.commit([Commit(first, messages=message)]))  # noqa: B023
+        sql_world.do(lambda do: do.move(second, [Target("out")], message))  # noqa: B023
+    assert sql_world.database.rows("SELECT number FROM oncewire_outbox ORDER BY number") == [(0,), (1,)]
 
 
 async def test_each_topic_gets_its_messages_in_the_order_of_the_commits(
-    database: Database, router: RouterProcess
+    sql_database: Database, router: RouterProcess
 ) -> None:
     """By many transactions of two stores at once."""
-    async with QueueStore.open(database.url) as one, QueueStore.open(database.url) as two:
+    async with QueueStore.open(sql_database.url) as one, QueueStore.open(sql_database.url) as two:
         await one.transact(lambda do: do.execute("CREATE TABLE commits (number BIGINT)"))
 
         def job(number: int) -> Callable[[Operations], None]:
@@ -173,8 +174,8 @@ async def test_each_topic_gets_its_messages_in_the_order_of_the_commits(
             return work
 
         await asyncio.gather(*[(one, two)[n % 2].transact(job(n)) for n in range(200)])
-        rows = database.rows("SELECT payload FROM oncewire_outbox WHERE topic = 'a' ORDER BY number")
-        same = database.rows("SELECT payload FROM oncewire_outbox WHERE topic = 'b' ORDER BY number")
+        rows = sql_database.rows("SELECT payload FROM oncewire_outbox WHERE topic = 'a' ORDER BY number")
+        same = sql_database.rows("SELECT payload FROM oncewire_outbox WHERE topic = 'b' ORDER BY number")
         assert [bytes(row[0]) for row in rows] == [bytes(row[0]) for row in same]
         async with connect(router.url) as client:
             subscriber = await client.subscriber("a")
@@ -188,9 +189,9 @@ async def test_each_topic_gets_its_messages_in_the_order_of_the_commits(
 
 
 async def test_what_ended_otherwise_than_accepted_stays_until_somebody_decides(
-    database: Database, router: RouterProcess
+    sql_database: Database, router: RouterProcess
 ) -> None:
-    async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
+    async with Queue.open(sql_database.url, "in") as queue, connect(router.url) as client:
         subscriber = await client.subscriber("done")
         await queue.transact(lambda do: do.publish([new_message("done", b"%d" % n) for n in range(4)]))
         outbox = OutboxPublisher(queue.store, router.url)
@@ -209,16 +210,16 @@ async def test_what_ended_otherwise_than_accepted_stays_until_somebody_decides(
             with pytest.raises(UnknownEntry):
                 await queue.transact(lambda do: publish_again(do, "done", 2))
             await asyncio.wait_for(outbox.flush(), LONG)
-        assert database.rows("SELECT * FROM oncewire_outbox") == []
+        assert sql_database.rows("SELECT * FROM oncewire_outbox") == []
 
 
 async def test_what_may_have_been_published_in_a_session_that_is_gone_is_not_published_again(
-    database: Database,
+    sql_database: Database,
 ) -> None:
     """A standalone router keeps sessions in its memory: its end is theirs."""
     router = await start_router("--standalone")
     try:
-        async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
+        async with Queue.open(sql_database.url, "in") as queue, connect(router.url) as client:
             subscriber = await client.subscriber("done")
             await queue.transact(lambda do: do.publish([new_message("done", b"once")]))
             outbox = OutboxPublisher(queue.store, router.url)
@@ -238,9 +239,9 @@ async def test_what_may_have_been_published_in_a_session_that_is_gone_is_not_pub
 
 
 async def test_whoever_begins_last_runs_a_feed_or_the_publisher_and_the_one_before_ends(
-    database: Database, router: RouterProcess
+    sql_database: Database, router: RouterProcess
 ) -> None:
-    async with Queue.open(database.url, "in") as one, Queue.open(database.url, "in") as two:
+    async with Queue.open(sql_database.url, "in") as one, Queue.open(sql_database.url, "in") as two:
         async with running(Feed(one, "orders", router.url).run()) as old:
             await confirmed(router)
             async with running(Feed(two, "orders", router.url).run()), connect(router.url) as client:
@@ -264,10 +265,10 @@ async def oncewire(*arguments: str) -> asyncio.subprocess.Process:
 
 
 async def test_a_shell_feeds_a_queue_publishes_the_outbox_and_ends_the_subscription(
-    database: Database, router: RouterProcess
+    sql_database: Database, router: RouterProcess
 ) -> None:
-    options = ("--store", database.url, "--router", router.url, "--json")
-    async with Queue.open(database.url, "in") as queue, connect(router.url) as client:
+    options = ("--store", sql_database.url, "--router", router.url, "--json")
+    async with Queue.open(sql_database.url, "in") as queue, connect(router.url) as client:
         subscriber = await client.subscriber("done")
         feeding = await oncewire("feed", "orders", "in", *options)
         assert feeding.stdout is not None
@@ -287,7 +288,7 @@ async def test_a_shell_feeds_a_queue_publishes_the_outbox_and_ends_the_subscript
         ending = await oncewire("feed", "orders", "in", "--unsubscribe", *options)
         out, err = await ending.communicate()
         assert json.loads(out) == {"topic": "orders", "queue": "in", "unsubscribed": True}, err
-        listed = await oncewire("unpublished", "done", "0", "--again", "--store", database.url)
+        listed = await oncewire("unpublished", "done", "0", "--again", "--store", sql_database.url)
         assert b"there is no unpublished message 0" in (await listed.communicate())[1]
     assert (await router.get("/api/v1/subscriptions"))[1]["items"] == []
 
@@ -303,16 +304,35 @@ async def test_the_program_of_the_page_works(router: RouterProcess, tmp_path: Pa
     assert (out, child.returncode) == (b'{"order":17}\n', 0), err
 
 
+@pytest.mark.needs("mongodb")
+async def test_a_mongodb_store_refuses_feeds_and_messages(mongo_database: Database) -> None:
+    async with Queue.open(mongo_database.url, "work") as queue:
+        nowhere = "amqp://127.0.0.1:1"
+        for refused in (Feed(queue, "orders", nowhere).run(), OutboxPublisher(queue.store, nowhere).run()):
+            with pytest.raises(NeedsTransactions, match="use a SQLite or PostgreSQL store"):
+                await asyncio.wait_for(refused, LONG)
+        await queue.push(1)
+        (item,) = await queue.reserve_many(1)
+        item.publish("done", b"x")
+        with pytest.raises(NeedsTransactions):
+            await item.commit()
+        with pytest.raises(NeedsTransactions):
+            await item.move("work")
+        with pytest.raises(NeedsTransactions):
+            await queue.transact(lambda do: do.publish([new_message("done", b"x")]))
+        assert (await queue.statistics()).reserved == 1
+
+
 async def test_bad_topics_and_bodies_are_refused_before_anything_changes(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    sql_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridges.workqueue.sql_outbox.MAX_TOPICS", 2)
     for topic in ("", "a|b", "x" * 256, "a\n"):
         with pytest.raises(InvalidRequest):
-            world.do(lambda do: do.publish([NewMessage(topic, b"")]))  # noqa: B023
+            sql_world.do(lambda do: do.publish([NewMessage(topic, b"")]))  # noqa: B023
     with pytest.raises(InvalidRequest):
         new_message("done", object())
     with pytest.raises(InvalidRequest):
-        world.do(lambda do: do.publish([new_message(topic, 1) for topic in "abc"]))
-    assert world.database.rows("SELECT * FROM oncewire_outbox_topics") == []
-    world.store.close()
+        sql_world.do(lambda do: do.publish([new_message(topic, 1) for topic in "abc"]))
+    assert sql_world.database.rows("SELECT * FROM oncewire_outbox_topics") == []
+    sql_world.store.close()

@@ -13,7 +13,7 @@ messages does both exactly once like this:
    ack intent for each output are written behind them, the fence is checked, and all of it commits or none (ST-3).
 5. **Acknowledge.** Publish the new intents, wait until they are accepted, ``confirm`` them; go on with 3.
 
-Instead of 3, messages may be given to ``publish`` inside the transaction: they are stored with the effects and published
+Instead of 3, give messages to ``publish`` inside the transaction: they are stored with the effects and published
 after the commit, so the transaction waits for no subscription (ST-6).
 
 Rules:
@@ -43,6 +43,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from oncewire.client.errors import StoreCorrupt, StoreFenced, StoreFull, StoreUnusable, UsageError
+from oncewire.client.transactions.crash_points import CrashPoint, reach
 from oncewire.client.transactions.sequence_header import (
     MAX_NAME_BYTES,
     Flag,
@@ -372,6 +373,7 @@ class Store(ABC, Generic[Connection]):
             self._check_room()
             acked = [self._ack(output) for output in self._outputs.values() if output.producer.has_pending]
             acked += self._decide()
+            reach(CrashPoint.DECIDED)
         self.unconfirmed += acked
         for sequencer in sources.values():
             sequencer.saved()
