@@ -71,7 +71,9 @@ LAYERS: Mapping[str, Layer] = {
     "router/clients": Layer(
         ROUTER, but_not=JOINS_ROOMS | {"router.peers", "router.operator", "router.commands"}
     ),
-    "router/peers": Layer(ROUTER, but_not=JOINS_ROOMS | {"router.operator", "router.commands"}),
+    "router/peers": Layer(
+        ROUTER, but_not=JOINS_ROOMS | {"router.clients", "router.operator", "router.commands"}
+    ),
     "router/operator": Layer(ROUTER, BASE_INSTALL, but_not=frozenset({"router.node", "router.commands"})),
     # Imported when it is configured (extra `otel`).
     "router/operator/telemetry.py": Layer(

@@ -1,4 +1,4 @@
-"""Work queues in SQLite or PostgreSQL: delay, reservations, retries, dead letters, history, moves, schedules.
+"""Work queues in SQLite, PostgreSQL or MongoDB: delay, reservations, retries, dead letters, history, moves, schedules.
 
 The rules are in docs/workqueue.md::
 
@@ -11,6 +11,7 @@ The rules are in docs/workqueue.md::
 from bridges.workqueue.errors import (
     AlreadyReassigned,
     InvalidRequest,
+    NeedsTransactions,
     PartMissing,
     PayloadTooLarge,
     QueueEmpty,
@@ -22,15 +23,18 @@ from bridges.workqueue.errors import (
     StoreFull,
     StoreUnreachable,
     StoreVersionUnknown,
+    TakenOver,
     UnknownEntry,
     UnknownQueue,
 )
+from bridges.workqueue.feed import Feed
 from bridges.workqueue.items import (
     Commit,
     Ending,
     Handle,
     HistoryEntry,
     NewItem,
+    NewMessage,
     Page,
     Pushed,
     QueueSettings,
@@ -41,14 +45,50 @@ from bridges.workqueue.items import (
     Taken,
     Target,
 )
+from bridges.workqueue.messages import new_message
+from bridges.workqueue.outbox import OutboxPublisher
 from bridges.workqueue.queue import Queue, Reserved
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 
 __all__ = [
-    "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "NewItem", "Operations",
-    "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty", "QueueError", "QueueSettings",
-    "QueueStore", "Reserved", "Rollback", "Schedule", "Search", "StatementFailed", "Statistics", "StoreBusy",
-    "StoreCorrupt", "StoreError",
-    "StoreFull", "StoreUnreachable", "StoreVersionUnknown", "Taken", "Target", "UnknownEntry", "UnknownQueue",
+    "AlreadyReassigned",
+    "Commit",
+    "Ending",
+    "Feed",
+    "Handle",
+    "HistoryEntry",
+    "InvalidRequest",
+    "NeedsTransactions",
+    "NewItem",
+    "NewMessage",
+    "Operations",
+    "OutboxPublisher",
+    "Page",
+    "PartMissing",
+    "PayloadTooLarge",
+    "Pushed",
+    "Queue",
+    "QueueEmpty",
+    "QueueError",
+    "QueueSettings",
+    "QueueStore",
+    "Reserved",
+    "Rollback",
+    "Schedule",
+    "Search",
+    "StatementFailed",
+    "Statistics",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreUnreachable",
+    "StoreVersionUnknown",
+    "Taken",
+    "TakenOver",
+    "Target",
+    "UnknownEntry",
+    "UnknownQueue",
+    "new_message",
 ]  # fmt: skip

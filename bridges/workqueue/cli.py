@@ -1,14 +1,17 @@
-"""`oncewire queue`: work queues from a shell."""
+"""`oncewire queue`: work queues from a shell. Commands with topics are in cli_topics.py."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import click
 
+from bridges.workqueue import cli_topics  # noqa: F401  # adds its commands
+from bridges.workqueue.cli_group import Command, queue, run, store_command, transact
 from bridges.workqueue.cli_shapes import (
     entry_words,
     iso,
@@ -21,7 +24,7 @@ from bridges.workqueue.cli_shapes import (
     statistics_words,
     typed,
 )
-from bridges.workqueue.errors import InvalidRequest, QueueError, UnknownQueue
+from bridges.workqueue.errors import InvalidRequest, UnknownQueue
 from bridges.workqueue.items import (
     DEFAULT_PRIORITY,
     MAX_PRIORITY,
@@ -30,9 +33,11 @@ from bridges.workqueue.items import (
     Handle,
     HistoryEntry,
     NewItem,
+    Page,
     Rollback,
     Schedule,
     Search,
+    Statistics,
     Target,
 )
 from bridges.workqueue.queue import TIMEOUT_S, Queue
@@ -40,8 +45,8 @@ from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.cli.errors import CliError
 
-T = TypeVar("T")
-Command = Callable[..., Any]
+__all__ = ["queue"]
+
 NOTHING_READY = 1
 """Exit code of pop and reserve without an item."""
 TAIL_S = 1.0
@@ -51,32 +56,6 @@ TAIL_OVERLAP_S = 10.0
 
 ENDINGS = click.Choice([ending.value for ending in Ending])
 SECONDS = click.FloatRange(min=0)
-
-
-@click.group("queue", short_help="Work queues in SQLite or PostgreSQL: push, reserve, commit and so on.")
-def queue() -> None:
-    """Work queues: delays, reservations, retries, dead letters, history, moves and schedules (docs/workqueue.md).
-
-    A queue is made by the first push into it. HANDLE is the `id` that `reserve` printed.
-    """
-
-
-def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
-    """A command with --store and --json."""
-
-    def make(function: Command) -> Command:
-        command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-        command = click.option(
-            "--store",
-            "url",
-            required=True,
-            envvar="ONCEWIRE_QUEUE_STORE",
-            metavar="URL",
-            help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
-        )(command)
-        return queue.command(name, short_help=short_help)(command)
-
-    return make
 
 
 def options_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -119,24 +98,6 @@ timeout_option = click.option(
 )  # fmt: skip
 
 
-def run(url: str, work: Callable[[QueueStore], Awaitable[T]]) -> T:
-    """Open the store, work, close it; errors in the usual shape."""
-
-    async def whole() -> T:
-        async with QueueStore.open(url) as store:
-            return await work(store)
-
-    try:
-        return asyncio.run(whole())
-    except QueueError as error:
-        raise CliError(error.what, error.why, error.fix) from None
-
-
-def transact(url: str, job: Callable[[Operations], T]) -> T:
-    """Run one transaction."""
-    return run(url, lambda store: store.transact(job))
-
-
 @store_command("push", "Add an item.")
 @click.argument("name", metavar="QUEUE")
 @body_options
@@ -153,15 +114,16 @@ def push(
     """Add an item to QUEUE, which is made if there is none."""
     item = NewItem(read_body(body, file), delay, read_time(when), priority, key)
 
-    def job(do: Operations) -> dict[str, Any]:
+    async def work(store: QueueStore) -> dict[str, Any]:
+        queue = Queue(store, name)
         try:
-            (pushed,) = do.push(name, [item])
+            (pushed,) = await queue.push_many([item])
         except UnknownQueue:
-            do.configure(name)
-            (pushed,) = do.push(name, [item])
+            await queue.configure()
+            (pushed,) = await queue.push_many([item])
         return {"id": pushed.item, "queue": name, "is_new": pushed.is_new}
 
-    show(transact(url, job), as_json=as_json)
+    show(run(url, work), as_json=as_json)
 
 
 @store_command("pop", "Take an item for good.")
@@ -270,7 +232,12 @@ def schedule(
 @click.argument("name", metavar="[QUEUE]", required=False)
 def stats(url: str, as_json: bool, name: str | None) -> None:
     """Print how many items are ready, waiting, reserved and dead, in QUEUE or in each."""
-    found = transact(url, lambda do: [do.statistics(each) for each in ([name] if name else do.queues())])
+
+    async def count(store: QueueStore) -> list[Statistics]:
+        names = [name] if name else await store.transact(lambda do: do.queues())
+        return [await Queue(store, each).statistics() for each in names]
+
+    found = run(url, count)
     if as_json:
         show(statistics_words(found[0]) if name else [statistics_words(each) for each in found], as_json=True)
     else:
@@ -288,7 +255,7 @@ def history(
 ) -> None:  # fmt: skip
     """Print the items of QUEUE that ended, one a line; `entry` is what replay takes."""
     search = _search(name, ending, since, until, fields, limit)
-    for entry in transact(url, lambda do: _found(do, search)):
+    for entry in run(url, lambda store: _found(store, search)):
         show(entry_words(entry), as_json=as_json)
 
 
@@ -304,14 +271,20 @@ def _search(
     return Search(name, wanted, read_time(since), read_time(until), read_fields(fields), limit)
 
 
-def _found(do: Operations, search: Search) -> list[HistoryEntry]:
+async def _found(store: QueueStore, search: Search) -> list[HistoryEntry]:
     """All pages of a search up to its limit."""
-    page = do.history(search)
-    entries = list(page.entries)
-    while page.following is not None and len(entries) < search.limit:
-        page = do.history(replace(search, before=page.following, limit=search.limit - len(entries)))
+    entries: list[HistoryEntry] = []
+    following: Search | None = search
+    while following is not None:
+        page = await store.transact(partial(_read_page, following))
         entries += page.entries
+        left = search.limit - len(entries)
+        following = replace(search, before=page.following, limit=left) if page.following and left else None
     return entries
+
+
+def _read_page(search: Search, do: Operations) -> Page:
+    return do.history(search)
 
 
 @store_command("replay", "Push ended items again.")
@@ -330,23 +303,26 @@ def replay(
             "nothing was replayed", "it takes either entries or a search", "give ENTRY, or --ending dead"
         )
 
-    def job(do: Operations) -> list[int]:
-        chosen = (
-            _in_queue(do, name, entries)
-            if entries
-            else [entry.entry for entry in reversed(_found(do, search))]
-        )
-        return do.replay(chosen, delay) if chosen else []
+    async def work(store: QueueStore) -> list[int]:
+        if entries:
+            await _check_queue(store, name, entries)
+        found = [] if entries else await _found(store, search)
+        chosen = entries or [entry.entry for entry in reversed(found)]
+        return await Queue(store, name).replay(chosen, delay=delay) if chosen else []
 
-    show({"queue": name, "items": transact(url, job)}, as_json=as_json)
+    show({"queue": name, "items": run(url, work)}, as_json=as_json)
 
 
-def _in_queue(do: Operations, name: str, entries: tuple[int, ...]) -> list[int]:
-    do.schedules(name)  # an unknown queue is the first thing to say
+async def _check_queue(store: QueueStore, name: str, entries: tuple[int, ...]) -> None:
+    """Entries never change their queue, so this holds for what follows."""
+    await Queue(store, name).schedules()  # an unknown queue is the first thing to say
     for number in entries:
-        if do.entry(number).queue != name:
+        if (await store.transact(partial(_read_entry, number))).queue != name:
             raise InvalidRequest(f"the entry {number} cannot be used", f"it is not of {name}", "check both")
-    return list(entries)
+
+
+def _read_entry(number: int, do: Operations) -> HistoryEntry:
+    return do.entry(number)
 
 
 @store_command("dead", "Dead letters.")
@@ -355,10 +331,15 @@ def _in_queue(do: Operations, name: str, entries: tuple[int, ...]) -> list[int]:
 def dead(url: str, as_json: bool, name: str, discard: tuple[int, ...]) -> None:
     """Print the dead letters of QUEUE with their reasons; `oncewire queue replay QUEUE ENTRY` tries one again."""
     if discard:
-        transact(url, lambda do: do.discard(_in_queue(do, name, discard)))
+
+        async def work(store: QueueStore) -> None:
+            await _check_queue(store, name, discard)
+            await Queue(store, name).discard(discard)
+
+        run(url, work)
         show({"queue": name, "discarded": list(discard)}, as_json=as_json)
         return
-    for entry in transact(url, lambda do: _found(do, Search(name, Ending.DEAD, limit=1000))):
+    for entry in run(url, lambda store: _found(store, Search(name, Ending.DEAD, limit=1000))):
         show(entry_words(entry), as_json=as_json)
 
 
@@ -368,15 +349,12 @@ def dead(url: str, as_json: bool, name: str, discard: tuple[int, ...]) -> None:
 def tail(url: str, as_json: bool, name: str, count: int | None) -> None:
     """Print the items of QUEUE as they end, until --count or Ctrl-C."""
 
-    def finding(since: float) -> Callable[[Operations], list[HistoryEntry]]:
-        return lambda do: _found(do, Search(name, since=since, limit=1000))
-
     async def follow(store: QueueStore) -> None:
         seen: dict[int, float] = {}
         begin = await store.transact(lambda do: do.now)
         since, left = begin, count
         while True:
-            found = await store.transact(finding(since))
+            found = await _found(store, Search(name, since=since, limit=1000))
             for entry in reversed(found):
                 if entry.entry in seen:
                     continue

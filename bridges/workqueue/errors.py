@@ -50,6 +50,10 @@ class PartMissing(QueueError, ImportError):
     """An optional package is not installed."""
 
 
+class NeedsTransactions(QueueError, NotImplementedError):
+    """The store changes one document at a time, and this would change several (W-1)."""
+
+
 class StoreError(QueueError):
     """The store could not be opened, read or written. What was committed before stays as it is."""
 
@@ -76,3 +80,7 @@ class StatementFailed(StoreError):
 
 class StoreUnreachable(StoreError, ConnectionError):
     """The store cannot be reached or opened, or the connection broke."""
+
+
+class TakenOver(QueueError):
+    """Another process runs this feed, or this store's publisher, since (W-24): stop."""

@@ -443,7 +443,7 @@ def test_a_store_needs_a_name_of_a_sensible_length(name: str, tmp_path: Path) ->
         SqliteStore(tmp_path / "store.db", name)
 
 
-def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_reported(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database " * 100)
     with pytest.raises(StoreCorrupt, match="restore the file"):
         SqliteStore(tmp_path / "text", "billing")
@@ -471,7 +471,7 @@ def test_without_psycopg_a_postgresql_store_says_what_to_install(monkeypatch: py
 
 
 @pytest.mark.needs("postgresql")
-def test_a_server_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnusable, match="check address"):
         PostgresStore(f"host={tmp_path} dbname=none", "billing")
 
