@@ -24,7 +24,7 @@ from topology.etcd_server import free_port
 VARIABLE = "ONCEWIRE_FERRETDB"
 PROGRAM = "oncewire-ferretdb"
 """What scripts/install_ferretdb.sh builds: started as PROGRAM file:FOLDER/ HOST:PORT."""
-MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of its own is made there
+MEMORY = Path("/dev/shm")
 """Linux's file system in memory: each database is many small files, made for one test."""
 LOOPBACK = "127.0.0.1"
 HEADER_BYTES = 4
