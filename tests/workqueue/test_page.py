@@ -12,6 +12,9 @@ import pytest
 from bridges.workqueue import QueueSettings
 from bridges.workqueue.cli import queue as group
 from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PAYLOAD_BYTES, MAX_PRIORITY
+from bridges.workqueue.mongodb import PROBES
+from bridges.workqueue.mongodb_items import PURGE_COUNT
+from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
 from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
@@ -78,6 +81,9 @@ def test_the_page_has_the_figures_of_the_code() -> None:
         f"{settings.max_payload_bytes >> 20} MiB, at most {MAX_PAYLOAD_BYTES >> 20} MiB"
         in limits["payload, result"]
     )
+    assert limits["payload, result"].endswith(f"in a MongoDB store {MAX_DOCUMENT_PAYLOAD >> 20} MiB")
+    assert f"deletes up to {PURGE_COUNT} expired documents" in PAGE
+    assert f"tries it with {PROBES * PROBES} increments" in PAGE
     assert limits["items of one call"] == str(MAX_COUNT)
     assert limits["names of queues, keys, schedules"].startswith(f"{MAX_NAME} ")
     assert limits["priority"].startswith(f"0 to {MAX_PRIORITY}; {DEFAULT_PRIORITY} ")
