@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.items import Ending, QueueSettings
@@ -14,6 +14,7 @@ from bridges.workqueue.rules_core import SETTING_NAMES, check_name, check_settin
 from bridges.workqueue.sql_schema import Dialect
 from bridges.workqueue.store import Row
 
+Id = TypeVar("Id")
 CHUNK = 200
 """Ids of one statement: far below SQLite's limit of parameters, and few round trips."""
 PURGE_SPARE = 16
@@ -59,7 +60,7 @@ class Ended:
     targets: tuple[tuple[str, int], ...] = ()
 
 
-def chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+def chunks(ids: Sequence[Id]) -> Iterator[Sequence[Id]]:
     """Yield the ids in the portions of one statement."""
     for start in range(0, len(ids), CHUNK):
         yield ids[start : start + CHUNK]
