@@ -16,7 +16,15 @@ from contextlib import aclosing, asynccontextmanager, suppress
 
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
-from topology.store import ABSENT, ClusterStore, CompactedError, EventKind, LeaseLost, StoreError, StoreTimeout
+from topology.store import (
+    ABSENT,
+    ClusterStore,
+    CompactedError,
+    EventKind,
+    LeaseLost,
+    StoreError,
+    StoreTimeout,
+)
 
 logger = logging.getLogger(__name__)
 
