@@ -1,4 +1,5 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
+# make demo-queue [ARGS="--kills 20"] [JSON=1]   topic, work queues, topic; workers, bridges, reader and routers killed
 # make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
 # make test [ARGS="-k name"]                     sets everything up and runs the tests, in ten minutes
 # make test-all [ARGS=...]                       the same with the tests that take long
@@ -7,7 +8,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test test-all lint bench campaign dev tools inspector-map screenshots clean
+.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev tools inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -27,7 +28,7 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, Prometheus, matplotlib, Playwright, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make clean                                     removes everything that was built or fetched'
@@ -98,6 +99,9 @@ dev: $(VENV)/.fetched
 demo: $(VENV)/.installed
 	@$(RUN) $(VENV)/bin/oncewire demo $(if $(JSON),--json) $(ARGS)
 
+demo-queue: $(VENV)/.installed
+	@$(RUN) $(VENV)/bin/oncewire demo-queue $(if $(JSON),--json) $(ARGS)
+
 demo-spark: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire demo-spark $(if $(JSON),--json) $(ARGS)
 
@@ -146,6 +150,8 @@ tools: $(VENV)/.installed
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
+	{ $(PIP) 'pymongo>=4.13' && scripts/install_ferretdb.sh $(VENV)/bin; } || { failed=1; \
+	echo "not fetched: FerretDB, which tests queues in MongoDB (it needs PyPI and a Go module proxy, see above)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
 	echo "not fetched: Spark, which the tests of its bridge and make demo-spark need" >&2; }; \
 	[ -z "$$failed" ]

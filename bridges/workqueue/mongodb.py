@@ -7,7 +7,7 @@ import importlib
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any
@@ -30,6 +30,7 @@ from bridges.workqueue.mongodb_documents import (
     SCHEDULES,
     STORE,
     VERSION,
+    Indexes,
 )
 
 PREFIX = "mongodb://"
@@ -135,7 +136,7 @@ class MongoConnection:
                 await self._make_indexes(self.schedules, SCHEDULE_INDEXES)
                 await self._upsert({"_id": "version"}, {"$setOnInsert": {"version": VERSION}})
 
-    async def _make_indexes(self, collection: Any, indexes: Sequence[tuple[Any, dict[str, bool]]]) -> None:
+    async def _make_indexes(self, collection: Any, indexes: Indexes) -> None:
         """Make those that are not there; where another node makes them now, some servers refuse the second one."""
         wanted = [self._make_index(fields, **options) for fields, options in indexes]
         for is_last in (False, False, True):

@@ -25,8 +25,10 @@ ASCENDING: Final = 1
 DESCENDING: Final = -1
 ORDER: Final = [("priority", DESCENDING), ("due", ASCENDING), ("_id", ASCENDING)]
 """Ready items in the order in which they are taken (W-3)."""
-# Fields -> options. Sparse: documents without the field are not in the index, so a unique one does not forbid them.
-ITEM_INDEXES: Final[tuple[tuple[list[tuple[str, int]], dict[str, bool]], ...]] = (
+Indexes: TypeAlias = tuple[tuple[list[tuple[str, int]], dict[str, bool]], ...]
+"""Fields with their directions, and options."""
+# Sparse: documents without the field are not in the index, so a unique one does not forbid them.
+ITEM_INDEXES: Final[Indexes] = (
     ([("queue", ASCENDING), *ORDER], {}),
     ([("queue", ASCENDING), ("due", ASCENDING)], {}),
     ([("queue", ASCENDING), ("reserved", ASCENDING), ("due", ASCENDING)], {}),
@@ -42,7 +44,7 @@ ITEM_INDEXES: Final[tuple[tuple[list[tuple[str, int]], dict[str, bool]], ...]] =
     ([("purge", ASCENDING)], {"sparse": True}),
     ([("past.purge", ASCENDING)], {"sparse": True}),
 )
-SCHEDULE_INDEXES: Final = (([("queue", ASCENDING)], {}),)
+SCHEDULE_INDEXES: Final[Indexes] = (([("queue", ASCENDING)], {}),)
 
 
 def claim_of(queue: str, key: str) -> str:

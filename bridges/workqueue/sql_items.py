@@ -8,7 +8,18 @@ from dataclasses import replace
 
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.errors import InvalidRequest
-from bridges.workqueue.items import Commit, Ending, Handle, NewItem, Pushed, Rollback, Schedule, Taken, Target
+from bridges.workqueue.items import (
+    Commit,
+    Ending,
+    Handle,
+    NewItem,
+    NewMessage,
+    Pushed,
+    Rollback,
+    Schedule,
+    Taken,
+    Target,
+)
 from bridges.workqueue.refusals import past_handle
 from bridges.workqueue.rules_core import (
     MAX_COUNT,
@@ -26,10 +37,11 @@ from bridges.workqueue.rules_core import (
     to_us,
 )
 from bridges.workqueue.schedule_core import next_after
-from bridges.workqueue.sql_base import Ended, ItemRow, SqlTransaction, chunks
+from bridges.workqueue.sql_base import Ended, ItemRow, chunks
+from bridges.workqueue.sql_outbox import SqlOutbox
 
 
-class SqlItems(SqlTransaction):
+class SqlItems(SqlOutbox):
     """Push, reserve, pop, extend, commit, rollback, move; see Operations."""
 
     def push(self, queue: str, items: Sequence[NewItem]) -> list[Pushed]:
@@ -205,6 +217,8 @@ class SqlItems(SqlTransaction):
             if each.payload is not None:
                 row.payload = each.payload
             ended.append(Ended(row, Ending.DONE, result=each.result))
+            if each.messages:
+                self.publish(each.messages)
         self._end(ended)
 
     def rollback(self, rollbacks: Sequence[Rollback]) -> None:
@@ -233,7 +247,9 @@ class SqlItems(SqlTransaction):
             self.touched.add(row.queue)
         self._end(dead)
 
-    def move(self, handle: Handle, targets: Sequence[Target]) -> list[int]:
+    def move(
+        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
+    ) -> list[int]:
         """Move an item; see Operations."""
         check_count(len(targets))
         for target in targets:
@@ -245,6 +261,8 @@ class SqlItems(SqlTransaction):
         if row is None:  # repeated: it stands in the history where the items went
             found = self.execute(sql.MOVED_TO, (handle.item, handle.reservation))
             return [item for _, item in json.loads(found[0][0])]
+        if messages:
+            self.publish(messages)
         for target in targets:
             if target.payload is None:
                 check_payload(row.payload, self._known(target.queue).max_payload_bytes)

@@ -15,7 +15,14 @@ from pathlib import Path
 import pytest
 
 from oncewire.client import Message, Publisher, connect
-from oncewire.client.transactions import Consumer, CrashPoint, Producer, ProducerId, ReceivedMessage, read_committed
+from oncewire.client.transactions import (
+    Consumer,
+    CrashPoint,
+    Producer,
+    ProducerId,
+    ReceivedMessage,
+    read_committed,
+)
 from router.commands.local_network import LocalNetwork
 from tests.client.consumer_child import SCHEMA
 from tests.client.store_world import Database
@@ -85,7 +92,9 @@ class Output:
 
 
 @asynccontextmanager
-async def child(database: Database, network: LocalNetwork, point: str, note: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def child(
+    database: Database, network: LocalNetwork, point: str, note: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A consumer's process, killed at the end of the block."""
     routers = ",".join(router.url for router in network.routers.values())
     process = await asyncio.create_subprocess_exec(
@@ -104,7 +113,7 @@ async def until(condition: Callable[[], bool], what: Callable[[], object]) -> No
     """Wait for something that another process does."""
     try:
         async with asyncio.timeout(WAIT_S):
-            while not condition():
+            while not condition():  # noqa: ASYNC110  (what another process does)
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(what()) from None
@@ -169,7 +178,7 @@ async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_on
         for place, point in enumerate(points):
             note = tmp_path / point.name
             async with child(database, network, point.name, note) as process:
-                await source.publish_while(lambda: process.returncode is None)  # noqa: B023
+                await source.publish_while(lambda: process.returncode is None)
                 assert process.returncode == -signal.SIGKILL
             hit.add(CrashPoint[note.read_text()])
             if place == len(points) // 2:

@@ -7,6 +7,7 @@ from typing import Any
 from bridges.workqueue import Commit, Handle
 from bridges.workqueue.merging_core import CommitJob, ReserveJob, merge
 from bridges.workqueue.rules_core import MAX_COUNT
+from bridges.workqueue.store import Job
 
 
 def commit(*items: int) -> CommitJob:
@@ -33,7 +34,7 @@ def test_reservations_with_other_timeouts_stay_apart() -> None:
 
 
 def test_commits_come_before_reservations_and_no_job_passes_another_kind_of_job() -> None:
-    jobs = [ReserveJob("a", 1, 30.0), commit(1), push, commit(2), commit(3), ReserveJob("a", 1, 30.0)]
+    jobs: list[Job] = [ReserveJob("a", 1, 30.0), commit(1), push, commit(2), commit(3), ReserveJob("a", 1, 30.0)]
     merged = merge(jobs)
     assert [(each.job, each.places) for each in merged] == [
         (commit(1), (1,)), (jobs[0], (0,)), (push, (2,)), (commit(2, 3), (3, 4)), (jobs[5], (5,)),
@@ -49,5 +50,5 @@ def test_no_operation_gets_more_items_than_it_may_have() -> None:
 
 
 def test_a_job_that_will_be_refused_stays_alone() -> None:
-    jobs = [ReserveJob("a", 0, 30.0), ReserveJob("a", 1, 30.0), ReserveJob("a", MAX_COUNT + 1, 30.0), commit()]
+    jobs: list[Job] = [ReserveJob("a", 0, 30.0), ReserveJob("a", 1, 30.0), ReserveJob("a", MAX_COUNT + 1, 30.0), commit()]
     assert [each.places for each in merge(jobs)] == [(0,), (1,), (2,), (3,)]

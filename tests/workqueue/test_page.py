@@ -12,10 +12,15 @@ import pytest
 from bridges.workqueue import QueueSettings
 from bridges.workqueue.cli import queue as group
 from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PAYLOAD_BYTES, MAX_PRIORITY
+from bridges.workqueue.mongodb import PROBES
+from bridges.workqueue.mongodb_items import PURGE_COUNT
+from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
 from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
+from bridges.workqueue.sql_outbox import MAX_TOPICS
 from bridges.workqueue.sqlite import MAX_BYTES
+from oncewire.client.publisher import SESSION_TIMEOUT_S
 from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 from tests.workqueue.queue_world import Database
 
@@ -75,6 +80,9 @@ def test_the_page_has_the_figures_of_the_code() -> None:
         f"{settings.max_payload_bytes >> 20} MiB, at most {MAX_PAYLOAD_BYTES >> 20} MiB"
         in limits["payload, result"]
     )
+    assert limits["payload, result"].endswith(f"in a MongoDB store {MAX_DOCUMENT_PAYLOAD >> 20} MiB")
+    assert f"deletes up to {PURGE_COUNT} expired documents" in PAGE
+    assert f"tries it with {PROBES * PROBES} increments" in PAGE
     assert limits["items of one call"] == str(MAX_COUNT)
     assert limits["names of queues, keys, schedules"].startswith(f"{MAX_NAME} ")
     assert limits["priority"].startswith(f"0 to {MAX_PRIORITY}; {DEFAULT_PRIORITY} ")
@@ -86,6 +94,8 @@ def test_the_page_has_the_figures_of_the_code() -> None:
     assert f"stop counting at {COUNT_LIMIT:,}" in PAGE
     assert f"or {LONGEST_SLEEP_S:g} s;" in PAGE
     assert f"({MAX_BYTES >> 30} GiB)" in PAGE
+    assert limits["topics of an outbox"] == str(MAX_TOPICS)
+    assert f"({SESSION_TIMEOUT_S // 3600} h)" in PAGE
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,10 @@ class InputJournal(Journal):
         )
         self.last_position += len(payloads)
 
+    def check_fence(self) -> None:
+        """Check that no later owner has opened the store; errors as ``Store.check_fence``. Blocks."""
+        self._store.check_fence()
+
     # --- what goes out ------------------------------------------------------------------------------------------------
 
     def read(self, after: int, limit: int) -> list[Recorded]:
