@@ -50,5 +50,6 @@ def test_no_operation_gets_more_items_than_it_may_have() -> None:
 
 
 def test_a_job_that_will_be_refused_stays_alone() -> None:
-    jobs: list[Job] = [ReserveJob("a", 0, 30.0), ReserveJob("a", 1, 30.0), ReserveJob("a", MAX_COUNT + 1, 30.0), commit()]
+    counts = (0, 1, MAX_COUNT + 1)
+    jobs: list[Job] = [*(ReserveJob("a", count, 30.0) for count in counts), commit()]
     assert [each.places for each in merge(jobs)] == [(0,), (1,), (2,), (3,)]
