@@ -3,8 +3,8 @@
 A subscription of the level `read_committed` has a waiting room beside its journal, in the same file. A message that is
 pending waits there. The message that commits its transaction moves all of it to the end of the journal at once; a
 rollback deletes it. What stands alone, or is not numbered by its producer, is appended at once and waits for nobody.
-rollback deletes it. What stands alone, or has no number of its producer, is appended at once and waits for nobody.
 The sequencer (`oncewire.client.transactions`) decides; its state is stored in the transaction that accepts.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ WORKER = (
     "runpy.run_module('tests.workqueue.topic_worker', run_name='__main__')"
 )
 """The folder of the tests comes behind the installed packages, which are under test."""
-LONG = 60.0
+LONG = 180.0
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -163,7 +163,7 @@ def pipeline(sql_database: Database, network: LocalNetwork) -> Pipeline:
     return Pipeline(sql_database, [f"amqp://127.0.0.1:{router.amqp_port}" for router in network.routers.values()])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 async def test_killed_at_every_point_each_message_is_one_item_and_one_message_in_order(
     pipeline: Pipeline, network: LocalNetwork
 ) -> None:
@@ -181,7 +181,7 @@ async def test_killed_at_every_point_each_message_is_one_item_and_one_message_in
     assert sorted(pipeline.hits) == sorted([*CrashPoint, *CrashPoint]), "a point was not hit"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 async def test_a_killed_router_and_broken_connections_of_the_store_lose_and_double_nothing(
     pipeline: Pipeline, network: LocalNetwork, sql_database: Database
 ) -> None:

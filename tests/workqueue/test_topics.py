@@ -35,7 +35,8 @@ from tests.docs.code_blocks import ROOT, blocks_of
 from tests.router.processes import RouterProcess, running_router, start_router
 from tests.workqueue.queue_world import Database, World
 
-LONG = 60.0
+LONG = 120.0
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -1,4 +1,14 @@
-"""A function between topics and a database: each message once, whatever fails."""
+"""A function between topics and a database: each message once, whatever fails.
+
+Rules, beside those of the store and the sequencer:
+
+* CO-1 A delivery is accepted in the transaction that records its message in the journal of the input.
+* CO-2 A message is deleted from the journal once it was processed and no open transaction of its producer needs it.
+* CO-3 A transaction waits for no subscription: what it publishes is under way while the next one works.
+* CO-4 A function that raises has changed nothing. It is called again, and stops the consumer when it keeps raising.
+* CO-5 The older of two owners of a store stops as soon as the younger one attaches its links.
+* CO-6 The store blocks a thread, never the event loop.
+"""
 
 from __future__ import annotations
 

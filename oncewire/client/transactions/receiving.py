@@ -102,7 +102,7 @@ class Receiving:
             raise self._inputs.failure or error from error
 
     async def _watch_fence(self) -> None:
-        """Look at once whether it is a later owner that takes our links, not only with the next commit (ST-1)."""
+        """Look at once whether it is a later owner that takes our links, not only with the next commit (ST-1, CO-5)."""
         while True:
             await self._was_stolen.wait()
             self._was_stolen.clear()
