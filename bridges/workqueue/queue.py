@@ -29,6 +29,7 @@ from bridges.workqueue.items import (
     decode,
     encode,
 )
+from bridges.workqueue.merging_core import CommitJob, ReserveJob
 from bridges.workqueue.messages import new_message
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
@@ -270,7 +271,7 @@ class Queue:
         self, count: int, timeout: float = TIMEOUT_S, *, wait: float | None = 0.0
     ) -> list[Reserved]:
         """Reserve up to `count` ready items; none if none becomes ready in `wait` seconds. The caller settles each."""
-        found = await self._take(lambda do: do.reserve(self.name, count, timeout), wait, gives_back=True)
+        found = await self._take(ReserveJob(self.name, count, timeout), wait, gives_back=True)
         return [Reserved(self, taken) for taken in found]
 
     async def _take(
@@ -312,7 +313,7 @@ class Queue:
 
     async def commit_many(self, commits: Sequence[Commit]) -> None:
         """End reserved items as done, all or none."""
-        await self.store.transact(lambda do: do.commit(commits))
+        await self.store.transact(CommitJob(tuple(commits)))
 
     async def rollback_many(self, rollbacks: Sequence[Rollback]) -> None:
         """Give reserved items back, all or none."""

@@ -13,9 +13,10 @@ backoff_s = excluded.backoff_s, backoff_max_s = excluded.backoff_max_s, history_
 max_payload_bytes = excluded.max_payload_bytes"""
 QUEUES: Final = "SELECT name FROM oncewire_queues ORDER BY name"
 
-INSERT_ITEM: Final = """
+ITEM_ROW: Final = "(?, ?, ?, ?, ?, ?, ?)"
+INSERT_ITEM: Final = f"""
 INSERT INTO oncewire_items (queue, priority, due, created, payload, item_key, schedule)
-VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id"""
+VALUES {ITEM_ROW} RETURNING id"""  # noqa: S608  # our own constant
 # W-11: a new key, or one whose time has passed; no row = the key is known.
 CLAIM_KEY: Final = """
 INSERT INTO oncewire_keys (queue, item_key, item, expires) VALUES (?, ?, 0, NULL)
