@@ -11,6 +11,7 @@ The rules are in docs/workqueue.md::
 from bridges.workqueue.errors import (
     AlreadyReassigned,
     InvalidRequest,
+    LinkStolen,
     PartMissing,
     PayloadTooLarge,
     QueueEmpty,
@@ -46,9 +47,9 @@ from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 
 __all__ = [
-    "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "NewItem", "Operations",
-    "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty", "QueueError", "QueueSettings",
-    "QueueStore", "Reserved", "Rollback", "Schedule", "Search", "StatementFailed", "Statistics", "StoreBusy",
-    "StoreCorrupt", "StoreError",
-    "StoreFull", "StoreUnreachable", "StoreVersionUnknown", "Taken", "Target", "UnknownEntry", "UnknownQueue",
+    "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "LinkStolen",
+    "NewItem", "Operations", "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty",
+    "QueueError", "QueueSettings", "QueueStore", "Reserved", "Rollback", "Schedule", "Search",
+    "StatementFailed", "Statistics", "StoreBusy", "StoreCorrupt", "StoreError", "StoreFull", "StoreUnreachable",
+    "StoreVersionUnknown", "Taken", "Target", "UnknownEntry", "UnknownQueue",
 ]  # fmt: skip

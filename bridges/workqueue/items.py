@@ -121,6 +121,19 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkState:
+    """An AMQP link that pushes, as the store knows it (W-17).
+
+    Attributes:
+        generation: of this attach; each has a higher one (W-18).
+        known: the tags among those presented that were pushed.
+    """
+
+    generation: int
+    known: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """An item that was reserved or popped.
 
@@ -165,12 +178,14 @@ class Rollback:
         delay: seconds until it is ready; None = exponential back-off with jitter.
         reason: why; kept with the item.
         is_failure: False = it is given back untried, and its retries stay.
+        is_final: it is dead at once, with the reason (W-8).
     """
 
     handle: Handle
     delay: float | None = None
     reason: str = ""
     is_failure: bool = True
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

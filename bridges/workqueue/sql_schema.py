@@ -68,4 +68,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             payload /*bytes*/ NOT NULL, priority INTEGER NOT NULL, item BIGINT NOT NULL, next_at BIGINT NOT NULL)""",
         "CREATE INDEX oncewire_schedules_queue ON oncewire_schedules (queue, name)",
     ),
+    (  # 2
+        "CREATE TABLE oncewire_links (link TEXT PRIMARY KEY, generation BIGINT NOT NULL, expires BIGINT NOT NULL)",
+        "CREATE INDEX oncewire_links_expires ON oncewire_links (expires)",
+        """CREATE TABLE oncewire_deliveries (
+            link TEXT NOT NULL, tag /*bytes*/ NOT NULL, item BIGINT NOT NULL, PRIMARY KEY (link, tag))""",
+    ),
 )

@@ -103,3 +103,19 @@ SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE queue = ? AND ended >
 COUNT_DEAD: Final = """
 SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE ending = 'dead' AND queue = ? LIMIT ?) AS part"""
 NEXT_AFTER: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND priority = ? AND due > ?"
+
+# AMQP links (W-17, W-18). The row of a link is locked by whoever pushes for it: a new generation waits for the push.
+RAISE_LINK: Final = """
+INSERT INTO oncewire_links (link, generation, expires) VALUES (?, 1, ?)
+ON CONFLICT (link) DO UPDATE SET generation = oncewire_links.generation + 1, expires = excluded.expires
+RETURNING generation"""
+LINK: Final = "SELECT generation, expires FROM oncewire_links WHERE link = ? /*lock*/"
+RENEW_LINK: Final = "UPDATE oncewire_links SET expires = ? WHERE link = ?"
+PURGE_LINKS: Final = """
+DELETE FROM oncewire_links WHERE link IN (
+    SELECT link FROM oncewire_links WHERE expires <= ? ORDER BY expires LIMIT ? /*skip locked*/) RETURNING link"""
+FORGET_LINK: Final = "DELETE FROM oncewire_deliveries WHERE link = ?"
+LINK_TAGS: Final = "SELECT tag FROM oncewire_deliveries WHERE link = ?"
+DELIVERY: Final = "SELECT item FROM oncewire_deliveries WHERE link = ? AND tag = ?"
+NOTE_DELIVERY: Final = "INSERT INTO oncewire_deliveries (link, tag, item) VALUES (?, ?, ?)"
+FORGET_DELIVERY: Final = "DELETE FROM oncewire_deliveries WHERE link = ? AND tag = ?"
