@@ -267,16 +267,16 @@ class RoutedLink:
         self.near.link.context = None
 
     @property
-    def _halves(self) -> tuple[Half, Half]:
+    def halves(self) -> tuple[Half, Half]:
         """The half that comes in and the half that goes out."""
         assert self.far is not None
         return (self.near, self.far) if isinstance(self.near.link, ReceiverLink) else (self.far, self.near)
 
     def on_delivery(self, event: DeliveryReceived) -> None:
         """A delivery came in."""
-        outward = self._halves[1]
+        outward = self.halves[1]
         self.do(self.core.on_delivery(event, outward.has_room))
-        if self.core.is_waiting:
+        if self.core.waiting:
             outward.carrier.routed.block(outward)
 
     def on_room(self) -> None:
@@ -285,7 +285,7 @@ class RoutedLink:
 
     def do(self, effects: Iterable[core.Effect]) -> None:
         """Carry out effects."""
-        inward, outward = self._halves
+        inward, outward = self.halves
         for effect in effects:
             try:
                 self._carry_out(effect, inward, outward)
@@ -352,12 +352,12 @@ class RoutedLink:
             desired_capabilities=terms.desired_capabilities,
             properties=terms.properties,
         )
-        for half in self._halves:
+        for half in self.halves:
             half.adjust_window()
         self.near.carrier.mark_dirty()
 
     def _finish(self) -> None:
-        for half in self._halves:
+        for half in self.halves:
             half.forget()
         self._on_over(self)
 

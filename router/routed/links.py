@@ -157,7 +157,7 @@ class RoutedLinks:
         if not goes_on(way):
             raise RoutedRefusal(NOT_FOUND, "the paths to the service have changed; attach again")
         following = self._paths.routed_next(way.rid)
-        if following is None or following is carrier:
+        if following is None:
             raise RoutedRefusal(
                 NOT_FOUND,
                 "no path to the service, or one over a router of an older version; attach again, or update the routers",

@@ -177,9 +177,9 @@ class RelayCore:
         return all(phase is Phase.OVER for phase in self._phases.values())
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether something waits for room or credit."""
-        return bool(self._waiting)
+    def waiting(self) -> int:
+        """Deliveries that wait for room or credit."""
+        return len(self._waiting)
 
     def on_answer(self, terms: Terms) -> list[Effect]:
         """The service's attach came: only now the client's is answered (R-3)."""

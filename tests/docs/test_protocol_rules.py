@@ -25,7 +25,8 @@ CARRYING_OUT = ("oncewire", "delivery_records", "topology", "router")
 NAMING = (*CARRYING_OUT, "chaos")
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
-# Families: K etcd, A attach, I ingress, E egress, T channels, C credit, P/S client, R routed, SH shared, D tags, N/P/S assumed.
+# Families: K etcd, A attach, I ingress, E egress, T channels, C credit, P/S client, R routed, SH shared, D tags; N,
+# P and S assumed.
 # The look-arounds keep UTF-8, SHA-256, P-256, 1E-3 and A-10-B out.
 NAME = r"(?:(?:SH|[KAIETCDNPSR])-\d{1,2}[a-z]?|[PS]-a)"
 RULE = re.compile(rf"(?<![\w-]){NAME}(?![\w-])")

@@ -124,10 +124,14 @@ async def pusher(client: RawClient, queue: str, name: str = "push", **terms: Any
     while True:
         link = client.session.attach_sender(name, target=Target(address=f"queue://{queue}"), **terms)
         if (refusal := await attach(client, link)) is None:
-            await client.wait_for(LinkFlow, lambda flow: flow.link is link and bool(flow.credit_limit))
-            return Pusher(client, link)
+            return await _with_credit(Pusher(client, link))
         assert time.monotonic() < ends_at, refusal
         await asyncio.sleep(0.05)
+
+
+async def _with_credit(found: Pusher) -> Pusher:
+    await found.client.wait_for(LinkFlow, lambda flow: flow.link is found.link and bool(flow.credit_limit))
+    return found
 
 
 async def worker(client: RawClient, queue: str, name: str = "work", credit: int = 1, **terms: Any) -> Worker:
