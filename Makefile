@@ -27,7 +27,7 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, Toxiproxy, Prometheus, matplotlib, Playwright, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make clean                                     removes everything that was built or fetched'
@@ -110,8 +110,9 @@ campaign: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire chaos record
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m campaign --long-runs docs/evidence/long-runs.json
 
+# A file's tests stay together. More than four processes would wait for the tests that start three routers each.
 test: $(VENV)/.installed
-	@$(RUN) $(PYTHON_IN_VENV) -m pytest $(ARGS)
+	@$(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-all: $(VENV)/.installed
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m 'not campaign' $(ARGS)
@@ -145,6 +146,8 @@ tools: $(VENV)/.installed
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
+	{ $(PIP) 'pymongo>=4.13' && scripts/install_ferretdb.sh $(VENV)/bin; } || { failed=1; \
+	echo "not fetched: FerretDB, which tests queues in MongoDB (it needs PyPI and a Go module proxy, see above)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
 	echo "not fetched: Spark, which the tests of its bridge and make demo-spark need" >&2; }; \
 	[ -z "$$failed" ]

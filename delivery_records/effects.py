@@ -11,8 +11,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from delivery_records.attachments.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.channels.messages import Datagram, PeerMessage
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.channels.messages import Datagram, RouterMessage
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.tags import PUBLISHER_PART
 
 
@@ -58,7 +58,7 @@ class AskEcho:
 
 
 @dataclass(frozen=True, slots=True)
-class GrantCredit:
+class GrantPublisherCredit:
     """Let the publisher send until `limit` deliveries in all have arrived on this attach (C-1).
 
     The shell sends link-credit = limit - deliveries the engine has counted. `session` is told on the first grant (F24).
@@ -75,7 +75,7 @@ class Dispose:
 
     link: int
     delivery_ids: Sequence[int]
-    outcome: Outcome
+    outcome: DeliveryOutcome
     settled: bool
     condition: str = ""
     """With REJECTED: the error condition and description told to the publisher."""
@@ -102,7 +102,7 @@ class Deliver:
         message: bytes,
         resume: bool = False,
         settled: bool = False,
-        outcome: Outcome | None = None,
+        outcome: DeliveryOutcome | None = None,
         redelivered: bool = False,
         attempt: int = 0,
         annotations: Mapping[object, object] | None = None,
@@ -152,7 +152,7 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class CompleteDrain:
     """Answer the subscriber's drain: nothing more is here for it (C-5)."""
 
     link: int
@@ -179,7 +179,7 @@ class TellStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Detach:
+class DetachLink:
     """Detach the link; when the attach has not been answered yet, answer it as a refusal first (A-8)."""
 
     link: int
@@ -199,7 +199,7 @@ class CloseConnection:
     description: str
 
 
-class Ending(Enum):
+class OrderEnding(Enum):
     """What became of an operator's order to end a subscription (K-5a)."""
 
     DELETED = "deleted"
@@ -220,7 +220,7 @@ class OrderAnswered:
     """Tell the operator what became of his `EndSubscription`."""
 
     order: int
-    ending: Ending
+    ending: OrderEnding
     epoch: int
     """Of the subscription as it stands now; 0 where that is not known or there is none."""
 
@@ -246,18 +246,18 @@ class Propose:
 
 
 @dataclass(slots=True)
-class PeerSend:
+class SendToRouters:
     """Send a sequenced frame to each target (rid, generation, sequence): one body per tree edge (T-2).
 
     On the hot path, so it is not frozen: that would make it three times as dear.
     """
 
     targets: tuple[tuple[int, int, int], ...]
-    message: PeerMessage
+    message: RouterMessage
 
 
 @dataclass(frozen=True, slots=True)
-class PeerSendDatagram:
+class SendDatagram:
     """Send an unsequenced message to another router."""
 
     rid: int
@@ -288,20 +288,20 @@ Effect: TypeAlias = (
     PublisherReply
     | SubscriberReply
     | AskEcho
-    | GrantCredit
+    | GrantPublisherCredit
     | Dispose
     | Deliver
     | SettleAtSubscriber
     | Confirm
-    | Drained
+    | CompleteDrain
     | TellOwing
     | TellStart
-    | Detach
+    | DetachLink
     | CloseConnection
     | Read
     | Propose
-    | PeerSend
-    | PeerSendDatagram
+    | SendToRouters
+    | SendDatagram
     | OrderAnswered
     | Note
     | RoomAgain

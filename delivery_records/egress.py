@@ -6,7 +6,6 @@ what it is done with. The ingress alone says what is settled: absence from its U
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,23 +19,23 @@ from delivery_records.channels.messages import Run, Sync
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import (
-    AGAIN,
     DONE,
-    GONE,
+    DONE_AT_SUBSCRIBER,
     HELD,
     IN_PLACE,
-    MAPPED,
+    IN_REPLY,
     OPEN_AT_SUBSCRIBER,
     SENT,
+    WAITING,
+    WANTED,
     Entry,
     State,
     SyncState,
     presented_map,
 )  # fmt: skip
-from delivery_records.held import HeldQueue
-from delivery_records.inputs import LinkFlow, LossCause, SubscriberAttach
-from delivery_records.limits import HELD_PRESETTLED
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
+from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.outgoing import Outgoing
 from delivery_records.reduction import Reduction
 from delivery_records.tags import SESSION_PART, VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
@@ -44,17 +43,14 @@ from delivery_records.turn import Turn
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
 _AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
-_DELIVERED = Decision.DELIVERED
-_SETTLED_AT_SUBSCRIBER = Decision.SETTLED_AT_SUBSCRIBER
 
 
 class Egress(Endpoint):
     """One subscription at its egress."""
 
     __slots__ = (
-        "_held", "_is_replied", "_parts", "_resumes", "_settle_out", "_settle_queue", "_turn", "created", "drain",
-        "exactly_once", "existed", "held_since", "is_closing", "limit", "link", "map_bound", "mapped", "mode", "proof",
-        "reduction", "request", "sent", "sessions", "sync_of_publisher", "syncs",
+        "_parts", "_turn", "created", "exactly_once", "existed", "link", "mode", "outgoing", "proof", "reduction",
+        "request", "sessions", "sync_of_publisher", "syncs",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
@@ -68,8 +64,6 @@ class Egress(Endpoint):
         self.link = request.link
         self.request = request
         self.mode = subscription.record.mode
-        # What goes out settled takes no place in a map.
-        self.map_bound = 0 if self.mode is SubscriptionMode.AT_MOST_ONCE else subscription.record.map_bound
         self.exactly_once = request.exactly_once
         self.reduction = Reduction(turn, self, self.link, parts.failures, parts.suspend) if request.incomplete else None
         """Only a part of the subscriber's map was presented (C-4)."""
@@ -79,32 +73,22 @@ class Egress(Endpoint):
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
         self.syncs: dict[int, SyncState] = {}
         self.sync_of_publisher: dict[str, SyncState] = {}
-        self.mapped = sum(len(entries) for entries in self.sessions.values())
-        """Entries the subscriber's own map holds, or is to hold again (C-4)."""
-        self.limit = 0
-        self.sent = 0
-        self.drain = False
-        self.is_closing = False
-        self._is_replied = False
-        self.held_since = turn.now  # since when none of the held deliveries was sent
-        self._held = HeldQueue()
-        self._resumes: deque[Entry] = deque()
-        """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
-        new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
-        self._settle_queue: deque[Entry] = deque()
-        self._settle_out: dict[bytes, None] = {}
+        self.outgoing = Outgoing(
+            turn, self.name, self.link, self.mode, subscription.record.map_bound,
+            sum(len(entries) for entries in self.sessions.values()), self.reduction, parts.dirty,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ attach
 
     def reply(self) -> None:
         """Answer the attach; transfers may follow at once (A-6b)."""
-        if self._is_replied:
+        if self.outgoing.is_replied:
             return
-        self._is_replied = True
+        self.outgoing.is_replied = True
         self._turn.timers.cancel(Timer.STOCK_REPLY, self.key)
         request = self.request
         subscription = self._turn.view.subscriptions[self.key]
-        kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.in_reply]
+        kept = [tag for entries in self.sessions.values() for tag, entry in entries.items() if entry.state in IN_REPLY]
         self._turn.out.append(
             effects.SubscriberReply(
                 request.link, subscription.record.topic,
@@ -117,7 +101,7 @@ class Egress(Endpoint):
             self.reduction.begin(len(request.unsettled or ()), len(kept))
         else:
             self._parts.failures.forget_reductions(self.key)
-        self._pump()
+        self.outgoing.pump()
 
     def confirm(self) -> None:
         """The attach barrier is complete: from here on G1 covers this subscription (A-6)."""
@@ -133,7 +117,7 @@ class Egress(Endpoint):
         entries = self.sessions.setdefault(prefix[1:], {})
         old = self.sync_of_publisher.get(publisher_key)
         if old is not None:
-            self._drop_held(old)
+            self.outgoing.drop_held(old)
             self._forget_sync(old.epoch)
         state = SyncState(self, sync.publisher_epoch, ingress_rid, session, prefix, entries, self._parts.dirty_syncs)
         self.syncs[state.epoch] = state
@@ -145,8 +129,8 @@ class Egress(Endpoint):
             numbered = zip(tags, sync.numbers, strict=True)
             unsettled -= {tag for tag, number in numbered if old.is_former(tag, state.epoch, number)}
         for entry in [entry for tag, entry in entries.items() if tag not in unsettled]:
-            self._trace(entry, Rule.NOT_IN_U)
-            self._settle(entry)
+            self.outgoing.trace(entry, Rule.NOT_IN_U)
+            self.outgoing.settle(entry)
             del entries[entry.tag]
         is_part = self.reduction is not None
         last = -1 if is_part else max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
@@ -159,18 +143,18 @@ class Egress(Endpoint):
                     break
                 # E-2 (add): what precedes something S has, and is not in its map, precedes S's start.
                 found = entries[tag] = Entry(tag, State.SKIPPED)
-                found.outcome = Outcome.ACCEPTED
+                found.outcome = DeliveryOutcome.ACCEPTED
                 self._turn.counts[Decision.SKIPPED] += 1
-                self._trace(found, Rule.SKIPPED)
+                self.outgoing.trace(found, Rule.SKIPPED)
             found.sync = state
             found.number = number
             state.numbers[number] = found
-            if found.outcome is not None and found.state in (State.DONE, State.SKIPPED):
+            if found.outcome is not None and found.state in (*DONE_AT_SUBSCRIBER, State.SKIPPED):
                 state.acknowledge(number, found.outcome)
-                if found.state is DONE:
-                    self._trace(found, Rule.ACKNOWLEDGED_AGAIN, found.outcome.value)
+                if found.state is not State.SKIPPED:
+                    self.outgoing.trace(found, Rule.ACKNOWLEDGED_AGAIN, found.outcome.value)
         state.places = sum(entry.state in IN_PLACE for entry in entries.values())
-        self._pump()
+        self.outgoing.pump()
 
     def on_msg(
         self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
@@ -185,39 +169,31 @@ class Egress(Endpoint):
         if entry is None:
             prefix = sync.prefix
             whole = prefix + tag if len(tag) <= VERBATIM_BYTES else network_tag(self._turn.nonce, sync.session, tag)
-            if whole in sync.entries or whole in self._settle_out:
+            if whole in sync.entries or whole in self.outgoing.settling:
                 self._free_tag(sync, whole)
             entry = Entry(whole, HELD)
             entry.sync = sync
             entry.number = number
             sync.numbers[number] = entry
             sync.entries[whole] = entry
-            waits = self._resumes or self._held.first
-        elif self._wants(entry, sync):
-            waits = self._resumes if entry.has_place else self._resumes or self._held.first
-        else:
+        elif not self._wants(entry, sync):
             return
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
         entry.attempt = attempt
         entry.message_format = message_format
-        if self.sent < self.limit and not waits and not self._settle_queue and self._may_send(entry):
-            self._transfer(entry, message)
-        else:
-            self._hold(entry, message)
-            if self.sent < self.limit and self._is_full and self._is_locked_out(entry):
-                self._pump()  # it goes ahead of other publishers' (C-4)
+        self.outgoing.send(entry, message)
 
     def _wants(self, entry: Entry, sync: SyncState) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
-        if entry.state in (State.DONE, State.SKIPPED):
+        if entry.state in DONE_AT_SUBSCRIBER or entry.state is State.SKIPPED:
             assert entry.outcome is not None
-            self._trace(entry, Rule.ALREADY_DONE)
+            self.outgoing.trace(entry, Rule.ALREADY_DONE)
             self._turn.counts[Decision.ALREADY_DONE] += 1
             sync.acknowledge(entry.number, entry.outcome)
             return False
-        if entry.is_held or entry.state in (State.SENT, State.HELD):
+        if entry.state in WAITING:
             self._turn.counts[Decision.ALREADY_SENT] += 1
-            self._trace(entry, Rule.ALREADY_SENT)
+            self.outgoing.trace(entry, Rule.ALREADY_SENT)
             return False
         return True
 
@@ -225,9 +201,9 @@ class Egress(Endpoint):
         """I-1c: at most once; behind what is held, dropped without SYNC, credit, or room."""
         sync = self.syncs.get(publisher_epoch)
         whole = b"" if sync is None else network_tag(self._turn.nonce, sync.session, tag)
-        if sync is not None and (whole in sync.entries or whole in self._settle_out):
+        if sync is not None and (whole in sync.entries or whole in self.outgoing.settling):
             self._free_tag(sync, whole)
-        if sync is None or self.sent >= self.limit or len(self._held) >= HELD_PRESETTLED:
+        if sync is None or not self.outgoing.takes_presettled:
             self._turn.counts[Decision.DROPPED_AT_MOST_ONCE] += 1
             if self._turn.tracing is not None:
                 self._turn.tracing.of_epoch(publisher_epoch, tag, Rule.DROPPED, self.name)
@@ -235,18 +211,15 @@ class Egress(Endpoint):
         entry = Entry(whole, State.HELD)
         entry.presettled = True
         entry.message_format = message_format
-        if self._held or self._resumes or not self._may_send(entry):
-            self._hold(entry, message)
-        else:
-            self._transfer(entry, message)
+        self.outgoing.send_presettled(entry, message)
 
     def _free_tag(self, sync: SyncState, tag: bytes) -> None:
         """E-3: P uses the tag again, so it has settled the delivery that had it, and S is notified of that first."""
         former = sync.take_tag(tag)
         if former is not None:
-            self._settle(former)
-        self.flush()
-        self._pump()
+            self.outgoing.settle(former)
+        self.outgoing.flush()
+        self.outgoing.pump()
 
     def on_settle(self, publisher_epoch: int, runs: Iterable[Run]) -> None:
         """E-5: settle at S, forget the entry and any held copy."""
@@ -263,21 +236,21 @@ class Egress(Endpoint):
                 if entry is not None:
                     del sync.entries[entry.tag]
                     if tracing is not None:
-                        self._trace(entry, Rule.SETTLED_AT_SUBSCRIBER)
-                    self._settle(entry)
-        self._pump()
+                        self.outgoing.trace(entry, Rule.SETTLED_AT_SUBSCRIBER)
+                    self.outgoing.settle(entry)
+        self.outgoing.pump()
 
     def on_session_gone(self, session: int) -> None:
         """E-6: nobody can send or settle deliveries of that session any more, so they are settled."""
         prefix = network_tag(self._turn.nonce, session, b"")
         for entry in self.sessions.pop(prefix[1:], {}).values():
-            self._trace(entry, Rule.SESSION_GONE)
-            self._settle(entry)
+            self.outgoing.trace(entry, Rule.SESSION_GONE)
+            self.outgoing.settle(entry)
         for epoch in [epoch for epoch, sync in self.syncs.items() if sync.session == session]:
             self._forget_sync(epoch)
         for key in [key for key, sync in self.sync_of_publisher.items() if sync.session == session]:
             del self.sync_of_publisher[key]
-        self._pump()
+        self.outgoing.pump()
 
     def _forget_sync(self, epoch: int) -> None:
         self.syncs.pop(epoch, None)
@@ -294,7 +267,7 @@ class Egress(Endpoint):
         """
         self.epoch = subscription.epoch
         for sync in list(self.syncs.values()):
-            self._drop_held(sync)
+            self.outgoing.drop_held(sync)
         self.forget()
         self.proof.on_written()
 
@@ -305,21 +278,22 @@ class Egress(Endpoint):
 
     # ------------------------------------------------------------------ from the subscriber
 
-    def on_flow(self, flow: LinkFlow) -> None:
+    def on_flow(self, flow: ClientFlow) -> None:
         """C-3, C-5: new credit, or a drain."""
-        self.limit = flow.limit
-        self.drain = flow.drain
+        self.outgoing.limit = flow.limit
+        self.outgoing.drain = flow.drain
         if flow.delivery_count > 0 or flow.echoed_epoch == self.epoch:
             self.proof.on_sign_of_life()  # A-10
-        self._pump()
+        self.outgoing.pump()
 
     def on_disposition(
-        self, tags: Iterable[bytes], outcome: Outcome | None, settled: bool, annotations: Mapping[object, object] | None
-    ) -> None:
+        self, tags: Iterable[bytes], outcome: DeliveryOutcome | None, settled: bool,
+        annotations: Mapping[object, object] | None,
+    ) -> None:  # fmt: skip
         """E-4: the subscriber is done with these, or wants them again (E-4a)."""
         self.proof.on_sign_of_life()  # A-10
         # E-4a: settled without an outcome counts as released.
-        verdict = outcome if outcome is not None else (Outcome.RELEASED if settled else None)
+        verdict = outcome if outcome is not None else (DeliveryOutcome.RELEASED if settled else None)
         if verdict is None:
             return
         is_done = verdict.is_done
@@ -330,241 +304,51 @@ class Egress(Endpoint):
             entry = None if entries is None else entries.get(tag)
             if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
                 continue
-            entry.peer_settled = settled
             if tracing is not None:
-                self._trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
+                self.outgoing.trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
                 done += 1
-                entry.state = DONE
+                if entry.state is SENT:
+                    entry.state = State.DONE_SETTLED if settled else DONE
+                else:
+                    entry.state = State.DONE_PRESENTED
                 entry.outcome = verdict
                 if entry.sync is not None:
                     entry.sync.acknowledge(entry.number, verdict)
             else:
                 entry.annotations = annotations
-                self._want_again(entry, verdict)
+                self._want_again(entry, verdict, settled)
         self._turn.counts[Decision.OUTCOME_DONE] += done
         if self.reduction is not None and done:
             self.reduction.on_answered()
-        if self._held or self._resumes or self._settle_queue:
-            self._pump()
+        if self.outgoing.is_waiting:
+            self.outgoing.pump()
 
-    def _want_again(self, entry: Entry, outcome: Outcome) -> None:
+    def _want_again(self, entry: Entry, outcome: DeliveryOutcome, settled: bool) -> None:
         """E-4a: settle this delivery at S, keep no body, and ask the ingress for another attempt."""
         self._turn.counts[Decision.OUTCOME_AGAIN] += 1
-        if not entry.peer_settled:
+        if not settled:
             self._turn.out.append(effects.SettleAtSubscriber(self.link, [entry.tag]))
-        entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could lock it out (C-4)
-        entry.in_reply = False
-        entry.peer_settled = False
+        # Its place in the map stays its own: else newer ones could lock it out (C-4).
+        entry.state = State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN
         if self.reduction is not None:
             self.reduction.on_gone()
         if entry.sync is not None:
-            self._parts.ask_again(entry.sync, entry.number, outcome is Outcome.MODIFIED_FAILED)
+            self._parts.ask_again(entry.sync, entry.number, outcome is DeliveryOutcome.MODIFIED_FAILED)
 
-    # ------------------------------------------------------------------ sending
-
-    def _is_held_back(self, entry: Entry) -> bool:
-        """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
-        if entry.sync is None:
-            return False  # pre-settled: it leaves nothing unsettled
-        return entry.sync.ingress_rid != self._turn.rid and not entry.has_place
+    # ------------------------------------------------------------------ state
 
     @property
     def is_at_rest(self) -> bool:
         """K-8a: everything sent is settled, and no close waits for etcd."""
-        return (self.mapped == 0 or self.mode is _AT_MOST_ONCE) and not self.is_closing
+        return (self.outgoing.mapped == 0 or self.mode is _AT_MOST_ONCE) and not self.outgoing.is_closing
 
     @property
     def resumes(self) -> bool:
         """The subscriber presents all it has wherever it attaches next; what waits for a retry is in no map (E-4a)."""
         if self.mode is not SubscriptionMode.EXACTLY_ONCE:
             return False
-        return not any(entry.state is AGAIN for entries in self.sessions.values() for entry in entries.values())
-
-    def _may_send(self, entry: Entry) -> bool:
-        """Reply first (A-6), no new delivery while a map is incomplete (2.6.13) or full (C-4)."""
-        if not self._is_replied or self.is_closing:
-            return False
-        if self._turn.is_draining and self._is_held_back(entry):
-            return False
-        if self.reduction is not None:
-            return entry.in_reply
-        if not self._is_full or entry.presettled or entry.has_place:
-            return True
-        return self._is_locked_out(entry)
-
-    @property
-    def _is_full(self) -> bool:
-        """C-4: the subscriber's map holds as much as fits its frame."""
-        return self.map_bound > 0 and self.mapped >= self.map_bound
-
-    def _is_locked_out(self, entry: Entry) -> bool:
-        """C-4: a full map takes one entry of a publisher that has none in it.
-
-        Else two maps, each full of one publisher, would wait for each other. The oldest delivery of each publisher thus
-        reaches every subscriber, which is enough for it to be settled.
-        """
-        assert entry.sync is not None
-        return not entry.sync.places
-
-    def _hold(self, entry: Entry, message: bytes) -> None:
-        """C-3: no credit; keep the order."""
-        self._turn.counts[Decision.HELD] += 1
-        if entry.state not in (State.KNOWN, State.AGAIN):
-            entry.state = State.HELD
-        entry.message = message
-        if self._turn.tracing is not None:
-            self._trace(entry, self._why_held(entry))
-        if not self._held and not self._resumes:
-            self.held_since = self._turn.now
-        if entry.has_place:
-            entry.is_held = True
-            self._resumes.append(entry)
-        else:
-            self._held.append(entry, self._turn.is_draining and self._is_held_back(entry))
-
-    def park(self) -> None:
-        """K-8a: the router begins to drain."""
-        self._held.park(self._is_held_back)
-
-    def _why_held(self, entry: Entry) -> Rule:
-        """The first reason why a delivery waits here."""
-        if not self._is_replied:
-            return Rule.NO_REPLY_YET
-        if self._turn.is_draining and self._is_held_back(entry):
-            return Rule.HELD_BY_DRAIN
-        if self.sent >= self.limit or self._settle_queue:
-            return Rule.NO_CREDIT
-        return Rule.IN_ORDER if self._may_send(entry) else Rule.MAP_FULL
-
-    def _trace(self, entry: Entry, rule: Rule, *fields: object) -> None:
-        if self._turn.tracing is not None:
-            self._turn.tracing.seen(entry.tag, rule, self.name, *fields)
-
-    def _transfer(self, entry: Entry, message: bytes) -> None:
-        if self._settle_out and self.map_bound and self.mapped + len(self._settle_out) >= self.map_bound:
-            self.flush()  # C-4: the place is free at S only when it has been told so
-        resume = entry.in_reply  # A-7: an entry of the reply map is resumed exactly once
-        if entry.state is HELD and not entry.presettled:
-            self._count_place(entry, 1)
-        entry.in_reply = False
-        entry.state = SENT
-        self.sent += 1
-        if self.reduction is not None:
-            self.reduction.on_resumed()
-        once = self.mode is _AT_MOST_ONCE or entry.presettled
-        if self._turn.tracing is not None:
-            self._trace(entry, Rule.RESUMED if resume else Rule.DELIVERED)
-        self._turn.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
-        self._turn.out.append(
-            effects.Deliver(
-                self.link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,
-                entry.annotations, entry.message_format,
-            )
-        )
-        entry.annotations = None
-        if once:
-            entry.state = DONE  # c.3: no ACK, for nothing is owed
-            entry.outcome = Outcome.ACCEPTED
-            entry.peer_settled = True
-
-    def _settle(self, entry: Entry) -> None:
-        """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
-        state = entry.state
-        if state is HELD:
-            self._held.remove(entry)
-        entry.state = GONE
-        entry.message = b""
-        if state in MAPPED:
-            self._count_place(entry, -1)
-            self._turn.counts[_SETTLED_AT_SUBSCRIBER] += 1
-            if entry.in_reply:
-                if self._is_replied:  # else it is left out of the reply, and that settles it (A-6)
-                    self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
-            elif not entry.peer_settled:
-                if not self._settle_out:
-                    self._parts.dirty.append(self)
-                self._settle_out[entry.tag] = None
-            if self.reduction is not None and self._is_replied and not entry.in_reply:
-                self.reduction.on_gone()
-        elif state is AGAIN:
-            self._count_place(entry, -1)
-
-    def _count_place(self, entry: Entry, change: int) -> None:
-        """C-4: it takes a place in the subscriber's map, or gives it back."""
-        self.mapped += change
-        if entry.sync is not None:
-            entry.sync.places += change
-            if entry.sync.held:
-                self._held.look_at(entry.sync)
-
-    def _drop_held(self, sync: SyncState) -> None:
-        """E-2: held copies of this publisher are repeated behind the SYNC."""
-        for entry in self._resumes:
-            if entry.sync is sync:
-                entry.is_held = False
-                entry.message = b""
-        self._resumes = deque(entry for entry in self._resumes if entry.sync is not sync)
-        for entry in self._held.of(sync):
-            self._held.remove(entry)
-            entry.message = b""
-            entry.state = GONE
-            sync.entries.pop(entry.tag, None)
-
-    def _pump(self) -> None:
-        """Send what credit allows: settled resumes first, then other resumes, then held deliveries, in order."""
-        if not self._is_replied or self.is_closing:
-            return
-        while self._settle_queue and self.sent < self.limit:
-            entry = self._settle_queue.popleft()
-            self.sent += 1
-            if self.reduction is not None:
-                self.reduction.on_gone()
-            self._turn.out.append(
-                effects.Deliver(self.link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
-            )
-        self._release_resumes()
-        if not self._resumes:
-            self._release_held()
-        if self.drain:
-            self._answer_drain()
-
-    def _release_resumes(self) -> None:
-        waiting = self._resumes
-        while waiting and not self._settle_queue and self.sent < self.limit:
-            entry = waiting[0]
-            if entry.is_held and entry.state in (State.KNOWN, State.AGAIN):
-                if not self._may_send(entry):
-                    break
-                entry.is_held = False
-                self.held_since = self._turn.now
-                message, entry.message = entry.message, b""
-                self._transfer(entry, message)
-            waiting.popleft()
-
-    def _release_held(self) -> None:
-        """In order; in a full map only the oldest of each publisher that has nothing there (C-4)."""
-        while (entry := self._held.first) and not self._settle_queue and self.sent < self.limit:
-            if not self._may_send(entry):
-                entry = self._held.first_locked_out
-                if entry is None or not self._may_send(entry):
-                    return
-            self._held.remove(entry)
-            message, entry.message = entry.message, b""
-            self.held_since = self._turn.now
-            self._transfer(entry, message)
-
-    def _answer_drain(self) -> None:
-        """C-5: nothing more is here that may be sent."""
-        self.drain = False
-        self.sent = max(self.sent, self.limit)
-        self._turn.out.append(effects.Drained(self.link))
-
-    def flush(self) -> None:
-        """One disposition for everything this turn settled."""
-        if self._settle_out:
-            tags, self._settle_out = list(self._settle_out), {}
-            self._turn.out.append(effects.SettleAtSubscriber(self.link, tags))
+        return not any(entry.state in WANTED for entries in self.sessions.values() for entry in entries.values())
 
     def on_reduction_timer(self) -> None:
         """Nothing has happened to the presented part of the map for a while (C-4)."""
@@ -577,12 +361,6 @@ class Egress(Endpoint):
         """Deliveries that are not settled at the subscriber."""
         return sum(len(entries) for entries in self.sessions.values())
 
-    @property
-    def held(self) -> int:
-        """Deliveries that wait for credit."""
-        resumes = sum(1 for entry in self._resumes if entry.state is not State.GONE)
-        return resumes + len(self._held)
-
 
 @dataclass(slots=True)
 class EgressParts:
@@ -591,7 +369,7 @@ class EgressParts:
     proposals: Proposals
     failures: PastFailures
     synced: dict[int, dict[str, Egress]]
-    dirty: list[Egress]
+    dirty: list[Outgoing]
     """Those with settlements to send at the end of this turn."""
     dirty_syncs: list[SyncState]
     """Streams with acknowledgements to send at the end of this turn."""

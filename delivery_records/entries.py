@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from delivery_records.endpoint import Endpoint
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import SESSION_PART, session_of
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
@@ -18,41 +18,69 @@ class State(Enum):
     """State of one entry of a subscriber's map, as its egress knows it."""
 
     KNOWN = "known"
-    """Presented by the client without outcome; its body was not repeated yet."""
+    """In the reply map without outcome, not resumed on this link; its body was not repeated yet (A-7)."""
+    KNOWN_HELD = "known_held"
+    """The same; its body is here and waits for credit."""
     HELD = "held"
     """Waits for credit; not transferred on this link."""
     SENT = "sent"
     DONE = "done"
+    """The subscriber stated the outcome on this link, and waits for the settlement."""
+    DONE_PRESENTED = "done_presented"
+    """In the reply map with its outcome, not resumed on this link: a settled resume settles it (A-7)."""
+    DONE_SETTLED = "done_settled"
+    """The subscriber settled it itself, or it went out settled: no frame settles it."""
     AGAIN = "again"
     """The subscriber wants it again (E-4a); settled at S, no body kept."""
+    AGAIN_HELD = "again_held"
+    """The same; its body is here again and waits for credit."""
     SKIPPED = "skipped"
     """Precedes the subscription's start: acknowledged, unknown to S (E-2)."""
     GONE = "gone"
     """Settled and forgotten; only a queue may still name it."""
 
+    @property
+    def shown(self) -> str:
+        """The word for operators: what the subscriber has, however it is held or settled."""
+        return self.value.partition("_")[0]
+
 
 ENTRY_NEXT: Final = {
-    State.KNOWN: (State.SENT, State.DONE, State.AGAIN, State.GONE),
+    State.KNOWN: (State.KNOWN_HELD, State.SENT, State.DONE_PRESENTED, State.AGAIN, State.GONE),
+    State.KNOWN_HELD: (State.KNOWN, State.SENT, State.DONE_PRESENTED, State.AGAIN_HELD, State.GONE),
     State.HELD: (State.SENT, State.GONE),
-    State.SENT: (State.DONE, State.AGAIN, State.GONE),
+    State.SENT: (State.DONE, State.DONE_SETTLED, State.AGAIN, State.GONE),
     State.DONE: (State.GONE,),
-    State.AGAIN: (State.SENT, State.GONE),
+    State.DONE_PRESENTED: (State.GONE,),
+    State.DONE_SETTLED: (State.GONE,),
+    State.AGAIN: (State.AGAIN_HELD, State.SENT, State.GONE),
+    State.AGAIN_HELD: (State.AGAIN, State.SENT, State.GONE),
     State.SKIPPED: (State.GONE,),
     State.GONE: (),
 }
-"""E-3: sent; E-4: done; E-4a: wanted again; E-2, E-5, E-6: gone. docs/protocol.md draws it."""
+"""E-3: held, sent; E-4: done; E-4a: again; E-2: no longer held; E-2, E-5, E-6: gone. docs/protocol.md draws it."""
 
 # States that come with every delivery, as module names: to look a member up in its class costs as much as a call.
 HELD: Final = State.HELD
 SENT: Final = State.SENT
 DONE: Final = State.DONE
-AGAIN: Final = State.AGAIN
 GONE: Final = State.GONE
-OPEN_AT_SUBSCRIBER: Final = (State.SENT, State.KNOWN)
+HAS_BODY: Final = {State.KNOWN: State.KNOWN_HELD, State.AGAIN: State.AGAIN_HELD}
+"""What has a place in the map already, when its body waits for credit; the other way round when the body is dropped."""
+NO_BODY: Final = {held: free for free, held in HAS_BODY.items()}
+IN_REPLY: Final = (State.KNOWN, State.KNOWN_HELD, State.DONE_PRESENTED)
+"""In the reply map, and not resumed on this link yet (A-7)."""
+WANTED: Final = (State.AGAIN, State.AGAIN_HELD)
+"""The subscriber wants it again (E-4a)."""
+WAITING: Final = (State.SENT, State.HELD, State.KNOWN_HELD, State.AGAIN_HELD)
+"""Sent, or here with its body: nothing more is needed from the ingress (E-3)."""
+OPEN_AT_SUBSCRIBER: Final = (State.SENT, State.KNOWN, State.KNOWN_HELD)
 """The subscriber has it and has not said what became of it."""
-MAPPED: Final = (State.DONE, State.SENT, State.KNOWN)
+DONE_AT_SUBSCRIBER: Final = (State.DONE, State.DONE_SETTLED, State.DONE_PRESENTED)
+"""The subscriber is done with it."""
+MAPPED: Final = (*DONE_AT_SUBSCRIBER, *OPEN_AT_SUBSCRIBER)
 """The subscriber's own map holds it (C-4)."""
-IN_PLACE: Final = (*MAPPED, State.AGAIN)
+IN_PLACE: Final = (*MAPPED, *WANTED)
 """The entry takes a place in the subscriber's map, or keeps one."""
 
 
@@ -62,13 +90,10 @@ class Entry:
     __slots__ = (
         "annotations",
         "attempt",
-        "in_reply",
-        "is_held",
         "message",
         "message_format",
         "number",
         "outcome",
-        "peer_settled",
         "presettled",
         "redelivered",
         "state",
@@ -82,13 +107,9 @@ class Entry:
         self.state = state
         self.number = -1
         self.sync: SyncState | None = None
-        self.outcome: Outcome | None = None
-        self.in_reply = False
-        """It stands in the reply map and was not resumed on this link yet (A-7)."""
-        self.peer_settled = False
-        """The subscriber settled it itself (rcv-settle-mode first): no frame is owed to it."""
+        self.outcome: DeliveryOutcome | None = None
         self.presettled = False
-        self.is_held = False
+        """Its publisher sent it settled (I-1c). No state: it holds from first to last, in every state."""
         self.redelivered = False
         self.attempt = 0
         self.message = b""
@@ -98,7 +119,7 @@ class Entry:
     @property
     def has_place(self) -> bool:
         """It counts in the map already: it stands in the reply map, or was there and is wanted again."""
-        return self.in_reply or self.state is AGAIN
+        return self.state in IN_REPLY or self.state in WANTED
 
 
 class SyncState:
@@ -129,7 +150,7 @@ class SyncState:
         """New deliveries that wait for credit or room, oldest first."""
         self.places = 0
         """Places its deliveries take in the subscriber's map (C-4)."""
-        self._runs: dict[Outcome, list[list[int]]] = {}
+        self._runs: dict[DeliveryOutcome, list[list[int]]] = {}
 
     def take_tag(self, tag: bytes) -> Entry | None:
         """E-3: take out the delivery that had this tag before; None if there is none."""
@@ -143,7 +164,7 @@ class SyncState:
         entry = self.entries.get(tag)
         return entry is not None and epoch == self.epoch and entry.number != number
 
-    def acknowledge(self, number: int, outcome: Outcome) -> None:
+    def acknowledge(self, number: int, outcome: DeliveryOutcome) -> None:
         """Have an ACK sent at the end of this turn; consecutive numbers become one run."""
         if not self._runs:
             self._dirty.append(self)
@@ -157,24 +178,23 @@ class SyncState:
         else:
             runs.append([number, 1])
 
-    def take_runs(self) -> dict[Outcome, list[list[int]]]:
+    def take_runs(self) -> dict[DeliveryOutcome, list[list[int]]]:
         """What is to be acknowledged; forgotten here."""
         runs, self._runs = self._runs, {}
         return runs
 
 
-def _presented(tag: bytes, outcome: Outcome | None) -> Entry:
+def _presented(tag: bytes, outcome: DeliveryOutcome | None) -> Entry:
     """An entry of the map that the subscriber presents (A-6)."""
     if outcome is not None and not outcome.is_done:
         return Entry(tag, State.AGAIN)  # E-4a: left out of the reply; E-2 must not take it for one before the start
-    entry = Entry(tag, State.DONE if outcome is not None else State.KNOWN)
+    entry = Entry(tag, State.DONE_PRESENTED if outcome is not None else State.KNOWN)
     entry.outcome = outcome
-    entry.in_reply = True
     return entry
 
 
 def presented_map(
-    turn: Turn, unsettled: Mapping[bytes, Outcome | None], topic: str
+    turn: Turn, unsettled: Mapping[bytes, DeliveryOutcome | None], topic: str
 ) -> dict[bytes, dict[bytes, Entry]]:
     """The presented map by session; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
     sessions: dict[bytes, dict[bytes, Entry]] = {}

@@ -12,7 +12,7 @@ from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.expiry import Expiry
 from delivery_records.attachments.view import publisher_path
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Ack, Credit, MsgPart, Nack, PeerMessage
+from delivery_records.channels.messages import Ack, Credit, MsgPart, Nack, RouterMessage
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
@@ -22,7 +22,7 @@ from delivery_records.turn import Turn
 
 CONDITION = "amqp:internal-error"
 _TEXT = "a fault of this router; its log has the traceback. Attach again"
-_OF_A_LINK = (inputs.Transfer, inputs.PublisherSettle, inputs.SubscriberDisposition, inputs.LinkFlow)
+_OF_A_LINK = (inputs.PublisherTransfer, inputs.PublisherSettle, inputs.SubscriberDisposition, inputs.ClientFlow)
 _ATTACHES = (inputs.PublisherAttach, inputs.SubscriberAttach)
 
 
@@ -45,7 +45,7 @@ class Faults:
             Exception: `error`, where shared state may be half changed.
         """
         turn = self._turn
-        if isinstance(item, inputs.PeerFrame):
+        if isinstance(item, inputs.RouterFrame):
             self._of_frame(item, error)
         elif isinstance(item, _OF_A_LINK):
             endpoint = self._endpoints.links.get(item.link)
@@ -54,7 +54,7 @@ class Faults:
             self.of_endpoint(endpoint, error)
         elif isinstance(item, _ATTACHES) and self._is_new(item.link) and not isinstance(error, AssertionError):
             turn.out.append(effects.Faulted(error))  # nothing of it was kept yet
-            turn.out.append(effects.Detach(item.link, True, CONDITION, _TEXT))
+            turn.out.append(effects.DetachLink(item.link, True, CONDITION, _TEXT))
         else:
             raise error
 
@@ -72,7 +72,7 @@ class Faults:
             raise error
         self.of_endpoint(endpoint, error)
 
-    def _of_frame(self, frame: inputs.PeerFrame, error: Exception) -> None:
+    def _of_frame(self, frame: inputs.RouterFrame, error: Exception) -> None:
         """A frame of another router: what it named was confined before; here its channel starts over (T-4)."""
         channel = self._channels.find(frame.origin)
         if channel is None or isinstance(error, AssertionError):
@@ -91,7 +91,7 @@ class Faults:
             if channel is not None:
                 channel.restart("a frame could not be encoded")
 
-    def _speaker(self, message: PeerMessage) -> Ingress | Egress | None:
+    def _speaker(self, message: RouterMessage) -> Ingress | Egress | None:
         turn = self._turn
         if isinstance(message, (Ack, Nack)):
             return self._endpoints.egresses.get(turn.view.subscription_epochs.get(message.subscription_epoch, ""))
@@ -129,4 +129,4 @@ class Faults:
             link = endpoint.link
             self._endpoints.suspend(endpoint, LossCause.DETACH)
         if link is not None:
-            turn.out.append(effects.Detach(link, False, CONDITION, _TEXT))
+            turn.out.append(effects.DetachLink(link, False, CONDITION, _TEXT))

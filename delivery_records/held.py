@@ -41,7 +41,6 @@ class HeldQueue:
 
     def append(self, entry: Entry, is_held_back: bool) -> None:
         """Hold one behind all others; `is_held_back`: for good, and pre-settled ones behind such with it."""
-        entry.is_held = True
         if is_held_back or (entry.presettled and self._parked):
             self._parked[entry] = None
             return
@@ -52,7 +51,6 @@ class HeldQueue:
 
     def remove(self, entry: Entry) -> None:
         """One is sent, settled, or dropped."""
-        entry.is_held = False
         if entry in self._parked:
             del self._parked[entry]
             return

@@ -23,9 +23,11 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.fanout import Fanout
-from delivery_records.inputs import LinkFlow, LossCause, PublisherAttach, Transfer
+from delivery_records.inputs import ClientFlow, LossCause, PublisherAttach, PublisherTransfer
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
-from delivery_records.outcomes import Decision, Outcome, Told
+from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.publisher_outcomes import PublisherOutcomes
+from delivery_records.resends import Resends
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
 from delivery_records.tags import MAX_TAG_BYTES
@@ -58,10 +60,9 @@ class Ingress(Endpoint):
     """One publisher at its ingress: phase, window, and who owes what."""
 
     __slots__ = (
-        "_annotate", "_began", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
-        "exactly_once", "expiry_policy", "fanout", "is_dirty", "is_shut_out", "last_progress", "link", "peer", "phase",
-        "place", "resend_since", "retries", "session", "settled_runs", "settles_first", "timeout_s", "told",
-        "told_settled", "topic", "window",
+        "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
+        "exactly_once", "expiry_policy", "fanout", "is_dirty", "link", "outcomes", "peer", "phase", "place", "resends",
+        "retries", "session", "settled_runs", "timeout_s", "topic", "window",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +81,6 @@ class Ingress(Endpoint):
         self.peer = request.peer
         self.link: int | None = request.link
         self.exactly_once = request.exactly_once
-        self.settles_first = request.settles_first
         # A terminal entry is settled by the publisher itself; what is left is U (A-4).
         unsettled = [tag for tag, outcome in (request.unsettled or {}).items() if outcome is None]
         self.window = Window(unsettled, turn.budget)
@@ -90,16 +90,11 @@ class Ingress(Endpoint):
         self.arrivals = Arrivals(self.window.end, turn.now)
         self.fanout = Fanout(turn, self, self.window, parts.to_egresses, parts.channels)
         self.retries = Retries(turn, self, self.window, self.fanout)
+        self.resends = Resends(turn, self, self.window, began)
+        self.outcomes = PublisherOutcomes(turn, self, self.window, self.exactly_once, request.settles_first)
         self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
         self.settled_runs: list[list[int]] = []
-        self.told: dict[Told, list[int]] = {}
-        self.told_settled: dict[Told, list[int]] = {}
         self.is_dirty = False
-        self.last_progress = turn.now
-        self.resend_since = turn.now
-        self.is_shut_out = False
-        """The AMQP session it shares with others has no room, or room for a frame at a time (C-6)."""
-        self._began = began
         self._resume_flags = 0
         self.phase = Phase.PROVING if self.exactly_once else Phase.WAITING
 
@@ -115,7 +110,7 @@ class Ingress(Endpoint):
         )  # fmt: skip
         turn.out.append(
             effects.PublisherReply(
-                request.link, request.unsettled is not None, resumed, self.exactly_once, self.settles_first,
+                request.link, request.unsettled is not None, resumed, self.exactly_once, request.settles_first,
                 self.timeout_s, self.expiry_policy,
             )
         )  # fmt: skip
@@ -128,7 +123,7 @@ class Ingress(Endpoint):
             self._grant()  # A-4 (ii): the first frame that needs this credit proves life
             turn.timers.set(Timer.PROOF, self.key, turn.now + turn.limits.proof_timeout_s)
 
-    def on_flow(self, flow: LinkFlow) -> None:
+    def on_flow(self, flow: ClientFlow) -> None:
         """A flow of the publisher: proof of life, or the question who still owes a delivery."""
         if flow.asked_tag is not None:
             if len(flow.asked_tag) > MAX_TAG_BYTES:
@@ -162,21 +157,19 @@ class Ingress(Endpoint):
         """Declare U to every subscription, then let the publisher send (A-4, I-5)."""
         self.phase = Phase.ACTIVE
         self._turn.timers.cancel(Timer.PROOF, self.key)
-        self.resend_since = self._turn.now
         self.fanout.join_all(self._turn.view.matching(self.topic), self._starts)
         for slot, owed in self.fanout.owed(self.window.slots()):
             slot.pending = owed
             self.trace(slot, Rule.PRESENTED, slot.number, slot.pending)
         self.fanout.sync_all()
-        if self.window.unreceived:
-            self._turn.timers.set(Timer.RESEND, self.key, self._turn.now + self._turn.limits.resend_timeout_s)
+        self.resends.begin()
         self._turn.note(Decision.PUBLISHER_ACTIVATED, publisher=self.name, unsettled=len(self.window))
         self._grant()
         self.mark_dirty()
 
     # ------------------------------------------------------------------ transfers
 
-    def on_transfer(self, transfer: Transfer) -> None:
+    def on_transfer(self, transfer: PublisherTransfer) -> None:
         """I-1: store the delivery whole, then forward it to every subscription that owes it."""
         if self.phase is not _ACTIVE and not self._may_activate():
             return
@@ -190,7 +183,7 @@ class Ingress(Endpoint):
         slot = window.find(transfer.tag)
         if slot is None:
             if window.unreceived:
-                self._abandon_unreceived(window.end)
+                self.resends.abandon(window.end)
             slot = window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
         elif slot.state is not AWAITED:
@@ -198,7 +191,7 @@ class Ingress(Endpoint):
             self._detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
             return
         elif self.exactly_once:
-            self._abandon_unreceived(slot.number)  # P-1: in order, so what it passed over will not come
+            self.resends.abandon(slot.number)  # P-1: in order, so what it passed over will not come
         slot.receiver_settles = transfer.receiver_settles
         message = transfer.message
         if transfer.message_format == 0:
@@ -212,7 +205,7 @@ class Ingress(Endpoint):
         window.fill(slot, message, transfer.delivery_id)
         turn.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
         if not slot.pending or self.fanout.listeners:
-            self._on_no_answer_due(slot)
+            self.outcomes.on_no_answer_due(slot, bool(self.fanout.listeners))
         if turn.tracing is not None:
             rule = Rule.REPEATED if slot.repeated else Rule.STORED
             turn.tracing.own(self.session, slot.tag, rule, slot.number, slot.pending, len(message))
@@ -220,20 +213,7 @@ class Ingress(Endpoint):
         if transfer.settled:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
         elif slot.repeated:
-            self._on_repeated()
-
-    def _on_no_answer_due(self, slot: Slot) -> None:
-        """I-3: there is a subscription that never answers (c.3), or none that will: who comes later is not owed it."""
-        if self.fanout.listeners:
-            slot.processed = True
-        elif not slot.processed and self._releases_when_empty():
-            slot.verdict = Outcome.RELEASED
-
-    def _on_repeated(self) -> None:
-        """I-9: the publisher makes progress with its map; with the last of it, its failover is over."""
-        self.resend_since = self._turn.now
-        if not self.window.unreceived:
-            self._turn.durations.failover.observe(self._turn.now - self._began)
+            self.resends.on_repeated()
 
     def _may_activate(self) -> bool:
         """c.5: the first transfer on the credit of a resumed link activates it; no other phase takes transfers."""
@@ -243,7 +223,7 @@ class Ingress(Endpoint):
         self._turn.counts[Decision.TRANSFER_NOT_ACTIVE] += 1
         return False
 
-    def _has_place(self, transfer: Transfer) -> bool:
+    def _has_place(self, transfer: PublisherTransfer) -> bool:
         """Whether a settled, resumed or aborted transfer belongs in the window; if not, it is dealt with."""
         turn = self._turn
         if transfer.aborted:
@@ -261,9 +241,9 @@ class Ingress(Endpoint):
             return False
         return True
 
-    def _forward_presettled(self, transfer: Transfer) -> None:
+    def _forward_presettled(self, transfer: PublisherTransfer) -> None:
         """I-1c: a place in the stream, but neither window entry nor tag in U."""
-        self._abandon_unreceived(self.window.end)
+        self.resends.abandon(self.window.end)
         message = transfer.message
         if transfer.message_format == 0:
             try:
@@ -276,12 +256,12 @@ class Ingress(Endpoint):
             self._turn.tracing.own(self.session, transfer.tag, Rule.PRESETTLED)
         self.fanout.forward_presettled(transfer.tag, message, transfer.message_format)
 
-    def _store_malformed(self, slot: Slot, transfer: Transfer, reason: str) -> None:
+    def _store_malformed(self, slot: Slot, transfer: PublisherTransfer, reason: str) -> None:
         """I-1b: a message whose sections cannot be read is rejected in its place and not forwarded."""
         self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
         self.window.fill(slot, b"", transfer.delivery_id)
         slot.pending = 0
-        slot.verdict = Outcome.REJECTED
+        slot.verdict = DeliveryOutcome.REJECTED
         slot.failure = reason
         self.trace(slot, Rule.MALFORMED, reason)
 
@@ -289,31 +269,15 @@ class Ingress(Endpoint):
         """I-1a: an aborted delivery leaves no trace; an unreceived entry may still be repeated."""
         self._turn.counts[Decision.TRANSFER_ABORTED] += 1
 
-    def _abandon_unreceived(self, before: int) -> None:
-        """I-9: resends come first and in order, so unreceived entries below number `before` will not come any more."""
-        if not self.window.unreceived:
-            return
-        left = self.window.passed_over(before)
-        if not left:
-            return
-        self._turn.note(Decision.DELIVERY_ABANDONED, publisher=self.name, deliveries=len(left))
-        for slot in left if self._turn.tracing is not None else ():
-            self.trace(slot, Rule.ABANDONED)
-        for slot in left:
-            self._drop(slot)
-
-    def _releases_when_empty(self) -> bool:
-        return not self.exactly_once and self._turn.limits.release_without_subscriptions
-
     # ------------------------------------------------------------------ outcomes
 
-    def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: Outcome) -> None:
+    def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
         """I-2: the subscription is done with these numbers; true whichever egress says so."""
         cursor = self.fanout.cursors.get(subscription.key)
         if cursor is None:
             return
         window = self.window
-        is_accepted = outcome is Outcome.ACCEPTED
+        is_accepted = outcome is DeliveryOutcome.ACCEPTED
         tracing = self._turn.tracing
         for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
             if slot.verdict is None:
@@ -328,11 +292,11 @@ class Ingress(Endpoint):
     def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
         """E-4a: the subscription wants another attempt, until it has had too many."""
         if self.retries.on_again(subscription, number, failed):
-            self.on_acknowledged(subscription, number, 1, Outcome.REJECTED)
+            self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
-        self.last_progress = self._turn.now
+        self.outcomes.last_progress = self._turn.now
         counts = self._turn.counts
         tracing = self._turn.tracing
         for tag in tags:
@@ -341,9 +305,10 @@ class Ingress(Endpoint):
                 if tracing is not None:
                     self.trace(slot, Rule.SETTLED if slot.state is TOLD else Rule.GIVEN_UP)
                 counts[_DELIVERY_SETTLED if slot.state is TOLD else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
-                self._drop(slot)
+                self.drop(slot)
 
-    def _drop(self, slot: Slot) -> None:
+    def drop(self, slot: Slot) -> None:
+        """Forget a delivery and settle it at all that have it: settled, given up or abandoned (I-4, I-4a, I-9)."""
         self.window.remove(slot)
         if not self.retries.is_empty:
             self.retries.forget(slot.number)
@@ -359,79 +324,13 @@ class Ingress(Endpoint):
         if not self.fanout.is_active:
             return
         if self.phase is Phase.ACTIVE and self.link is not None:
-            self._accept_in_order()
-            self._send_told()
+            self.outcomes.decide_in_order()
+            self.outcomes.send(self.link)
         if self.settled_runs:
             runs, self.settled_runs = frozen_runs(self.settled_runs), []
             self.fanout.settle(runs)
         if self.phase is Phase.ACTIVE and self.link is not None:
             self._grant()
-
-    def _accept_in_order(self) -> None:
-        """I-3: in window order, while the next delivery is received and no subscription owes it."""
-        window = self.window
-        while window.next_accept < window.end:
-            slot = window.at(window.next_accept)
-            if slot is not None and (slot.pending or slot.state is AWAITED):
-                return
-            window.next_accept += 1  # first: telling may take the slot out and move it on
-            if slot is not None:
-                self._tell(slot)
-
-    def _tell(self, slot: Slot) -> None:
-        plain = slot.processed and slot.verdict is None and slot.rejected_by is None
-        told = _ACCEPTED if plain else self._outcome_of(slot)
-        slot.state = TOLD
-        if self._turn.tracing is not None:
-            self.trace(slot, Rule.TOLD, told.outcome.value)
-        if not self.window.told:
-            self._await_settlement()
-        self.window.told += 1
-        settles = self.settles_first or slot.receiver_settles
-        (self.told_settled if settles else self.told).setdefault(told, []).append(slot.delivery_id)
-        if settles:
-            self._drop(slot)  # c.3: at-least-once is settled together with the outcome
-
-    def _await_settlement(self) -> None:
-        """I-4, T_settle: from the first told outcome on. While outcomes are told the timer sets itself again."""
-        self.last_progress = self._turn.now
-        if not self._turn.timers.is_set(Timer.SETTLE, self.key):
-            self._turn.timers.set(Timer.SETTLE, self.key, self._turn.now + self._turn.limits.settle_timeout_s)
-
-    def _outcome_of(self, slot: Slot) -> Told:
-        """The outcome told to the publisher (I-3)."""
-        if slot.verdict is Outcome.REJECTED:
-            return Told(Outcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
-        if slot.verdict is Outcome.RELEASED:
-            return _RELEASED
-        assert slot.verdict is None
-        if not slot.processed and self._releases_when_empty():
-            slot.verdict = Outcome.RELEASED  # I-3: whoever owed it has ended without it
-            return _RELEASED
-        if slot.rejected_by and self._turn.limits.report_rejections:
-            text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
-            names = tuple(slot.rejected_by[:OWING_NAMES])
-            return Told(Outcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
-        return _ACCEPTED
-
-    def _send_told(self) -> None:
-        if self.told:
-            told, self.told = self.told, {}
-            self._dispose(told, False)
-        if self.told_settled:
-            told, self.told_settled = self.told_settled, {}
-            self._dispose(told, True)
-
-    def _dispose(self, all_told: dict[Told, list[int]], settled: bool) -> None:
-        assert self.link is not None
-        for told, ids in all_told.items():
-            self._turn.counts[_TOLD[told.outcome]] += len(ids)
-            info: dict[str, object] = {}
-            if told.rejected_by:
-                info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
-            self._turn.out.append(
-                effects.Dispose(self.link, ids, told.outcome, settled, told.condition, told.description, info)
-            )
 
     def _grant(self) -> None:
         """C-1: credit for every unreceived map entry, and for what is free in the window."""
@@ -442,24 +341,13 @@ class Ingress(Endpoint):
         if limit is not None:
             first = None if self.credit.session_told or not self.session else self.session
             self.credit.session_told = self.credit.session_told or first is not None
-            self._turn.out.append(effects.GrantCredit(self.link, limit, first))
+            self._turn.out.append(effects.GrantPublisherCredit(self.link, limit, first))
 
     def withdraw_credit(self) -> None:
         """K-8a: take back what was granted; what was sent on it is still received."""
         if self.link is not None and self.credit.limit > self.credit.received:
             self.credit.limit = self.credit.received
-            self._turn.out.append(effects.GrantCredit(self.link, self.credit.limit))
-
-    @property
-    def is_held_up(self) -> bool:
-        """C-6: bodies that wait for subscribers fill what is there for it, so that it may be unable to repeat more."""
-        return self.window.body_bytes * 2 >= self._turn.limits.window_bytes
-
-    def on_session_window(self, is_narrow: bool, now: float) -> None:
-        """C-6: T_resend counts from when its session had room for more than a frame."""
-        if self.is_shut_out or is_narrow:
-            self.resend_since = now
-        self.is_shut_out = is_narrow
+            self._turn.out.append(effects.GrantPublisherCredit(self.link, self.credit.limit))
 
     @property
     def is_at_rest(self) -> bool:
@@ -538,13 +426,7 @@ class Ingress(Endpoint):
 
     def on_resend_timeout(self) -> None:
         """I-9: neither a resend nor a new delivery within T_resend."""
-        if self.phase is not Phase.ACTIVE or not self.window.unreceived:
-            return
-        if self.is_held_up or self.is_shut_out:
-            self.resend_since = self._turn.now
-        deadline = self.resend_since + self._turn.limits.resend_timeout_s
-        if self._turn.now < deadline:  # it is repeating, if slowly
-            self._turn.timers.set(Timer.RESEND, self.key, deadline)
+        if self.phase is not Phase.ACTIVE or not self.window.unreceived or not self.resends.is_overdue():
             return
         failures = self._parts.failures.count_resend(self.key, self._turn.now, self.timeout_s)
         self._detach("amqp:link:detach-forced", "the deliveries of the presented map were not sent again")
@@ -553,11 +435,7 @@ class Ingress(Endpoint):
 
     def on_settle_timeout(self) -> None:
         """I-4, T_settle: told outcomes must be settled, or joiners and memory wait for a hung publisher."""
-        if self.phase is not Phase.ACTIVE or not self.window.told:
-            return
-        deadline = self.last_progress + self._turn.limits.settle_timeout_s
-        if self._turn.now < deadline:
-            self._turn.timers.set(Timer.SETTLE, self.key, deadline)
+        if self.phase is not Phase.ACTIVE or not self.window.told or not self.outcomes.is_overdue():
             return
         self._turn.note(Decision.PUBLISHER_NEVER_SETTLES, publisher=self.name, told=self.window.told)
         self._detach("amqp:link:detach-forced", "outcomes were told and nothing was settled")
@@ -565,7 +443,7 @@ class Ingress(Endpoint):
     def _detach(self, condition: str, description: str) -> None:
         """Suspend the link from our side; the terminus stays (A-9)."""
         if self.link is not None:
-            self._turn.out.append(effects.Detach(self.link, False, condition, description))
+            self._turn.out.append(effects.DetachLink(self.link, False, condition, description))
             self._parts.suspend(self, LossCause.DETACH)
 
     def _tell_owing(self, tag: bytes) -> None:
@@ -573,16 +451,6 @@ class Ingress(Endpoint):
         names = [] if slot is None else self.fanout.owing(slot.number)
         if self.link is not None:
             self._turn.out.append(effects.TellOwing(self.link, tag, names[:OWING_NAMES], len(names)))
-
-
-_ACCEPTED = Told(Outcome.ACCEPTED)
-_RELEASED = Told(Outcome.RELEASED)
-
-_TOLD = {
-    Outcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
-    Outcome.REJECTED: Decision.DELIVERY_REJECTED,
-    Outcome.RELEASED: Decision.DELIVERY_RELEASED,
-}
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ from enum import Enum
 from typing import TypeAlias
 
 from delivery_records.attachments.view import Change, PublisherRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.channels.messages import Datagram, PeerMessage
+from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.limits import DRAIN_LIMIT_S
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 
-UnsettledMap: TypeAlias = Mapping[bytes, Outcome | None]
+UnsettledMap: TypeAlias = Mapping[bytes, DeliveryOutcome | None]
 """A presented unsettled map: tag -> terminal outcome, or None while there is none (AMQP 1.0 section 2.6.13)."""
 
 
@@ -28,7 +28,7 @@ class LossCause(Enum):
     CONNECTION_LOSS = "connection-loss"
 
 
-class Failure(Enum):
+class StoreFailure(Enum):
     """What became of an etcd operation that did not succeed (K-2a)."""
 
     CONFLICT = "conflict"
@@ -40,14 +40,14 @@ class Failure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LinkPlace:
     """The AMQP session and the connection of a link: numbers the shell hands out, each used once; 0 = not known."""
 
     amqp_session: int = 0
     connection: int = 0
 
 
-NO_PLACE = Place()
+NO_PLACE = LinkPlace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class PublisherAttach:
     starts: Sequence[tuple[bytes, int]] = ()
     """(tag, revision): that entry of the map and all before it were sent before that revision (I-6a)."""
     expiry_policy: str = "session-end"
-    place: Place = NO_PLACE
+    place: LinkPlace = NO_PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ class SubscriberAttach:
     map_bound: int = 0
     incomplete: bool = False
     peer: str = ""
-    place: Place = NO_PLACE
+    place: LinkPlace = NO_PLACE
 
 
-class Transfer:
+class PublisherTransfer:
     """A complete delivery arrived on a publisher's link (hot path: a plain class)."""
 
     __slots__ = (
@@ -144,14 +144,14 @@ class SubscriberDisposition:
 
     link: int
     tags: Sequence[bytes]
-    outcome: Outcome | None
+    outcome: DeliveryOutcome | None
     settled: bool
     annotations: Mapping[object, object] | None = None
     """message-annotations of `modified`, merged into the next attempt (E-4a)."""
 
 
 @dataclass(frozen=True, slots=True)
-class LinkFlow:
+class ClientFlow:
     """A flow was read on a link."""
 
     link: int
@@ -187,7 +187,7 @@ class EndpointEnded:
     """An AMQP session or connection is over, behind the loss of its links: detached termini may wait for it (A-9)."""
 
     number: int
-    """As in `Place`."""
+    """As in `LinkPlace`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class StoreFailed:
     """A `Read` or `Propose` did not succeed. Success of a proposal is seen in the watch only (K-2)."""
 
     nonce: str
-    failure: Failure
+    failure: StoreFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,17 +255,17 @@ class EndSubscription:
 
 
 @dataclass(slots=True)
-class PeerFrame:
+class RouterFrame:
     """A sequenced frame of another router's channel arrived (T-1). On the hot path, so it is not frozen."""
 
     origin: int
     generation: int
     sequence: int
-    message: PeerMessage
+    message: RouterMessage
 
 
 @dataclass(frozen=True, slots=True)
-class PeerDatagram:
+class RouterDatagram:
     """An unsequenced message of another router arrived (HELLO, BARRIER, APPLIED)."""
 
     origin: int
@@ -282,9 +282,9 @@ class PathsChanged:
 
 @dataclass(frozen=True, slots=True)
 class SendFailed:
-    """A `PeerSend` could not be encoded, which is a fault of our own (K-3b)."""
+    """A `SendToRouters` could not be encoded, which is a fault of our own (K-3b)."""
 
-    message: PeerMessage
+    message: RouterMessage
     rids: tuple[int, ...]
     """Its targets; their channels have a gap now."""
 
@@ -292,10 +292,10 @@ class SendFailed:
 Input: TypeAlias = (
     PublisherAttach
     | SubscriberAttach
-    | Transfer
+    | PublisherTransfer
     | PublisherSettle
     | SubscriberDisposition
-    | LinkFlow
+    | ClientFlow
     | LinkDetach
     | LinkLost
     | EndpointEnded
@@ -306,8 +306,8 @@ Input: TypeAlias = (
     | StoreHealth
     | Drain
     | EndSubscription
-    | PeerFrame
-    | PeerDatagram
+    | RouterFrame
+    | RouterDatagram
     | PathsChanged
     | SendFailed
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Outcome(Enum):
+class DeliveryOutcome(Enum):
     """What a receiver said of a delivery (AMQP 1.0 section 3.4), by the classes of rule E-4a."""
 
     ACCEPTED = "accepted"
@@ -30,13 +30,13 @@ class Outcome(Enum):
         return self in _DONE
 
 
-_DONE = frozenset({Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNDELIVERABLE})
+_DONE = frozenset({DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED, DeliveryOutcome.UNDELIVERABLE})
 
 
 class Decision(Enum):
     """Every decision of the core, by name. The value is the log event and the metric label."""
 
-    __hash__ = object.__hash__  # as in Outcome
+    __hash__ = object.__hash__  # as in DeliveryOutcome
 
     # publishers
     PUBLISHER_ATTACHED = "publisher_attached"
@@ -111,7 +111,7 @@ class Decision(Enum):
 class Told:
     """What one disposition states; deliveries with the very same object share it."""
 
-    outcome: Outcome
+    outcome: DeliveryOutcome
     condition: str = ""
     description: str = ""
     rejected_by: tuple[str, ...] = ()

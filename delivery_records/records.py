@@ -105,9 +105,9 @@ class Records:
         return {
             inputs.SubscriberDisposition: self._on_disposition,
             inputs.PublisherSettle: self._on_settle,
-            inputs.PeerFrame: self._routing.on_frame,
-            inputs.PeerDatagram: self._on_datagram,
-            inputs.LinkFlow: self._on_flow,
+            inputs.RouterFrame: self._routing.on_frame,
+            inputs.RouterDatagram: self._on_datagram,
+            inputs.ClientFlow: self._on_flow,
             inputs.PublisherAttach: self.attaching.start,
             inputs.SubscriberAttach: self.attaching.start,
             inputs.LinkDetach: self._on_detach,
@@ -137,7 +137,7 @@ class Records:
         handlers = self._handlers
         for item in batch:
             try:
-                if type(item) is inputs.Transfer:  # most inputs are
+                if type(item) is inputs.PublisherTransfer:  # most inputs are
                     endpoint = self.links.get(item.link)
                     if isinstance(endpoint, Ingress):
                         endpoint.on_transfer(item)
@@ -159,7 +159,7 @@ class Records:
 
     @property
     def now(self) -> float:
-        """Seconds on the caller's clock, as it was told last."""
+        """Seconds on the caller's clock, as of the last call of `handle` or `handle_timer`."""
         return self.turn.now
 
     def next_deadline(self) -> float | None:
@@ -185,12 +185,12 @@ class Records:
                     self._faults.of_endpoint(ingress, error)
         if budget.was_full:
             self._room.set_timer()
-        dirty_egresses = self._egress_parts.dirty
-        if dirty_egresses:
-            egresses = dirty_egresses[:]
-            dirty_egresses.clear()
-            for egress in egresses:
-                egress.flush()
+        dirty_outgoing = self._egress_parts.dirty
+        if dirty_outgoing:
+            links = dirty_outgoing[:]
+            dirty_outgoing.clear()
+            for outgoing in links:
+                outgoing.flush()
         return self.turn.end()
 
     def _send_acks(self, sync: SyncState) -> None:
@@ -241,7 +241,7 @@ class Records:
                 disposition.tags, disposition.outcome, disposition.settled, disposition.annotations
             )
 
-    def _on_flow(self, flow: inputs.LinkFlow) -> None:
+    def _on_flow(self, flow: inputs.ClientFlow) -> None:
         endpoint = self.links.get(flow.link)
         if isinstance(endpoint, (Ingress, Egress)):
             endpoint.on_flow(flow)
@@ -251,17 +251,17 @@ class Records:
         if endpoint is None:
             return
         if not detach.closed:
-            self.turn.out.append(effects.Detach(detach.link, False))
+            self.turn.out.append(effects.DetachLink(detach.link, False))
             self.endpoints.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Attempt):
             # E-8, I-8: nothing was deleted, so it must not look closed
-            self.turn.out.append(effects.Detach(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
+            self.turn.out.append(effects.DetachLink(detach.link, True, "amqp:link:stolen", _CLOSED_EARLY))
             self.endpoints.lose(detach.link, endpoint, LossCause.DETACH)
         elif isinstance(endpoint, Ingress):
             endpoint.phase = Phase.CLOSING  # I-8
             self._proposals.delete(publisher_path(endpoint.key), endpoint.epoch)
         else:
-            endpoint.is_closing = True  # E-8
+            endpoint.outgoing.is_closing = True  # E-8
             self._proposals.delete(subscription_path(endpoint.key), endpoint.epoch)
 
     def _on_lost(self, lost: inputs.LinkLost) -> None:
@@ -269,9 +269,9 @@ class Records:
         if endpoint is not None:
             self.endpoints.lose(lost.link, endpoint, lost.cause)
 
-    # ------------------------------------------------------------------ inputs of peers and etcd
+    # ------------------------------------------------------------------ inputs of other routers and etcd
 
-    def _on_datagram(self, datagram: inputs.PeerDatagram) -> None:
+    def _on_datagram(self, datagram: inputs.RouterDatagram) -> None:
         if datagram.origin in self.view.dead:
             return
         if isinstance(datagram.message, Hello):

@@ -67,5 +67,5 @@ class Reduction:
         turn, endpoint = self._turn, self._endpoint
         self._failures.end_round(endpoint.key, self.has_progressed)
         turn.note(Decision.SUBSCRIBER_MAP_REDUCED, subscription=endpoint.name)
-        turn.out.append(effects.Detach(self._link, False))
+        turn.out.append(effects.DetachLink(self._link, False))
         self._suspend(endpoint, LossCause.DETACH)

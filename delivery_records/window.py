@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from delivery_records.budget import Budget
 from delivery_records.channels.messages import Run
+from delivery_records.diagnostics.trace import Rule
 from delivery_records.limits import ENTRY_BYTES, ROUTER_BYTES
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 
 
 class SlotState(Enum):
@@ -79,7 +80,7 @@ class Slot:
         """Its outcome goes out settled, and I-4 follows at once (c.3)."""
         self.repeated = False
         """It was in the presented map: a subscriber may have seen it before."""
-        self.verdict: Outcome | None = None
+        self.verdict: DeliveryOutcome | None = None
         """Outcome that no subscription stated: malformed, rejected; nobody had it, released (I-3)."""
         self.failure = ""
         self.rejected_by: list[str] | None = None
@@ -246,6 +247,19 @@ class Window:
     def slots(self) -> Iterator[Slot]:
         """All slots in order. The window may not change meanwhile."""
         return iter(self._by_number.values())
+
+
+class WindowOwner(Protocol):
+    """The ingress, as the parts that work on its window know it."""
+
+    key: str
+    name: str
+
+    def drop(self, slot: Slot) -> None:
+        """Forget a delivery and settle it at all that have it."""
+
+    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+        """A step of a delivery, while an operator wants to see them."""
 
 
 def add_run(runs: list[list[int]], number: int) -> None:

@@ -23,19 +23,19 @@ from oncewire.settings.parsers import (
 )
 from oncewire.settings.schema import Applies, setting
 from router.routed.limits import RoutedLimits
-from router.settings import ROLES, Connector, connectors, prefixes
+from router.settings import ROLES, ConnectorSettings, connectors, prefixes
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
 """A map of 21,800 unsettled deliveries fits in one frame (C-4)."""
 MAX_MESSAGE_SIZE = 64 * MIB
 IDLE_TIMEOUT_S = 10.0
-"""Until a client is missed that another cannot replace meanwhile, and longest pause of a client whose direction alone
-is cut off. Shorter ones would end stock clients whose program is busy: some of them beat only while it calls them."""
+"""How long a router waits for a silent client before it closes the connection. A shorter time would disconnect stock
+clients whose program is busy: some of them send heartbeats only while the program calls them."""
 REDIAL_S = 1.0
-"""One packet a second to a router that is gone for good: cheap beside what a longer way costs."""
+"""One packet a second to a router that has stopped for good costs less than a longer path."""
 START_PATIENCE_S = 86_400.0
-"""A day: longer than an outage that somebody works on, and a forgotten router ends at last."""
+"""A day: longer than an outage that somebody works on. A forgotten router terminates after it."""
 _PORT = "0 to 65535; 0 = any free port"
 _ANONYMOUS = "loopback, always or never"
 _FILE = "path of a PEM file, or empty"
@@ -52,7 +52,7 @@ class RouterConfig:
     )  # fmt: skip
     standalone: bool = setting(
         "standalone", yes_or_no, False, "true or false",
-        "One router without etcd: attachments live in this process, and die with it.",
+        "One router without etcd. Attachments are kept in the process and lost when it stops.",
     )  # fmt: skip
     listen_host: str = setting(
         "listen.host", text(r"\S+"), "127.0.0.1", "an address or host name to listen on",
@@ -63,25 +63,25 @@ class RouterConfig:
     )
     listen_advertise: str = setting(
         "listen.advertise", text(r"\S*"), "", "host:port, or empty",
-        "Address told to others in the router key; empty = the listening address.",
+        "Address that other routers and clients get from the router key; empty = the listening address.",
     )  # fmt: skip
     allow_anonymous: str = setting(
         "listen.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
-        "Clients without a password: only where no other machine can connect, unless you say so.", applies=Applies.NEW,
+        "Accept clients without a password. loopback = only where no other machine can connect.", applies=Applies.NEW,
     )  # fmt: skip
     users: tuple[tuple[str, str], ...] = setting(
         "users", pairs(":"), (), 'a table name = "password"; in a text name:password,...',
-        "Clients that log in with SASL PLAIN, and operators that do over HTTP.", secret=True, applies=Applies.NOW,
+        "Clients log in with SASL PLAIN, operators also over HTTP.", secret=True, applies=Applies.NOW,
         is_table=True,
     )  # fmt: skip
     roles: tuple[tuple[str, str], ...] = setting(
         "roles", pairs("=", ROLES), (), 'a table user = "viewer", "operator" or "admin"; in a text user=role,...',
-        "What a user may do over HTTP and at $management; one without a role here may do what everybody may.",
+        "Role of a user over HTTP and at $management. A user without a role here has http.anonymous_role.",
         applies=Applies.NOW, is_table=True,
     )  # fmt: skip
     idle_timeout_s: float = setting(
         "listen.idle_timeout_s", number(1, 3600), IDLE_TIMEOUT_S, "1 to 3600 seconds",
-        "A client that sends nothing for this long counts as gone; heartbeats keep it.", applies=Applies.NEW,
+        "A client that sends nothing, not even heartbeats, for this long is disconnected.", applies=Applies.NEW,
     )  # fmt: skip
     inter_router_host: str = setting(
         "inter_router.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = do not listen",
@@ -89,7 +89,7 @@ class RouterConfig:
     )  # fmt: skip
     inter_router_port: int = setting(
         "inter_router.port", whole_number(0, 65535), 0, _PORT,
-        "Any free port will do: others read it from the router key in etcd.",
+        "Any free port works: other routers read it from the router key in etcd.",
     )  # fmt: skip
     inter_router_advertise: str = setting(
         "inter_router.advertise", text(r"\S*"), "", "host:port, or empty",
@@ -97,32 +97,32 @@ class RouterConfig:
     )  # fmt: skip
     inter_router_password: str = setting(
         "inter_router.password", text(), "", "text, the same at every router; empty = none",
-        "Routers that know it trust each other.", secret=True,
+        "Routers with the same password trust each other.", secret=True,
     )  # fmt: skip
     inter_router_allow_anonymous: str = setting(
         "inter_router.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
-        "Routers without the password: only where no other machine can connect, unless you say so.",
+        "Accept routers without the password. loopback = only where no other machine can connect.",
     )  # fmt: skip
     inter_router_heartbeat_s: float = setting(
         "inter_router.heartbeat_s", number(0.05, 60), linkstate.HEARTBEAT_S, "0.05 to 60 seconds",
-        "How often a router says that it lives; 10 bytes to each neighbour.",
+        "Interval of heartbeats, 10 bytes to each neighbour.",
     )  # fmt: skip
     inter_router_silence_s: float = setting(
         "inter_router.silence_s", number(0.15, 180), linkstate.SILENCE_S, "0.15 to 180 seconds",
-        "A neighbour that says nothing for so long is routed around; a false alarm costs a change of path, no message.",
+        "A neighbour that is silent for this long is routed around. A false alarm changes a path and loses no message.",
     )  # fmt: skip
     inter_router_redial_s: float = setting(
         "inter_router.redial_s", number(0.05, 300), REDIAL_S, "0.05 to 300 seconds",
-        "Longest wait before a lost link is tried again; a healed one is back after this and a handshake.",
+        "Longest wait before a lost link is dialed again. A repaired link is up after this time and a handshake.",
     )  # fmt: skip
     mesh: str = setting(
         "inter_router.mesh", one_of("auto", "configured"), "auto", "auto or configured",
-        "auto = a link to every router in etcd; configured = only the connectors below.",
+        "auto = links to all routers in etcd; configured = only inter_router.connectors.",
     )  # fmt: skip
-    connectors: tuple[Connector, ...] = setting(
+    connectors: tuple[ConnectorSettings, ...] = setting(
         "inter_router.connectors", connectors, (),
         'tables {to = "node id or host:port", cost = 1 to 65535}; in a text to=cost,...',
-        "Links this router opens with mesh = configured; lower cost is better.",
+        "Links that this router opens if inter_router.mesh = configured. Lower cost is better.",
     )  # fmt: skip
     http_host: str = setting(
         "http.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = no HTTP",
@@ -130,40 +130,40 @@ class RouterConfig:
     )  # fmt: skip
     http_names: tuple[str, ...] = setting(
         "http.names", host_names, (), "a list of host names; in a text name,name",
-        "Further names by which programs without login may call this router; addresses, host name and id are known.",
+        "Further host names in requests without login. Addresses, the host's name and the id are always accepted.",
         applies=Applies.NOW,
     )  # fmt: skip
     http_anonymous_role: str = setting(
         "http.anonymous_role", one_of("none", *ROLES), "viewer", _ROLE,
-        "What everybody may do without login, over HTTP and at $management.", applies=Applies.NOW,
+        "Role of everybody without login, over HTTP and at $management.", applies=Applies.NOW,
     )  # fmt: skip
     http_loopback_role: str = setting(
         "http.loopback_role", one_of("none", *ROLES), "admin", _ROLE,
-        "What programs of this machine may do without login, over HTTP and at $management.", applies=Applies.NOW,
+        "Role of programs on this machine without login, over HTTP and at $management.", applies=Applies.NOW,
     )  # fmt: skip
-    http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Next to AMQP's 5672.")
+    http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Port for HTTP.")
     store: str = setting(
         "store", one_of("gateway", "etcd3"), "gateway", "gateway or etcd3",
-        "How to talk to etcd: its JSON gateway over HTTP, or gRPC, which needs the extra oncewire[etcd3].",
+        "Access to etcd: gateway = its JSON gateway over HTTP; etcd3 = gRPC, needs the extra oncewire[etcd3].",
     )  # fmt: skip
     etcd_endpoints: tuple[str, ...] = setting(
         "etcd.endpoints", urls, ("http://127.0.0.1:2379",), "URLs http(s)://host:port",
-        "The etcd cluster all routers share; 2379 is etcd's client port.",
+        "The etcd cluster that all routers share; 2379 is etcd's client port.",
     )  # fmt: skip
-    etcd_user: str = setting("etcd.user", text(), "", "text, or empty", "User of etcd, when it asks for one.")
+    etcd_user: str = setting("etcd.user", text(), "", "text, or empty", "User name for etcd, if etcd requires one.")
     etcd_password: str = setting(
         "etcd.password", text(), "", "text, or empty", "Password of that user.", secret=True
     )
-    etcd_ca_file: str = setting("etcd.ca_file", text(), "", _FILE, "Whom to trust as etcd, with https.")
+    etcd_ca_file: str = setting("etcd.ca_file", text(), "", _FILE, "Certificate authority of etcd, for https.")
     etcd_cert_file: str = setting("etcd.cert_file", text(), "", _FILE, "This router's certificate for etcd.")
     etcd_key_file: str = setting("etcd.key_file", text(), "", _FILE, "Key of that certificate.")
     lease_ttl_s: int = setting(
         "etcd.lease_ttl_s", whole_number(3, 300), 10, "3 to 300 seconds",
-        "After this long without etcd a router's key is gone; it stops serving at two thirds (K-3).",
+        "Time to live of the router's lease. Without etcd the router stops serving after two thirds of it (K-3).",
     )  # fmt: skip
     etcd_start_patience_s: float = setting(
         "etcd.start_patience_s", number(0, 604_800), START_PATIENCE_S, "0 to 604800 seconds",
-        "How long a starting router waits for an etcd that it cannot reach; then it ends with exit code 2.",
+        "How long a starting router waits for an unreachable etcd; then it terminates with exit code 2.",
     )  # fmt: skip
     services_prefixes: tuple[str, ...] = setting(
         "services.prefixes", prefixes, ("queue://",), "a list of beginnings of addresses; in a text queue://,...",
@@ -176,84 +176,84 @@ class RouterConfig:
     )  # fmt: skip
     window: int = setting(
         "limits.window", whole_number(1, 65_536), limits.WINDOW_DELIVERIES, "1 to 65536 deliveries",
-        "Unsettled deliveries a publisher may have (W).",
+        "Most unsettled deliveries of a publisher (W).",
     )  # fmt: skip
     window_bytes: int = setting(
         "limits.window_bytes", size(KIB, 4096 * MIB), limits.WINDOW_BYTES, "1 KiB to 4 GiB",
-        "Bodies this router holds for one publisher, and for the publishers of one AMQP session together (C-6).",
+        "Most bytes of bodies held for one publisher, and for all publishers of one AMQP session (C-6).",
     )  # fmt: skip
     router_bytes: int = setting(
         "limits.router_bytes", size(64 * KIB, 1024 * 1024 * MIB), limits.ROUTER_BYTES, "64 KiB to 1 TiB",
-        "Bodies and unsettled maps this router holds in all; beyond it clients get no window, credit or attach (C-6).",
+        "Most bytes of bodies and unsettled maps in this router; beyond it clients get no credit and no attach (C-6).",
     )  # fmt: skip
     max_message_size: int = setting(
         "limits.max_message_size", size(KIB, 1024 * MIB), MAX_MESSAGE_SIZE, "1 KiB to 1 GiB",
-        "Larger messages are refused: a router holds messages whole.", applies=Applies.NEW,
+        "Larger messages are refused: a router holds whole messages.", applies=Applies.NEW,
     )  # fmt: skip
     max_frame_size: int = setting(
         "limits.max_frame_size", size(4096, 16 * MIB), MAX_FRAME_SIZE, "4 KiB to 16 MiB",
-        "An unsettled map must fit in one frame, 48 bytes a delivery (C-4).",
+        "Largest frame. An unsettled map must fit in one frame: 48 bytes for each delivery (C-4).",
     )  # fmt: skip
     max_links: int = setting(
-        "limits.max_links", whole_number(1, 65_536), 1000, "1 to 65536", "Links of one client connection.",
+        "limits.max_links", whole_number(1, 65_536), 1000, "1 to 65536", "Most links of one client connection.",
         applies=Applies.NOW,
     )  # fmt: skip
     max_connections: int = setting(
         "limits.max_connections", whole_number(1, 1_000_000), 10_000, "1 to 1000000",
-        "Client connections of this router; further ones are told to go elsewhere.", applies=Applies.NOW,
+        "Most client connections of this router; further ones are redirected to other routers.", applies=Applies.NOW,
     )  # fmt: skip
     subscription_timeout_s: float = setting(
         "limits.subscription_timeout_s", number(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_S, "0 to 604800 seconds",
-        "How long a subscription outlives its link when the client asks for nothing (T_sub).",
+        "How long a subscription is kept without its link, if the client requests no timeout (T_sub).",
     )  # fmt: skip
     subscription_timeout_cap_s: float = setting(
         "limits.subscription_timeout_cap_s", number(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_CAP_S,
-        "0 to 604800 seconds", "The most a client may ask for; `never` becomes this.",
+        "0 to 604800 seconds", "Longest timeout a client can request; `never` becomes this.",
     )  # fmt: skip
     publisher_timeout_s: float = setting(
         "limits.publisher_timeout_s", number(0, 2_592_000), limits.PUBLISHER_TIMEOUT_S, "0 to 2592000 seconds",
-        "How long a publisher's session outlives its link (T_pub); it must outlive outages.",
+        "How long a publisher's session is kept without its link (T_pub). Make it longer than outages.",
     )  # fmt: skip
     publisher_timeout_cap_s: float = setting(
         "limits.publisher_timeout_cap_s", number(0, 2_592_000), limits.PUBLISHER_TIMEOUT_CAP_S,
-        "0 to 2592000 seconds", "The most a client may ask for.",
+        "0 to 2592000 seconds", "Longest timeout a client can request.",
     )  # fmt: skip
     drain_limit_s: float = setting(
         "limits.drain_limit_s", number(0, 3600), limits.DRAIN_LIMIT_S, "0 to 3600 seconds",
-        "The longest a router that is to stop waits for clients that keep no unsettled map (K-8a).",
+        "Longest wait of a draining router for clients without an unsettled map (K-8a).",
         applies=Applies.NOW,
     )  # fmt: skip
     max_attempts: int = setting(
         "limits.max_attempts", whole_number(1, 1_000_000), limits.MAX_ATTEMPTS, "1 to 1000000",
-        "Failed attempts before a delivery counts as rejected.",
+        "Failed attempts until a delivery is rejected.",
     )  # fmt: skip
     on_reject: str = setting(
         "limits.on_reject", one_of("accept", "report"), "accept", "accept or report",
-        "What a publisher hears when a subscription rejected its message.",
+        "Outcome that a publisher gets if a subscription rejected its message: accepted, or rejected (report).",
     )  # fmt: skip
     on_empty: str = setting(
         "limits.on_empty", one_of("accept", "release"), "release", "accept or release",
-        "What a stock publisher hears when a topic has no subscription.",
+        "Outcome that a stock publisher gets if a topic has no subscription.",
     )  # fmt: skip
     telemetry_endpoint: str = setting(
         "telemetry.endpoint", text(r"(?:https?://[^\s/]+(?:/\S*)?)?"), "",
         "URL http(s)://host:port, or empty = no spans",
-        "OpenTelemetry collector (OTLP over HTTP, mostly port 4318); needs the extra oncewire[otel].",
+        "OpenTelemetry collector (OTLP over HTTP, usually port 4318); needs the extra oncewire[otel].",
     )  # fmt: skip
     telemetry_sample_ratio: float = setting(
         "telemetry.sample_ratio", number(0, 1), 0.01, "0 to 1",
-        "Share of messages without a trace context that begin a trace; with one, its sampled flag decides.",
+        "Share of messages without a trace context that start a trace. Of others the sampled flag decides.",
     )  # fmt: skip
     log_level: str = setting(
         "log.level", one_of("debug", "info", "warning", "error"), "info", "debug, info, warning or error",
-        "How much is logged; nothing is logged per message.", applies=Applies.NOW,
+        "Lowest level that is logged. No level logs messages one by one.", applies=Applies.NOW,
     )  # fmt: skip
     log_format: str = setting(
         "log.format",
         one_of("text", "json"),
         "text",
         "text or json",
-        "key=value lines for people, JSON for machines.",
+        "text = key=value lines; json = one JSON object a line.",
     )
 
     @property
@@ -267,7 +267,7 @@ class RouterConfig:
         return RoutedLimits(self.services_prefixes, held_bytes, self.max_message_size)
 
     def record_limits(self) -> limits.Limits:
-        """What the record core must know of these settings."""
+        """The settings that the record core uses."""
         return limits.Limits(
             window=self.window,
             window_bytes=self.window_bytes,
@@ -293,5 +293,5 @@ def is_loopback(host: str) -> bool:
 
 
 def anonymous_is_allowed(setting_value: str, host: str) -> bool:
-    """Whether a listener on `host` lets clients in without a password."""
+    """Whether a listener on `host` accepts clients without a password."""
     return setting_value == "always" or (setting_value == "loopback" and is_loopback(host))

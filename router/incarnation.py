@@ -39,7 +39,7 @@ LEAVE_TIMEOUT_S = 2.0
 """For telling etcd: without etcd the lease ends by itself, and nobody waits for this process."""
 
 
-class End(Enum):
+class IncarnationEnd(Enum):
     """Why an incarnation ended."""
 
     STOPPED = "stopped"
@@ -77,7 +77,7 @@ class Incarnation:
             era=membership.life.era,
             nonce_revision=membership.life_revision,
         )
-        self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(End.FAULT))
+        self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
         self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log, costs)
         self.services = ServiceDirectory(membership.store, membership.rid, self._on_places)
         self.routed = RoutedLinks(membership.rid, config.routed_limits(), self.neighbours, self.services.serve)
@@ -92,12 +92,12 @@ class Incarnation:
         self._listener = listener
         self._log = log
         self._dialing = Dialing(config, self.neighbours, self.records, log)
-        self._reason: End | None = None
+        self._reason: IncarnationEnd | None = None
         self._drain_wanted = asyncio.Event()
         self._end_wanted = asyncio.Event()
         self._serving_since = 0.0
 
-    async def run(self) -> End:
+    async def run(self) -> IncarnationEnd:
         """Live until the lease may be gone, or until `end` is called. Returns why it ended."""
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -127,7 +127,7 @@ class Incarnation:
             await work
         except Exception as error:  # noqa: BLE001  (whatever it is: the incarnation can no longer be trusted)
             self._log.fault(Part.INCARNATION, error, name)
-            self.end(End.FAULT)
+            self.end(IncarnationEnd.FAULT)
 
     def use(self, config: RouterConfig) -> None:
         """Go on with these settings; only those that can change in a life have changed."""
@@ -137,7 +137,7 @@ class Incarnation:
         """K-8a: let the clients move to other routers, then end in good order. Where none is served, end at once."""
         self._drain_wanted.set()
         if not self.is_serving:
-            self.end(End.STOPPED)
+            self.end(IncarnationEnd.STOPPED)
 
     async def _drain(self) -> None:
         await self._drain_wanted.wait()
@@ -152,14 +152,14 @@ class Incarnation:
                 tasks.create_task(self._listener.wait_empty())
         except TimeoutError:
             pass
-        self.end(End.STOPPED)
+        self.end(IncarnationEnd.STOPPED)
 
-    def end(self, reason: End) -> None:
+    def end(self, reason: IncarnationEnd) -> None:
         """Have the incarnation end; the first reason counts. Without a lease nothing is handled from now on."""
         if self._reason is not None:
             return
         self._reason = reason
-        if reason is not End.STOPPED:
+        if reason is not IncarnationEnd.STOPPED:
             self._forget()
         self._end_wanted.set()
 
@@ -172,7 +172,7 @@ class Incarnation:
 
     async def _wind_up(self) -> None:
         """K-8: nothing is accepted any more, what was decided gets out, and nobody has to wait for a grace time."""
-        if self._reason is not End.STOPPED:
+        if self._reason is not IncarnationEnd.STOPPED:
             return
         self.is_serving = False
         self._listener.end_incarnation("this router stops; connect to another router")
@@ -190,14 +190,14 @@ class Incarnation:
         """K-3a: what was read before `now` counts only if the lease was surely valid."""
         if self.membership.vet(now):
             return True
-        self.end(End.FENCED)
+        self.end(IncarnationEnd.FENCED)
         return False
 
     async def _follow_view(self) -> None:
         """Tell the record core everything the watch says, until the lease may be gone (K-2, K-3)."""
         why = await self.membership.follow(self._on_view)
         self.fence_reason = why.value
-        self.end(End.FENCED)
+        self.end(IncarnationEnd.FENCED)
 
     def _on_view(self, inputs: Sequence[Input]) -> None:
         if self.view_watch is not None:
@@ -215,7 +215,7 @@ class Incarnation:
         self.routed.places = places
 
     def waiting_for(self) -> list[str]:
-        """What is missing until clients are welcome."""
+        """What is missing until the router accepts clients."""
         if not self.is_serving:
             return ["a lease and the state of the network from etcd"]
         if not self.membership.lease_left():

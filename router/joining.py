@@ -12,7 +12,14 @@ from oncewire.cli.errors import CliError
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from topology.membership import Membership, SeenHistory
-from topology.store import Store, StoreError, StoreReplaced, StoreTimeout, StoreUnavailable, StoreUntrusted
+from topology.store import (
+    ClusterStore,
+    StoreError,
+    StoreReplaced,
+    StoreTimeout,
+    StoreUnavailable,
+    StoreUntrusted,
+)
 from topology.wrong_scheme import wrongly_written
 
 RETRY_S = 0.5
@@ -37,7 +44,7 @@ class Joining:
         self._has_joined = False
         self._started_at = time.monotonic()
 
-    async def join(self, open_store: Callable[[], Store], record: RouterRecord) -> Membership | None:
+    async def join(self, open_store: Callable[[], ClusterStore], record: RouterRecord) -> Membership | None:
         """Try until etcd grants a lease; None when the process is to stop.
 
         Raises:

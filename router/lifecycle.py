@@ -12,13 +12,13 @@ from delivery_records.attachments.view import RouterRecord
 from oncewire.transport.turn import Turn
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
-from router.incarnation import End, Incarnation
+from router.incarnation import Incarnation, IncarnationEnd
 from router.joining import RETRY_S, Joining, pause
 from router.logs import EventLog, RouterEvent
 from router.peers.link_costs import LinkCosts
-from router.peers.listener import PeerListener
+from router.peers.listener import NeighbourListener
 from topology.membership import Membership
-from topology.store import Store
+from topology.store import ClusterStore
 
 
 class IncarnationObserver(Protocol):
@@ -35,14 +35,15 @@ class Lifecycle:
     """Starts, drains and stops the incarnations of one router process."""
 
     def __init__(
-        self, config: RouterConfig, listener: ClientListener, peers: PeerListener, turn: Turn, log: EventLog
-    ) -> None:
+        self, config: RouterConfig, listener: ClientListener, router_listener: NeighbourListener, turn: Turn,
+        log: EventLog,
+    ) -> None:  # fmt: skip
         """Nothing runs yet.
 
         Args:
             config: the settings the process has begun with.
             listener: where clients connect.
-            peers: where other routers connect.
+            router_listener: where other routers connect.
             turn: of the event loop.
             log: where its events go.
         """
@@ -53,7 +54,7 @@ class Lifecycle:
         self.started_at = time.monotonic()
         self._config = config
         self._listener = listener
-        self._peers = peers
+        self._router_listener = router_listener
         self._turn = turn
         self._log = log
         self._costs = LinkCosts()
@@ -63,7 +64,7 @@ class Lifecycle:
         """K-8a: when every client is disconnected, on the monotonic clock; None = it does not drain."""
 
     async def run(
-        self, open_store: Callable[[], Store], record: RouterRecord, observer: IncarnationObserver
+        self, open_store: Callable[[], ClusterStore], record: RouterRecord, observer: IncarnationObserver
     ) -> None:
         """One incarnation after the other, until `stop` or the end of a drain.
 
@@ -79,20 +80,20 @@ class Lifecycle:
             self._config, membership, self._listener, self._turn, self._log, self._costs
         )
         observer.begin(incarnation)
-        self._peers.neighbours = incarnation.neighbours
+        self._router_listener.neighbours = incarnation.neighbours
         if self._stop_wanted.is_set():
-            incarnation.end(End.STOPPED)
+            incarnation.end(IncarnationEnd.STOPPED)
         rid = self._log.incarnation = f"{membership.rid:x}"
         self._log.event(RouterEvent.INCARNATION_STARTED, rid=rid)
         why = await incarnation.run()
-        self._peers.neighbours = None
+        self._router_listener.neighbours = None
         self.incarnation = None
         observer.end(incarnation)
         self._log.event(RouterEvent.INCARNATION_ENDED, rid=rid, why=why.value, reason=incarnation.fence_reason)
         self._log.incarnation = ""
         del incarnation
         gc.collect()  # a core is full of cycles, and the automatic collector is off (event_loop_lag.py)
-        if why is End.FAULT:
+        if why is IncarnationEnd.FAULT:
             await pause(self._stop_wanted, RETRY_S)
 
     def use_config(self, config: RouterConfig) -> None:
@@ -117,14 +118,14 @@ class Lifecycle:
         """K-8: stop in good order."""
         self._stop_wanted.set()
         self._listener.stop_listening()
-        self._peers.stop_listening()
+        self._router_listener.stop_listening()
         if self.incarnation is not None:
-            self.incarnation.end(End.STOPPED)
+            self.incarnation.end(IncarnationEnd.STOPPED)
 
     # --- for operators ------------------------------------------------------------------------------------------------
 
     def waiting_for(self) -> list[str]:
-        """What is missing until clients are welcome; empty when the router is ready."""
+        """What is missing until the router accepts clients; empty when the router is ready."""
         if self._drains_until is not None:
             return ["its end: it drains, and takes no clients"]
         if self.incarnation is None:

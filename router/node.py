@@ -14,7 +14,7 @@ from router.lifecycle import Lifecycle
 from router.listening import reachable
 from router.logs import EventLog, RouterEvent
 from router.operator.surface import OperatorSurface
-from router.peers.listener import PeerListener
+from router.peers.listener import NeighbourListener
 from router.store_setup import store_factory
 
 READY_CHECK_S = 0.01
@@ -42,8 +42,8 @@ class RouterNode:
         # The last heartbeat before a stall may be one period old.
         self._watch = LoopWatch(log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         self._listener = ClientListener(config, log, turn, version)
-        self._peers = PeerListener(config)
-        self.lifecycle = Lifecycle(config, self._listener, self._peers, turn, log)
+        self._router_listener = NeighbourListener(config)
+        self.lifecycle = Lifecycle(config, self._listener, self._router_listener, turn, log)
         self.operator = OperatorSurface(
             config, version, self.lifecycle, self._listener, self._watch, log, load
         )
@@ -73,7 +73,7 @@ class RouterNode:
                 await self.operator.stop_answering()
         finally:
             self._listener.stop_listening()
-            self._peers.stop_listening()
+            self._router_listener.stop_listening()
             self._listener.abort_all()
             await self.operator.stop()
             self._watch.stop()
@@ -88,7 +88,7 @@ class RouterNode:
         self.lifecycle.stop()
 
     async def wait_ready(self) -> None:
-        """Wait until clients are welcome."""
+        """Wait until the router accepts clients."""
         while True:
             if not self.lifecycle.waiting_for():
                 return
@@ -99,7 +99,7 @@ class RouterNode:
         amqp_port = await self._listener.listen()
         inter_router = ""
         if not config.standalone and config.inter_router_host:
-            port = await self._peers.listen()
+            port = await self._router_listener.listen()
             inter_router = config.inter_router_advertise or f"{reachable(config.inter_router_host)}:{port}"
         http_port = await self.operator.listen()
         if http_port is not None:

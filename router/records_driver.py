@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from delivery_records import Records, effects
 from delivery_records.ingress import Ingress
-from delivery_records.inputs import Failure, Input, SendFailed, StoreFailed
+from delivery_records.inputs import Input, SendFailed, StoreFailed, StoreFailure
 from router.clients.offers import Offers
 from router.logs import EventLog, Part
 
@@ -88,22 +88,22 @@ class RecordsDriver:
         }
         for kind in (
             effects.Dispose,
-            effects.GrantCredit,
+            effects.GrantPublisherCredit,
             effects.SettleAtSubscriber,
             effects.PublisherReply,
             effects.SubscriberReply,
             effects.AskEcho,
             effects.Confirm,
-            effects.Drained,
+            effects.CompleteDrain,
             effects.TellOwing,
             effects.TellStart,
-            effects.Detach,
+            effects.DetachLink,
             effects.CloseConnection,
         ):
             self._handlers[kind] = self._carry_out_on_link
 
     def register(self, kind: type, handler: Callable[[Any], None]) -> None:
-        """Have effects of this type carried out by `handler` (store and peers)."""
+        """Have effects of this type carried out by `handler` (store and other routers)."""
         self._handlers[kind] = handler
 
     def add_link(self, shell: ClientLink) -> int:
@@ -123,7 +123,7 @@ class RecordsDriver:
         """A publisher with deliveries to send again shares a session that has no room, or has some again (C-6)."""
         endpoint = self.records.links.get(number)
         if isinstance(endpoint, Ingress):
-            endpoint.on_session_window(is_narrow, time.monotonic())
+            endpoint.resends.on_session_window(is_narrow, time.monotonic())
 
     def new_number(self) -> int:
         """A number for a client link, AMQP session or connection, given once in this incarnation."""
@@ -195,10 +195,10 @@ class RecordsDriver:
     def _on_effect_failed(self, effect: Any, error: Exception) -> None:
         """K-3b: the record core has decided; what cannot be carried out ends the link or channel it was for."""
         self._log.fault(Part.EFFECT, error, f"carry out {type(effect).__name__}")
-        if isinstance(effect, effects.PeerSend):
+        if isinstance(effect, effects.SendToRouters):
             self._backlog.append(SendFailed(effect.message, tuple(target[0] for target in effect.targets)))
         elif isinstance(effect, effects.Read | effects.Propose):
-            self._backlog.append(StoreFailed(effect.nonce, Failure.UNKNOWN))
+            self._backlog.append(StoreFailed(effect.nonce, StoreFailure.UNKNOWN))
         else:
             link = self.links.get(getattr(effect, "link", -1))
             if link is not None:

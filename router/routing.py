@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from delivery_records.inputs import PathsChanged
-from topology.linkstate import DropNeighbour, Effect, LinkState
+from topology.linkstate import DropNeighbour, Effect, LinkStateView
 from topology.linkstate_codec import decode_message, encode_message
 from topology.paths import Paths
 
@@ -36,7 +36,7 @@ class Routing:
             node_id: its name.
             send: sends a message to these neighbours.
             give_up: closes the connection to a neighbour that is silent.
-            heartbeat_s, silence_s: see `LinkState`.
+            heartbeat_s, silence_s: see `LinkStateView`.
         """
         self.next_hops: Mapping[int, int] = {}
         """Neighbour to send to, by destination; as of the last `update`."""
@@ -44,7 +44,7 @@ class Routing:
         """How often links have changed: whatever is made of them is out of date when this moves."""
         self._send = send
         self._give_up = give_up
-        self._state = LinkState(
+        self._state = LinkStateView(
             rid, node_id, time.monotonic(), heartbeat_s=heartbeat_s, silence_s=silence_s
         )
         self._loop = asyncio.get_running_loop()
@@ -107,9 +107,9 @@ class Routing:
         """All links of the network, for people."""
         names = self._state.names()
         return [
-            {"from": names.get(origin, f"{origin:x}"), "to": names.get(peer, f"{peer:x}"), "cost": cost}
+            {"from": names.get(origin, f"{origin:x}"), "to": names.get(neighbour, f"{neighbour:x}"), "cost": cost}
             for origin, links in self._state.links().items()
-            for peer, cost in links.items()
+            for neighbour, cost in links.items()
         ]
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:

@@ -12,7 +12,7 @@ ROLES = ("viewer", "operator", "admin")
 
 
 @dataclass(frozen=True, slots=True)
-class Connector:
+class ConnectorSettings:
     """Another router to connect to: by node id (its address is read from its router key) or by host:port."""
 
     to: str
@@ -34,7 +34,7 @@ def prefixes(value: object) -> tuple[str, ...]:
     return tuple(items)
 
 
-def connectors(value: object) -> tuple[Connector, ...]:
+def connectors(value: object) -> tuple[ConnectorSettings, ...]:
     """A list of tables {to, cost}; in a text `to=cost,to=cost` with cost 1 when left out."""
     if isinstance(value, str):
         value = [
@@ -43,7 +43,7 @@ def connectors(value: object) -> tuple[Connector, ...]:
         ]
     if not isinstance(value, list):
         raise TypeError
-    found: list[Connector] = []
+    found: list[ConnectorSettings] = []
     for item in value:
         if not isinstance(item, dict) or not set(item) <= {"to", "cost"}:
             raise ValueError
@@ -54,5 +54,5 @@ def connectors(value: object) -> tuple[Connector, ...]:
             raise ValueError
         if isinstance(cost, bool) or not isinstance(cost, int) or not 1 <= cost <= 65_535:
             raise ValueError
-        found.append(Connector(to, cost))
+        found.append(ConnectorSettings(to, cost))
     return tuple(found)

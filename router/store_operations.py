@@ -10,11 +10,11 @@ import asyncio
 
 from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionRecord
 from delivery_records.effects import Propose, Read
-from delivery_records.inputs import Failure, Input, ReadDone, StoreFailed
+from delivery_records.inputs import Input, ReadDone, StoreFailed, StoreFailure
 from router.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from topology.attachments import MalformedValue, decode_record, encode_record, store_key
-from topology.store import Store, StoreError, StoreTimeout
+from topology.store import ClusterStore, StoreError, StoreTimeout
 
 PARALLEL = 64
 """Operations under way at once: enough to fill etcd's batches, few enough to keep its queue short in a storm."""
@@ -23,7 +23,7 @@ PARALLEL = 64
 class StoreOperations:
     """Runs the operations of one incarnation as tasks of its task group."""
 
-    def __init__(self, store: Store, driver: RecordsDriver, tasks: asyncio.TaskGroup, log: EventLog) -> None:
+    def __init__(self, store: ClusterStore, driver: RecordsDriver, tasks: asyncio.TaskGroup, log: EventLog) -> None:
         self._store = store
         self._driver = driver
         self._tasks = tasks
@@ -52,10 +52,10 @@ class StoreOperations:
                 answer = ReadDone(effect.nonce, record, stored.create_revision, stored.mod_revision)
         except MalformedValue as error:
             self._log.event(RouterEvent.KEY_MALFORMED, key=effect.key, why=str(error))
-            answer = StoreFailed(effect.nonce, Failure.UNAVAILABLE)
+            answer = StoreFailed(effect.nonce, StoreFailure.UNAVAILABLE)
         except StoreError as error:
             self._log.event(RouterEvent.STORE_FAILED, doing=f"read {effect.key}", why=str(error))
-            answer = StoreFailed(effect.nonce, Failure.UNAVAILABLE)
+            answer = StoreFailed(effect.nonce, StoreFailure.UNAVAILABLE)
         self._driver.submit([answer])
 
     async def _propose(self, effect: Propose) -> None:
@@ -69,13 +69,13 @@ class StoreOperations:
                         key, encode_record(effect.record), effect.expect
                     )
         except StoreTimeout as error:
-            self._failed(effect, Failure.UNKNOWN, str(error))
+            self._failed(effect, StoreFailure.UNKNOWN, str(error))
         except StoreError as error:
-            self._failed(effect, Failure.UNAVAILABLE, str(error))
+            self._failed(effect, StoreFailure.UNAVAILABLE, str(error))
         else:
             if not result.succeeded:
-                self._driver.submit([StoreFailed(effect.nonce, Failure.CONFLICT)])
+                self._driver.submit([StoreFailed(effect.nonce, StoreFailure.CONFLICT)])
 
-    def _failed(self, effect: Propose, failure: Failure, why: str) -> None:
+    def _failed(self, effect: Propose, failure: StoreFailure, why: str) -> None:
         self._log.event(RouterEvent.STORE_FAILED, doing=f"write {effect.key}", why=why, outcome=failure.value)
         self._driver.submit([StoreFailed(effect.nonce, failure)])

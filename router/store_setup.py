@@ -11,10 +11,10 @@ from router.config import RouterConfig
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
 from topology.memory_store import MemoryEtcd
-from topology.store import Store
+from topology.store import ClusterStore
 
 
-def store_factory(config: RouterConfig) -> Callable[[], Store]:
+def store_factory(config: RouterConfig) -> Callable[[], ClusterStore]:
     """What makes clients of the store; nothing is connected yet.
 
     Raises:
@@ -28,7 +28,7 @@ def store_factory(config: RouterConfig) -> Callable[[], Store]:
     return lambda: GatewayStore(config.etcd_endpoints, options)
 
 
-def _etcd3_factory(config: RouterConfig) -> Callable[[], Store]:
+def _etcd3_factory(config: RouterConfig) -> Callable[[], ClusterStore]:
     # Only here: who does not choose it needs none of its modules.
     from topology.etcd3_rpc import Etcd3Missing, Etcd3Options, load_packages
     from topology.etcd3_store import Etcd3Store

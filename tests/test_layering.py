@@ -30,7 +30,7 @@ IMPURE = frozenset(
     }
 )
 # Pure beside every file named `*_core.py`.
-PURE_PREFIXES = ("oncewire/wire/", "delivery_records/", "oncewire/client/sequence")
+PURE_PREFIXES = ("oncewire/wire/", "delivery_records/", "oncewire/client/transactions/sequence")
 EVERYTHING = frozenset(FOLDERS)
 BASE_INSTALL = frozenset({"aiohttp", "click", "prometheus_client", "rich", "uvloop"})
 
@@ -73,7 +73,9 @@ LAYERS: Mapping[str, Layer] = {
     ),
     # Below clients and peers, which both carry routed links.
     "router/routed": Layer(frozenset({"router.routed", "oncewire.wire"})),
-    "router/peers": Layer(ROUTER, but_not=JOINS_ROOMS | {"router.operator", "router.commands"}),
+    "router/peers": Layer(
+        ROUTER, but_not=JOINS_ROOMS | {"router.clients", "router.operator", "router.commands"}
+    ),
     "router/operator": Layer(ROUTER, BASE_INSTALL, but_not=frozenset({"router.node", "router.commands"})),
     # Imported when it is configured (extra `otel`).
     "router/operator/telemetry.py": Layer(

@@ -19,7 +19,7 @@ from topology.attachments import (
     new_life,
     readable_changes,
 )
-from topology.store import ABSENT, PREFIX, Store, StoreTimeout
+from topology.store import ABSENT, PREFIX, ClusterStore, StoreTimeout
 
 LOOK_S = 0.25
 """Between two looks while router keys of before are to end."""
@@ -61,7 +61,7 @@ class ClusterState:
         return self.life is not None and self.life.etcd_id not in (0, self.etcd_id)
 
 
-async def read_cluster(store: Store) -> ClusterState:
+async def read_cluster(store: ClusterStore) -> ClusterState:
     """What is there now.
 
     Raises:
@@ -91,7 +91,7 @@ async def read_cluster(store: Store) -> ClusterState:
     )
 
 
-async def begin_new_life(store: Store, *, wait_s: float = 0.0, force: bool = False) -> ClusterState:
+async def begin_new_life(store: ClusterStore, *, wait_s: float = 0.0, force: bool = False) -> ClusterState:
     """Write a new nonce and era; returns what is there then.
 
     Args:

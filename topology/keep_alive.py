@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from topology.lease_clock import LeaseClock
-from topology.store import LeaseLost, Store, StoreError
+from topology.store import ClusterStore, LeaseLost, StoreError
 
 RETRY_S = 0.2
 """After a keep-alive that failed: some ten tries fit before the fence deadline."""
@@ -29,7 +29,7 @@ class KeepAliveThread:
 
     def __init__(
         self,
-        open_store: Callable[[], Store],
+        open_store: Callable[[], ClusterStore],
         lease_id: int,
         clock: LeaseClock,
         now: Callable[[], float],
@@ -96,7 +96,7 @@ class KeepAliveThread:
         if not keeping.cancelled():
             keeping.result()
 
-    async def _keep(self, store: Store) -> None:
+    async def _keep(self, store: ClusterStore) -> None:
         while True:
             await asyncio.sleep(max(0.0, self._clock.next_keep_alive - self._now()))
             sent_at = self._now()

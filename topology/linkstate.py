@@ -74,7 +74,7 @@ class _Known:
     born_at: float
 
 
-class LinkState:
+class LinkStateView:
     """The link states one router incarnation knows, and its best paths."""
 
     def __init__(
@@ -233,7 +233,7 @@ class LinkState:
         """All links both ends of which announce them: router -> neighbour -> cost."""
         said = self.announced()
         return {
-            origin: {peer: cost for peer, cost in links.items() if origin in said.get(peer, ())}
+            origin: {other: cost for other, cost in links.items() if origin in said.get(other, ())}
             for origin, links in said.items()
         }
 

@@ -37,10 +37,10 @@ from topology.store import (
     PREFIX,
     RESTORED_ADVICE,
     UNCONDITIONAL,
+    ClusterStore,
     CompactedError,
     EventKind,
     LeaseLost,
-    Store,
     Stored,
     StoreError,
     StoreRejected,
@@ -99,7 +99,7 @@ class SeenHistory:
         if last is not None:
             self.last_events[nonce] = last
 
-    async def check(self, store: Store, nonce: bytes, revision: int) -> None:
+    async def check(self, store: ClusterStore, nonce: bytes, revision: int) -> None:
         """Whether a store at this revision goes on where this process has seen it.
 
         Raises:
@@ -146,8 +146,8 @@ class Membership:
 
     def __init__(
         self,
-        store: Store,
-        open_store: Callable[[], Store],
+        store: ClusterStore,
+        open_store: Callable[[], ClusterStore],
         record: RouterRecord,
         life: tuple[ClusterLife, int],
         clock: LeaseClock,
@@ -174,7 +174,7 @@ class Membership:
     @classmethod
     async def join(
         cls,
-        open_store: Callable[[], Store],
+        open_store: Callable[[], ClusterStore],
         record: RouterRecord,
         ttl_s: int = LEASE_TTL_S,
         seen: SeenHistory | None = None,
@@ -375,7 +375,7 @@ def _last_put(stored: Sequence[Stored]) -> WatchEvent | None:
     return WatchEvent(EventKind.PUT, last.key, last.value, last.create_revision, last.mod_revision)
 
 
-async def _cluster_life(store: Store, seen: SeenHistory) -> tuple[ClusterLife, int]:
+async def _cluster_life(store: ClusterStore, seen: SeenHistory) -> tuple[ClusterLife, int]:
     """The life in the store and the revision it was written at; the first router of all begins it."""
     etcd_id = await store.cluster_id()
     while True:

@@ -16,10 +16,10 @@ from contextlib import aclosing
 from topology.store import (
     PREFIX,
     UNCONDITIONAL,
+    ClusterStore,
     CompactedError,
     EventKind,
     LeaseLost,
-    Store,
     StoreError,
     StoreReplaced,
     WatchEvent,
@@ -64,7 +64,7 @@ class ServiceDirectory:
         on_places: called with the incarnations that have a service, by prefix, whenever that changes.
     """
 
-    def __init__(self, store: Store, rid: int, on_places: Callable[[Places], None]) -> None:
+    def __init__(self, store: ClusterStore, rid: int, on_places: Callable[[Places], None]) -> None:
         self._store = store
         self._rid = rid
         self._on_places = on_places

@@ -121,7 +121,7 @@ class WatchBatch:
     events: tuple[WatchEvent, ...]
 
 
-class Store(Protocol):
+class ClusterStore(Protocol):
     """A client of the store. All methods may raise `StoreUnavailable` and `StoreAuthError`; writes also `StoreTimeout`.
 
     A client belongs to the event loop it is first used in.

@@ -31,6 +31,7 @@ from bridges.node.frames import (
 )
 from bridges.node.gaps import Gap
 from bridges.node.outbox import AS_USUAL, Publishing, StagedPart, Writer
+from oncewire.client.transactions.sequencer import Isolation
 
 CONNECT_S = 10.0
 """How long to wait for a node's first answer."""
@@ -91,8 +92,11 @@ class Node(ABC):
     """A bridge node. Errors of all calls: `NodeError` and its kinds."""
 
     @abstractmethod
-    def subscribe(self, subscription: str, topics: Sequence[str]) -> str:
-        """Receive topics under a name from now on; returns the journal's uuid."""
+    def subscribe(self, subscription: str, topics: Sequence[str], isolation: Isolation | None = None) -> str:
+        """Receive topics under a name from now on; returns the journal's uuid.
+
+        `isolation` is what its readers see of transactions; None = as the journal has it, `read_uncommitted` if new.
+        """
 
     @abstractmethod
     def offsets(
@@ -243,9 +247,12 @@ class RemoteNode(Node):
             self._socket = None
         self._is_reading = False
 
-    def subscribe(self, subscription: str, topics: Sequence[str]) -> str:
+    def subscribe(self, subscription: str, topics: Sequence[str], isolation: Isolation | None = None) -> str:
         """See Node."""
-        answer = self._ask({"op": "subscribe", "subscription": subscription, "topics": list(topics)})
+        asked: dict[str, object] = {"op": "subscribe", "subscription": subscription, "topics": list(topics)}
+        if isolation is not None:
+            asked["isolation"] = isolation.value
+        answer = self._ask(asked)
         return str(answer["journal"])
 
     def offsets(

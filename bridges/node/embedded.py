@@ -20,6 +20,7 @@ from bridges.node.node import MAX_WAIT_S, BridgeNode, NodeSettings, open_storage
 from bridges.node.outbox import AS_USUAL, Manifest, Publishing, StagedPart, Writer
 from bridges.node.storage import Storage
 from oncewire.client import JournalLocked
+from oncewire.client.transactions.sequencer import Isolation
 
 LOCKED_S = 30.0
 """How long another receiver of the same journal is waited for: a process that was killed may live for a moment."""
@@ -64,12 +65,12 @@ class EmbeddedNode(Node):
             self._thread = _NodeThread(self._settings)
         return self._thread.call(call(self._thread.node, *arguments))
 
-    def subscribe(self, subscription: str, topics: Sequence[str]) -> str:
+    def subscribe(self, subscription: str, topics: Sequence[str], isolation: Isolation | None = None) -> str:
         """See Node."""
         ends_at = time.monotonic() + LOCKED_S
         while True:
             try:
-                self._work(BridgeNode.subscribe, subscription, list(topics))
+                self._work(BridgeNode.subscribe, subscription, list(topics), isolation)
                 break
             except JournalLocked:
                 if time.monotonic() >= ends_at:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridges.node.arrow_bodies import HASH_KEY
 from bridges.node.producers_core import MAX_PRODUCER_BYTES, Identity
-from oncewire.client.sequence_header import Flag
+from oncewire.client.transactions.sequence_header import Flag
 from oncewire.wire import DecodeError, ULong, encode, read_annotations, splice_annotations
 from oncewire.wire.vocabulary import BATCH, BATCH_END, FLOOR, PRODUCER, SEQUENCE, TRANSACTION
 
@@ -35,7 +35,7 @@ def annotate(
 ) -> bytes:
     """The message with its identity; annotations of the application are kept, `x-opt-topic-delivery-hash`, too.
 
-    Together they are a header that sequencers understand (`oncewire.client.sequence_header`).
+    Together they are a header that sequencers understand (`oncewire.client.transactions.sequence_header`).
 
     Args:
         payload: an encoded message.

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridges.node.batch_ends import ENDS_TABLE, choose_end
+from bridges.node.committed_order import CommittedOrder, keep_isolation
 from bridges.node.database import open_database, storage_errors, transaction
 from bridges.node.errors import BadRequest, JournalReplaced, OwnedByAnother, RangeNotThere, StorageError
 from bridges.node.gaps import GAP_TABLES, note_incarnation
 from bridges.node.producers_core import Identity, Judgement, ProducerLedger, ProducerRow
+from oncewire.client.transactions.sequencer import Isolation
 
 VERSION = 1
 EARLIEST = "earliest"
@@ -31,6 +33,8 @@ TRIM_RESOLUTION_S = 1
 """Retention forgets with this grain; it bounds the table of trim marks to one row for each such time."""
 MAX_SOURCES = 256
 """Topics or patterns in one journal; each is a link of the receiver."""
+MAX_OPEN_BYTES = 8 << 30
+"""As a journal may have by default: a transaction is as large as what is read at once."""
 ROW_BYTES = 40
 """What a message costs in the file beside its payload, about; so that empty messages count, too."""
 
@@ -156,16 +160,31 @@ class ReceiverJournal:
         connection: of the client's `SqliteJournal`.
         path: of the file, for errors.
         subscription: whose messages it holds.
+        isolation: of what is read from it; None = as the journal has it, see `keep_isolation`.
+        max_open_bytes: of messages whose transaction is open (J-12).
 
     Raises:
-        StorageError, BadRequest: see `prepare`.
+        StorageError, BadRequest: see `prepare` and `keep_isolation`.
+
+    Attributes:
+        isolation: the level it has.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, subscription: str) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        subscription: str,
+        isolation: Isolation | None = None,
+        max_open_bytes: int = MAX_OPEN_BYTES,
+    ) -> None:
         self._connection = connection
         self._path = path
+        self._max_open_bytes = max_open_bytes
         prepare(connection, path, subscription)
+        self.isolation = keep_isolation(connection, path, subscription, isolation)
         self._ledger = ProducerLedger()
+        self._order: CommittedOrder | None = None
         self.reload()
 
     def reload(self) -> None:
@@ -182,6 +201,8 @@ class ReceiverJournal:
             raise StorageError(
                 f"the journal {self._path} cannot be used", str(error), "restore the file"
             ) from error
+        if self.isolation is Isolation.READ_COMMITTED:
+            self._order = CommittedOrder(self._connection, self._path, self._max_open_bytes)
 
     @property
     def last(self) -> int:
@@ -191,7 +212,12 @@ class ReceiverJournal:
     @property
     def producer_count(self) -> int:
         """Producers that number their messages."""
-        return len(self._ledger)
+        return len(self._ledger) if self._order is None else self._order.producer_count
+
+    @property
+    def open_bytes(self) -> int:
+        """Of messages whose transaction is open."""
+        return 0 if self._order is None else self._order.held_bytes
 
     def live_bytes(self) -> int:
         """Bytes that are kept."""
@@ -236,7 +262,7 @@ class ReceiverJournal:
             return note_incarnation(self._connection, source, incarnation, self._last, now_us)
 
     def append(self, arrivals: Sequence[Arrival], now_us: int) -> list[Judgement]:
-        """Add messages inside the transaction that is open on the connection (J-1, J-2, J-8).
+        """Add messages inside the transaction that is open on the connection (J-1, J-2, J-8, J-12).
 
         When that transaction is rolled back, call `reload()` before anything else.
 
@@ -245,7 +271,8 @@ class ReceiverJournal:
             now_us: the time of arrival, microseconds since 1970.
 
         Returns:
-            What became of each. Only NEW ones were added; DUPLICATE ones are to be accepted, others rejected.
+            What became of each. Only NEW ones were added, or wait for the end of their transaction; DUPLICATE ones are
+            to be accepted, others rejected.
         """
         judgements: list[Judgement] = []
         rows: list[tuple[int, int, int, int, bytes]] = []
@@ -255,12 +282,14 @@ class ReceiverJournal:
             if arrival.incarnation and self._incarnations.get(arrival.source) != arrival.incarnation:
                 self._incarnations[arrival.source] = arrival.incarnation
                 begun.append((arrival.source, arrival.incarnation, position))
-            judged = Judgement.NEW if arrival.identity is None else self._ledger.judge(arrival.identity)
+            judged, ready = self._judge(arrival, now_us)
             judgements.append(judged)
-            if judged is Judgement.NEW:
+            for source, payload in ready:
                 position += 1
-                total += len(arrival.payload) + ROW_BYTES
-                rows.append((position, arrival.source, now_us, total, arrival.payload))
+                total += len(payload) + ROW_BYTES
+                rows.append((position, source, now_us, total, payload))
+        if self._order is not None:
+            self._order.save()
         with storage_errors(self._path):
             for source, incarnation, before in begun:
                 note_incarnation(self._connection, source, incarnation, before, now_us)
@@ -272,6 +301,13 @@ class ReceiverJournal:
             self._connection.execute("UPDATE node_journal SET last = ?, last_bytes = ?", (position, total))
         self._last, self._last_bytes = position, total
         return judgements
+
+    def _judge(self, arrival: Arrival, now_us: int) -> tuple[Judgement, Sequence[tuple[int, bytes]]]:
+        """What becomes of a message, and what is appended now."""
+        if self._order is not None:
+            return self._order.take(arrival.source, arrival.payload, now_us)
+        judged = Judgement.NEW if arrival.identity is None else self._ledger.judge(arrival.identity)
+        return judged, [(arrival.source, arrival.payload)] if judged is Judgement.NEW else []
 
 
 class JournalControl:

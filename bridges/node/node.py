@@ -17,6 +17,7 @@ from bridges.node.signals import Signal
 from bridges.node.storage import Storage
 from bridges.node.tls import NO_FILES, TlsFiles, tls_context
 from oncewire.client import ClientError
+from oncewire.client.transactions.sequencer import Isolation
 
 logger = logging.getLogger("oncewire.bridge")
 
@@ -130,19 +131,23 @@ class BridgeNode:
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, name: str, topics: Sequence[str]) -> None:
+    async def subscribe(self, name: str, topics: Sequence[str], isolation: Isolation | None = None) -> None:
         """Receive topics under a subscription's name from now on, across restarts; harmless when it is so already.
+
+        `isolation` None = as its journal has it.
 
         Returns when the network has confirmed it, or at least tried: it receives messages sent afterwards.
 
         Raises:
-            BadRequest: the subscription has other topics, or is a shard, or there are too many subscriptions.
+            BadRequest: the subscription has other topics or another isolation level, or is a shard, or there are too
+                many subscriptions.
             NodeError, ClientError: its journal cannot be used.
         """
         async with self._opening:
             receiver = self._receivers.get(name)
             if receiver is None:
-                receiver = await self._start_receiver(self._described(name, tuple(topics)))
+                described = replace(self._described(name, tuple(topics)), isolation=isolation)
+                receiver = await self._start_receiver(described)
         if receiver.subscription.shard is not None:
             raise refuse_part(name, receiver.subscription.shard)
         if topics and set(topics) != set(receiver.subscription.topics):
@@ -150,6 +155,13 @@ class BridgeNode:
                 f"subscription {name!r} cannot be made to topics {', '.join(topics)}",
                 f"it has the topics {', '.join(receiver.subscription.topics)}",
                 "use another subscription for other topics",
+            )
+        if isolation not in {None, receiver.isolation}:
+            assert isolation is not None
+            raise BadRequest(
+                f"subscription {name!r} cannot be read with isolation level {isolation.value}",
+                f"it has the level {receiver.isolation.value}",
+                "use that level, or a subscription with another name",
             )
         await receiver.confirmed()
 
@@ -291,6 +303,8 @@ class BridgeNode:
             "messages": dict(numbers.messages),
             "groups": numbers.groups,
             "commit_seconds": round(numbers.commit_s, 6),
+            "isolation": receiver.isolation.value,
+            "open_bytes": receiver.open_bytes,
             "retention_s": receiver.subscription.retention_s,
             "producers": receiver.producer_count,
             "new_incarnations": numbers.new_incarnations,

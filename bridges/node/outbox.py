@@ -31,7 +31,7 @@ from bridges.node.errors import (
 )
 from bridges.node.outbox_schema import SCHEMA, VERSION
 from bridges.node.snapshots import choose_snapshot
-from oncewire.client.sequencer import PRODUCER_RETENTION_S
+from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S
 
 MAX_OUTBOX_BYTES = 1 << 30
 """Decided and not yet published; and as much again may be staged: a disk with 2 GiB to spare for each sink."""

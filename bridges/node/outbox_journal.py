@@ -27,7 +27,7 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
-from oncewire.client.sequence_header import ProducerId
+from oncewire.client.transactions.sequence_header import ProducerId
 
 CACHED_BODIES = 4
 """Decoded parts that are kept: topics of one sink read the same part one after the other."""

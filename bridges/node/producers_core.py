@@ -32,6 +32,8 @@ class Judgement(Enum):
     """Reject it: a later copy could not be recognised."""
     TOO_MANY_GAPS = "too-many-gaps"
     """Reject it: its producer's floor does not advance, or it does not number its messages."""
+    MALFORMED_HEADER = "malformed-header"
+    """Reject it: its transaction cannot be read, and this journal holds committed messages only (J-12)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from bridges.node.identity import identity_of
 from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.journal_reader import JournalReader
 from bridges.node.producers_core import Judgement
-from bridges.node.shard_core import Shard
+from bridges.node.shard_core import Shard, ShardBy
 from bridges.node.shards import keep_shard
 from bridges.node.signals import Signal
 from oncewire.client import (
@@ -37,6 +37,7 @@ from oncewire.client import (
     Subscriber,
     connect,
 )
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import encode_data_message
 
 logger = logging.getLogger("oncewire.bridge")
@@ -72,6 +73,7 @@ class Subscription:
         retention_s: how long messages are kept after a reader is done with them.
         timeout_s: how long the network keeps the subscription while the node is disconnected.
         shard: which messages are kept, and the others accepted at once; None = all are kept.
+        isolation: of what is read from the journal; None = as the journal has it, `read_uncommitted` if it is new.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Subscription:
     retention_s: float = 0.0
     timeout_s: int = TIMEOUT_S
     shard: Shard | None = None
+    isolation: Isolation | None = None
 
 
 @dataclass(slots=True)
@@ -158,13 +161,36 @@ class Receiver:
         self._changed = Signal()
         self._client_journal = SqliteJournal(path)
         try:
-            self._journal = ReceiverJournal(self._client_journal.connection, path, subscription.name)
+            self._journal = ReceiverJournal(
+                self._client_journal.connection, path, subscription.name, subscription.isolation,
+                subscription.max_journal_bytes,
+            )  # fmt: skip
+            self._check_level()
             keep_shard(self._client_journal.connection, path, subscription.name, subscription.shard)
             self._sources = {topic: self._journal.source_id(topic) for topic in subscription.topics}
             self._reader = JournalReader(path)
         except BaseException:
             self._client_journal.close()
             raise
+
+    @property
+    def isolation(self) -> Isolation:
+        """What its readers see of transactions."""
+        return self._journal.isolation
+
+    @property
+    def open_bytes(self) -> int:
+        """Of messages whose transaction is open."""
+        return self._journal.open_bytes
+
+    def _check_level(self) -> None:
+        shard = self.subscription.shard
+        if shard is not None and shard.by is ShardBy.KEY and self.isolation is Isolation.READ_COMMITTED:
+            raise BadRequest(
+                f"subscription {self.subscription.name!r} cannot be received as shard {shard} with read_committed",
+                "by key the messages of a transaction and its end go to different nodes",
+                "share it out by topic, or use read_uncommitted",
+            )
 
     def trimmed(self) -> None:
         """The journal may be less deep than before."""
@@ -295,7 +321,7 @@ class Receiver:
     async def _reject(
         self, subscriber: Subscriber, deliveries: Sequence[Delivery], judgements: Sequence[Judgement]
     ) -> None:
-        for judged in (Judgement.TOO_MANY_PRODUCERS, Judgement.TOO_MANY_GAPS):
+        for judged in _REJECTED:
             refused = [d for d, found in zip(deliveries, judgements, strict=True) if found is judged]
             if refused:
                 logger.warning(
@@ -350,3 +376,4 @@ def _message_of(delivery: Delivery) -> bytes:
 
 
 _ACCEPTED = frozenset({Judgement.NEW, Judgement.DUPLICATE})
+_REJECTED = tuple(judged for judged in Judgement if judged not in _ACCEPTED)

@@ -13,11 +13,14 @@ from bridges.node.journal_reader import Chunk
 from bridges.node.node import BridgeNode
 from bridges.node.outbox import Manifest, Publishing, StagedPart, Writer
 from bridges.node.snapshots import MAX_SNAPSHOT_TEXT
+from oncewire.client.transactions.sequencer import Isolation
 
 MAX_TEXT = 1024
 """Of a name or id in a request."""
 MAX_POSITION = (1 << 63) - 1
 """What SQLite can hold."""
+
+_LEVELS = tuple(level.value for level in Isolation)
 
 Header = Mapping[str, Any]
 Answer = tuple[dict[str, object], bytes]
@@ -194,7 +197,11 @@ class Operations:
 
     async def _subscribe(self, header: Header, _body: bytes) -> Answer:
         subscription = text(header, "subscription")
-        await self._node.subscribe(subscription, texts(header, "topics"))
+        level = optional_text(header, "isolation")
+        if level is not None and level not in _LEVELS:
+            raise _bad("isolation", " or ".join(_LEVELS), level)
+        isolation = None if level is None else Isolation(level)
+        await self._node.subscribe(subscription, texts(header, "topics"), isolation)
         marks = await asyncio.to_thread(self._storage.marks, subscription)
         return {"journal": marks.uuid}, b""
 

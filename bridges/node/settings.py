@@ -12,6 +12,7 @@ from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
 from bridges.node.shard_core import MAX_SHARDS, Shard, ShardBy, parse_shard
 from bridges.node.storage import NAME_PATTERN
 from oncewire.client import ClientError, connect
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.parsers import (
     KIB,
     TIB,
@@ -109,6 +110,12 @@ _OF_SUBSCRIPTION = (
         "key or topic (only with shard)",
         "key = all nodes receive the same topics, and each keeps the messages whose key falls to its shard; "
         "topic = each node has different topics. Never change it.",
+    ),
+    Setting(
+        "subscription.isolation_level", one_of("", *(level.value for level in Isolation)), "",
+        "read_uncommitted, read_committed, or empty",
+        "read_committed = messages of transactions are journaled when these commit, and never if they are rolled back. "
+        "Empty = as the journal has it, read_uncommitted if it is new. A journal keeps its level.",
     ),
     *_receiving("subscription"),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.node.shard_core import ShardBy
 from bridges.node.tls import TlsFiles
 from oncewire.cli.errors import CliError
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import explained
 
@@ -102,7 +103,9 @@ def _subscription(
     identity = given["container_id"] or f"{node}.{name}"
     if shard is not None:  # nodes that only differ in it must not be one subscriber: each would get a part of each part
         identity = f"{identity}#{shard}"
-    return replace(_receiving(name, identity, given["topics"], settings), shard=shard)
+    level = given["isolation_level"]
+    isolation = Isolation(level) if level else None
+    return replace(_receiving(name, identity, given["topics"], settings), shard=shard, isolation=isolation)
 
 
 def _receiving(

@@ -1,4 +1,4 @@
-"""What a source does about messages that never came: the network had deleted its subscription (J-8). No Spark here."""
+"""What a source does about messages that never came (J-8), and about ones that would be gone too early. No Spark."""
 
 from __future__ import annotations
 
@@ -6,10 +6,30 @@ import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bridges.node.errors import SubscriptionGap
+from bridges.node.client import Node
+from bridges.node.errors import BadRequest, SubscriptionGap
 from bridges.node.gaps import Gap
 
 logger = logging.getLogger("oncewire.spark")
+
+MIN_AT_MOST_ONCE_RETENTION_S = 60.0
+"""At-most-once gives messages up before it reads them, so they must stay for a while after."""
+
+
+def check_retention(node: Node, subscription: str) -> None:
+    """Refuse to read at most once what is gone before it is read.
+
+    Raises:
+        BadRequest: the node keeps messages for too short a time.
+    """
+    retention_s = float(node.status()["subscriptions"][subscription]["retention_s"])
+    if retention_s < MIN_AT_MOST_ONCE_RETENTION_S:
+        raise BadRequest(
+            f"the subscription {subscription!r} cannot be read at most once",
+            f"the node keeps messages for {retention_s:g} s after they were released, which is before they are read",
+            "set its retention (retention_s, or the option retentionMs) to "
+            f"{MIN_AT_MOST_ONCE_RETENTION_S:g} s or more",
+        )
 
 
 def check_gaps(gaps: Sequence[Gap], name: str, *, fails: bool) -> None:

@@ -16,6 +16,7 @@ from bridges.node.receiver import CREDIT, MAX_JOURNAL_BYTES, TIMEOUT_S
 from bridges.node.storage import NAME_PATTERN
 from bridges.spark import option_values as values
 from bridges.spark.option_values import EMBEDDED, MAX_NUMBER, CommitMode, Guarantee
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.parsers import Parser, size, text, whole_number
 from oncewire.settings.schema import Setting
 
@@ -128,6 +129,12 @@ OPTIONS: tuple[Option, ...] = (
         "Fail when messages that the checkpoint expects are no longer in the journal, or it is another journal, or "
         "when messages are missing because the network had deleted the subscription; `false` = log it and continue "
         "with what is left.",
+    ),
+    _option(
+        "isolationLevel", _SOURCE, "", values.one_of(Isolation), "`read_uncommitted` or `read_committed`",
+        "`read_committed` = messages of a transaction come when it has committed, together, and never if it is rolled "
+        "back. Default: as the subscription has it, `read_uncommitted` if it is new; it cannot be changed later. "
+        "Not for batch reads.",
     ),
     _option("maxOffsetsPerTrigger", _SOURCE, "", _NUMBER, "messages", "A batch has this many at most."),
     _option(

@@ -22,6 +22,7 @@ from bridges.node.tls import TlsFiles, tls_context
 from bridges.spark import option_values as values
 from bridges.spark.option_table import OPTIONS, Option, Side, options_of
 from bridges.spark.option_values import EMBEDDED, CommitMode, Guarantee, Place
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.settings.loading import nearest
 from oncewire.settings.parsers import NotAllowed
 
@@ -89,6 +90,7 @@ class SourceOptions:
 
     Attributes:
         topics: topics or patterns; empty only for batch reads, which need none.
+        isolation: None = as the subscription has it.
         shard: the share of the subscription that this node keeps; None = all of it. See `shards()`.
     """
 
@@ -108,6 +110,7 @@ class SourceOptions:
     include_metadata: bool
     min_batches_to_retain: int
     receiving: Subscription
+    isolation: Isolation | None = None
     shard: Shard | None = None
 
     @property
@@ -212,6 +215,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = True) -> Sourc
             retention_s=retention_s,
             timeout_s=max(1, round(found["subscriptionTimeout"])),
         ),
+        isolation=found["isolationLevel"],
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from bridges.node.errors import BadRequest
 from bridges.spark.options import OPTIONS, Side, sink_options, source_options
 from bridges.spark.processor_core import Function, Step
 from bridges.spark.processor_join_core import Join, input_journals
-from bridges.spark.processor_restart_core import BackOff, is_hopeless
+from bridges.spark.processor_restart_core import BackOff, cause_of, is_hopeless
 from bridges.spark.processor_rows import ATTEMPT_COLUMNS, runner
 from bridges.spark.processor_source import (
     FORMAT,
@@ -49,15 +49,24 @@ logger = logging.getLogger("oncewire.processor")
 
 MAX_STEPS = 10_000
 """Steps of one batch: a repeat of one takes seconds, not hours."""
+MAX_OUTPUTS = 32
+"""Topics of one processor, as inputs: each has a link of the sink's publisher."""
 METRICS = "processor"
 """Under this name Spark's progress has the counts of each batch: outputs, errors, nothing, failed."""
 LOOK_S = 1.0
 """How often `run_forever` looks whether it shall stop."""
 ALLOWED = frozenset(
-    {"bridge", "bridge.secret", "bridge.secretFile", "commitMode", "failOnDataLoss", "publishTimeout", "stageTimeout"}
+    {
+        "bridge", "bridge.secret", "bridge.secretFile", "commitMode", "deliveryGuarantee", "failOnDataLoss",
+        "isolationLevel", "publishTimeout", "stageTimeout",
+    }
     | {option.key for option in OPTIONS if option.is_embedded_only}
-)
+)  # fmt: skip
 """Options of the format `amqp` that a processor leaves to its user."""
+
+
+class ProcessorFailed(PySparkException):  # type: ignore[misc]  # untyped base
+    """A processor that no restart helps. Its first line names the cause, the rest is Spark's own text."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,7 @@ class Processor:
             back_off: the pauses; None = from 1 s to 60 s.
 
         Raises:
-            PySparkException: the query fails in a way that no restart can fix, such as another query that owns its
+            ProcessorFailed: the query fails in a way that no restart can fix, such as another query that owns its
                 subscription.
         """
         stop = threading.Event() if stop is None else stop
@@ -134,10 +143,11 @@ class Processor:
             try:
                 self._run(stop, interval)
             except PySparkException as error:
+                cause = cause_of(str(error))
                 if is_hopeless(str(error)):
-                    raise
+                    raise ProcessorFailed(f"processor {self.step.name} failed: {cause}\n{error}") from error
                 pause_s = back_off.pause_s(time.monotonic() - began, random.random())
-                logger.exception("processor %s failed and is started again in %.1f s", self.step.name, pause_s)
+                logger.exception("processor %s failed: %s; it starts again in %.1f s", self.step.name, cause, pause_s)
                 stop.wait(pause_s)
             else:
                 return
@@ -156,7 +166,7 @@ def processor(
     spark: Any,
     inputs: Sequence[str],
     fn: Function,
-    output: str | None,
+    output: str | Sequence[str] | None,
     error: str | None = None,
     *,
     name: str,
@@ -175,9 +185,10 @@ def processor(
     Args:
         spark: a session.
         inputs: topics.
-        fn: called with each `Delivery`; returns bytes, a Message, several of these, or None. Whatever it does beside
-            that may be done again after a crash, with the same `delivery.delivery_hash`.
-        output: topic of what it returns; None = it returns nothing.
+        fn: called with each `Delivery`; returns bytes, a Message, several of these, or None; or a dict of these by
+            topic. Whatever it does beside that may be done again after a crash, with the same `delivery.delivery_hash`
+            (with `deliveryGuarantee` at-most-once it is called once at most).
+        output: topic of what it returns, or topics; None = it returns nothing. With several it returns a dict.
         error: topic of handled errors; None = they are logged with the delivery hash, counted, and delivered.
         name: up to 90 of A-Z a-z 0-9 _ . -
         checkpoint: a folder for Spark; one for each processor.
@@ -198,7 +209,15 @@ def processor(
         raise BadRequest(f"processor {name!r} has join={join!r}", "there is no such join", "give zip or alts") from None
     given = _checked(name, options)
     journals = input_journals(name, inputs, joined)
-    for what, topic in (("output", output), ("error", error)):
+    outputs = output if output is None or isinstance(output, str) else tuple(output)
+    step = Step(name, fn, outputs, error, handled)
+    if len(step.outputs) > MAX_OUTPUTS or len(set(step.outputs)) < len(step.outputs):
+        raise BadRequest(
+            f"processor {name!r} has the outputs {', '.join(step.outputs)}",
+            f"it may have {MAX_OUTPUTS}, each another topic",
+            "name each output once",
+        )
+    for what, topic in (*(("output", topic) for topic in step.outputs), ("error", error)):
         if topic is not None:
             sink_options({**given[Side.SINK], "sinkId": name, "topic": topic})
             if topic in inputs:
@@ -215,7 +234,6 @@ def processor(
     source[TASKS_OPTION] = str(spark.sparkContext.defaultParallelism if tasks is None else tasks)
     if joined is not None:
         source[JOIN_OPTION] = joined.value
-    step = Step(name, fn, output, error, handled)
     return Processor(
         spark, step, tuple(inputs), joined, checkpoint, source, {**given[Side.SINK], "sinkId": name}
     )

@@ -99,7 +99,8 @@ class Delivery:
 
 
 Output = bytes | Message
-Function = Callable[[Delivery], Output | Iterable[Output] | None]
+Outputs = Output | Iterable[Output] | None
+Function = Callable[[Delivery], Outputs | Mapping[str, Outputs]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,25 @@ class Step:
 
     Attributes:
         name: of the processor.
-        function: called with each delivery; returns a message, or bytes for one, or several of them, or None.
-        output: topic of what it returns; None = it must return nothing.
+        function: called with each delivery; returns a message, or bytes for one, or several of them, or None; or such
+            values by topic.
+        output: topics of what it returns, or the only one; None = it must return nothing.
         error: topic of handled errors; None = they are logged and counted.
         handled: exceptions of the function that the message is to blame for. All others stop the query.
     """
 
     name: str
     function: Function
-    output: str | None
+    output: str | tuple[str, ...] | None
     error: str | None = None
     handled: tuple[type[Exception], ...] = (Exception,)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Topics of what the function returns."""
+        if self.output is None:
+            return ()
+        return (self.output,) if isinstance(self.output, str) else self.output
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +169,7 @@ def attempt(step: Step, inputs: Sequence[Input], batch: int = 0, number: int = 0
         One row for each output, or one row for an error or for nothing.
 
     Raises:
-        TypeError: the function returned something that is no message. Nothing was written.
+        TypeError: the function returned something that is no message, or for no topic of its own. Nothing was written.
         Exception: whatever the function raised that is not handled.
     """
     key = delivery_hash(step.name, positions_of(inputs))
@@ -171,27 +180,43 @@ def attempt(step: Step, inputs: Sequence[Input], batch: int = 0, number: int = 0
     delivery = Delivery(key, messages, tuple(inputs), batch, number)
     try:
         found = step.function(delivery)
-        outputs = [found] if found is None or isinstance(found, (bytes, Message)) else list(found)
-    except UNHANDLED:
+        outputs = [
+            (topic, output)
+            for topic, given in (found.items() if isinstance(found, Mapping) else [(None, found)])
+            for output in _several(given)
+        ]
+    except Exception as error:
+        if isinstance(error, step.handled) and not isinstance(error, UNHANDLED):
+            return [_failed(step, key, inputs, error)]
+        error.add_note(f"processor {step.name}: delivery {key} of {_places(inputs)}")  # stands in Spark's error, too
         raise
-    except step.handled as error:
-        return [_failed(step, key, inputs, error)]
-    rows = [_output(step, key, output) for output in outputs if output is not None]
+    rows = [_output(step, key, topic, output) for topic, output in outputs if output is not None]
     return rows or [AttemptRow(AttemptKind.NIL, key, False, None, None)]
 
 
-def _output(step: Step, key: str, output: object) -> AttemptRow:
+def _several(given: Outputs) -> list[Output | None]:
+    return [given] if given is None or isinstance(given, (bytes, Message)) else list(given)
+
+
+def _output(step: Step, key: str, topic: str | None, output: object) -> AttemptRow:
     if not isinstance(output, (bytes, Message)):
         raise TypeError(
             f"processor {step.name} returned {type(output).__name__}: return bytes, a Message, several of these or None"
         )
-    if step.output is None:
+    if not step.outputs:
         raise TypeError(f"processor {step.name} returned a message, but it has no output: name its topic, return None")
+    if topic is None and len(step.outputs) == 1:
+        topic = step.outputs[0]
+    if topic not in step.outputs:
+        where = "without a topic" if topic is None else f"for {topic!r}"
+        raise TypeError(
+            f"processor {step.name} returned a message {where}: return a dict by topic, of {', '.join(step.outputs)}"
+        )
     if isinstance(output, bytes):
         payload = encode_data_message(output, annotations={DELIVERY_HASH: key})
     else:
         payload = encode_message(replace(output, annotations={**output.annotations, DELIVERY_HASH: key}))
-    return AttemptRow(AttemptKind.OUTPUT, key, False, step.output, payload)
+    return AttemptRow(AttemptKind.OUTPUT, key, False, topic, payload)
 
 
 def _failed(step: Step, key: str, inputs: Sequence[Input], error: Exception) -> AttemptRow:

@@ -6,6 +6,7 @@ The rows have a few columns for each journal, the same for every processor with 
 from __future__ import annotations
 
 import json
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from typing import Any
 from bridges.node.arrow_bodies import arrow
 from bridges.node.client import Node, Offsets
 from bridges.node.errors import BadRequest, SnapshotUnknown
-from bridges.spark.gap_checks import check_gaps
+from bridges.spark.gap_checks import check_gaps, check_retention
+from bridges.spark.option_values import Guarantee
 from bridges.spark.processor_join_core import (
     InputJournal,
     Places,
@@ -26,6 +28,9 @@ from bridges.spark.processor_join_core import (
     steps_between,
     text_of,
 )
+from oncewire.client.transactions.sequencer import Isolation
+
+logger = logging.getLogger("oncewire.processor")
 
 KEPT_ATTEMPTS = 2
 """Finished attempts whose messages stay in the journals: a checkpoint that lost its newest files repeats them."""
@@ -49,11 +54,13 @@ class Task:
         journals: uuid of each.
         lows: what it reads lies behind these positions.
         steps: how many of each.
+        done_with: of each journal, up to where the attempt is released before it is read; empty = nothing is.
     """
 
     journals: tuple[str, ...]
     lows: tuple[int, ...]
     steps: int
+    done_with: tuple[int, ...] = ()
 
 
 class AttemptReader:
@@ -64,15 +71,27 @@ class AttemptReader:
         processor: its name.
         journals: what it reads.
         fails_at_gaps: stop where messages are missing; False = log it and continue.
+        isolation: of its subscriptions; None = as they have it.
+        guarantee: at-most-once: an attempt is released before it is read (J-10). At-least-once: where an attempt ends
+            is not kept, a repeat may end elsewhere.
 
     Errors of all methods: `NodeError` and its kinds.
     """
 
     def __init__(
-        self, node: Node, processor: str, journals: Sequence[InputJournal], *, fails_at_gaps: bool = True
+        self,
+        node: Node,
+        processor: str,
+        journals: Sequence[InputJournal],
+        *,
+        fails_at_gaps: bool = True,
+        isolation: Isolation | None = None,
+        guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
     ) -> None:
         self._node = node
         self._fails_at_gaps = fails_at_gaps
+        self._isolation = isolation
+        self._guarantee = guarantee
         self._processor = processor
         self._journals = tuple(journals)
         self._is_subscribed = False
@@ -140,14 +159,33 @@ class AttemptReader:
                 f"the attempt that begins there ended at {text_of(offset_of(self._journals, chosen))}",
                 "the checkpoint is not this processor's: restore its own",
             )
+        skipped = self._released(begins, steps)
+        if skipped == steps:
+            return []
         for each, place in zip(self._journals, begins, strict=True):
             behind = self._node.offsets(each.subscription, place.position, max_rows=steps)
             check_gaps(behind.gaps, each.subscription, fails=self._fails_at_gaps)
         uuids = tuple(place.journal for place in begins)
+        is_once_at_most = self._guarantee is Guarantee.AT_MOST_ONCE
+        done_with = tuple(place.position for place in ends) if is_once_at_most else ()
         return [
-            Task(uuids, tuple(place.position + first for place in begins), last - first)
-            for first, last in shares(steps, tasks)
+            Task(uuids, tuple(place.position + skipped + first for place in begins), last - first, done_with)
+            for first, last in shares(steps - skipped, tasks)
         ]
+
+    def _released(self, begins: Places, steps: int) -> int:
+        """At-most-once: how many of the steps a task has begun with before (J-10)."""
+        if self._guarantee is not Guarantee.AT_MOST_ONCE:
+            return 0
+        trimmed = [self._node.offsets(each.subscription).trimmed for each in self._journals]
+        passed = max(mark - place.position for mark, place in zip(trimmed, begins, strict=True))
+        skipped = min(max(passed, 0), steps)
+        if skipped:
+            logger.warning(
+                "processor %s: %d of %d steps were handed out before and are not tried again",
+                self._processor, skipped, steps,
+            )  # fmt: skip
+        return skipped
 
     def finished(self, stop: Offset) -> None:
         """The attempt that ended at `stop` will not be repeated: messages before it may go, some attempts later."""
@@ -167,18 +205,27 @@ class AttemptReader:
         return found.last
 
     def _choose(self, begins: Places, ends: Places) -> Places:
+        if self._guarantee is Guarantee.AT_LEAST_ONCE:
+            return ends
         start, stop = (text_of(offset_of(self._journals, places)) for places in (begins, ends))
         return places_of(self._journals, json.loads(self._node.choose_snapshot(self._processor, start, stop)))
 
     def _subscribe(self) -> None:
         if not self._is_subscribed:
             for each in self._journals:
-                self._node.subscribe(each.subscription, each.topics)
+                self._node.subscribe(each.subscription, each.topics, self._isolation)
+                if self._guarantee is Guarantee.AT_MOST_ONCE:
+                    check_retention(self._node, each.subscription)
             self._is_subscribed = True
 
 
 def read_task(
-    nodes: Sequence[Node], journals: Sequence[InputJournal], task: Task, query: str
+    nodes: Sequence[Node],
+    journals: Sequence[InputJournal],
+    task: Task,
+    query: str,
+    *,
+    is_first_attempt: bool = True,
 ) -> Iterator[Any]:
     """The rows of a task as record batches with the columns of `columns_of`; all of them, or an error.
 
@@ -187,15 +234,27 @@ def read_task(
         journals: of the processor.
         task: of `AttemptReader.tasks`.
         query: that reads: it owns the subscriptions from then on.
+        is_first_attempt: whether no other attempt of this task was started: at-most-once has no second one.
 
     Raises:
         NodeError: a journal cannot be read.
     """
+    if task.done_with and not is_first_attempt:
+        logger.warning(
+            "processor of %s: %d steps from %s were handed out to an attempt that failed and are not tried again",
+            ", ".join(each.subscription for each in journals), task.steps, task.lows,
+        )  # fmt: skip
+        return
     ranges = [
         node.read_range(each.subscription, low, low + task.steps, journal=uuid, query=query)
         for node, each, low, uuid in zip(nodes, journals, task.lows, task.journals, strict=True)
     ]
+    is_released = not task.done_with
     for parts in aligned(ranges):
+        if not is_released:  # the first messages have come: the subscriptions are this query's
+            for node, each, position in zip(nodes, journals, task.done_with, strict=True):
+                node.trim(each.subscription, position, query)
+            is_released = True
         yield _rows(parts, task.journals)
 
 

@@ -20,10 +20,38 @@ HOPELESS: tuple[type[errors.NodeError], ...] = (
 """Errors that need intervention."""
 _HOPELESS = re.compile(r"\bbridges\.node\.errors\.(?:" + "|".join(kind.__name__ for kind in HOPELESS) + r"): ")
 
+_TRACEBACK = "Traceback (most recent call last):\n"
+_QUERY = "\n=== Streaming Query ==="
+_CRASHED = "Python worker exited unexpectedly"
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |$)")
+_HEAD = re.compile(r"^(\[STREAM_FAILED\] )?Query \[.*?\] terminated with exception: ")
+
 
 def is_hopeless(failure: str) -> bool:
     """Whether a query that failed so fails again at once: Spark hands on a Python error as text."""
     return _HOPELESS.search(failure) is not None
+
+
+def cause_of(failure: str) -> str:
+    """What ended a query, as one line; Spark's text begins with ids, and has the cause somewhere behind them.
+
+    It is the exception that a Python worker reported, with the delivery that it was called with; or that a worker
+    crashed; or else Spark's own first line.
+    """
+    spark, _, reported = failure.partition(_TRACEBACK)
+    if reported:
+        found = ""
+        lines = iter(reported.partition(_QUERY)[0].split("\n"))
+        for line in lines:
+            if line and not line[0].isspace() and _EXCEPTION.match(line):
+                found = line
+            elif found and line.startswith("processor "):  # the note of processor_core.attempt
+                return f"{found} ({line.strip()})"
+        if found:
+            return found
+    if _CRASHED in spark:
+        return "a Python worker of Spark crashed: it was killed, ran out of memory, or native code in it failed"
+    return _HEAD.sub("", spark).partition("\n")[0].strip()
 
 
 @dataclass(slots=True)

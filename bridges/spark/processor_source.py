@@ -100,8 +100,12 @@ class ProcessorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _open(self) -> tuple[Node, AttemptReader]:
         journals = _journals(self._options)
         node = self._new_node(journals)
-        fails = self._source_options(journals).fail_on_data_loss
-        return node, AttemptReader(node, self._options["subscription"], journals, fails_at_gaps=fails)
+        options = self._source_options(journals)
+        reader = AttemptReader(
+            node, self._options["subscription"], journals,
+            fails_at_gaps=options.fail_on_data_loss, isolation=options.isolation, guarantee=options.guarantee,
+        )  # fmt: skip
+        return node, reader
 
     def _new_node(self, journals: Sequence[InputJournal]) -> Node:
         return open_node(self._source_options(journals))
@@ -143,7 +147,8 @@ class ProcessorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         journals = _journals(self._options)
         with ExitStack() as open_nodes:
             nodes = [open_nodes.enter_context(self._new_node(journals)) for _ in journals]
-            yield from read_task(nodes, journals, partition.task, query)
+            is_first = context.attemptNumber() == 0
+            yield from read_task(nodes, journals, partition.task, query, is_first_attempt=is_first)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark will not repeat what lies before."""

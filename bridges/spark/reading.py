@@ -28,7 +28,7 @@ from bridges.node.errors import (
     RangeTrimmed,
 )
 from bridges.node.gaps import Gap
-from bridges.spark.gap_checks import check_gaps
+from bridges.spark.gap_checks import check_gaps, check_retention
 from bridges.spark.offsets import Offset, read_offset
 from bridges.spark.option_values import EARLIEST, LATEST, Guarantee, Place
 from bridges.spark.options import SourceOptions
@@ -41,8 +41,6 @@ TASK_ROWS = 50_000
 """A task with more is cut: it takes longer than Spark needs to start another one."""
 MAX_TASKS = 256
 """Of a batch without limits: more tasks than that only cost planning."""
-MIN_AT_MOST_ONCE_RETENTION_S = 60.0
-"""At-most-once gives messages up before it reads them, so they must stay for a while after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,19 +237,11 @@ class BatchPlanner:
         if self._journal:
             return self._journal
         if self._options.shard is None:
-            journal = self._node.subscribe(name, self._options.topics)
+            journal = self._node.subscribe(name, self._options.topics, self._options.isolation)
         else:
             journal, self._topics = sharded_journal(self._node, self._options)
         if self._options.guarantee is Guarantee.AT_MOST_ONCE:
-            retention_s = float(self._node.status()["subscriptions"][name]["retention_s"])
-            if retention_s < MIN_AT_MOST_ONCE_RETENTION_S:
-                raise BadRequest(
-                    f"the subscription {name!r} cannot be read at most once",
-                    f"the node keeps messages for {retention_s:g} s after they were released, which is before they "
-                    "are read",
-                    f"set its retention (retention_s, or the option retentionMs) to "
-                    f"{MIN_AT_MOST_ONCE_RETENTION_S:g} s or more",
-                )
+            check_retention(self._node, name)
         self._journal = journal
         return journal
 
@@ -304,10 +294,15 @@ def plan_batch_read(options: SourceOptions, node: Node) -> list[Range]:
     """What the tasks of a batch read read. The subscription stays as it is: nothing is claimed or released.
 
     Raises:
+        BadRequest: an isolation level is given.
         StorageError: the node has no such subscription.
         JournalReplaced, RangeTrimmed, RangeNotThere, SubscriptionGap: messages are missing, and `failOnDataLoss` is
             set.
     """
+    if options.isolation is not None:
+        raise BadRequest(
+            "isolationLevel cannot be used for a batch read", "it gets what the journal holds", "leave it out"
+        )
     if options.shard is None:
         check_whole(node, options)
     else:

@@ -41,6 +41,12 @@ def sharded_journal(node: Node, options: SourceOptions) -> tuple[str, list[str]]
             f"the node keeps {keeps}",
             _FIX,
         )
+    if options.isolation is not None and state["isolation"] != options.isolation.value:
+        raise BadRequest(
+            f"subscription {name!r} cannot be read at {address} with isolation level {options.isolation.value}",
+            f"the node receives it with the level {state['isolation']}",
+            "leave out isolationLevel, or make a subscription with isolation_level in the nodes' configurations",
+        )
     wanted, has = set(options.topics), set(state["topics"])
     if options.topics and (not has <= wanted if state["shard_by"] == ShardBy.TOPIC.value else wanted != has):
         raise _other_topics(options, f"{address} has the topics {', '.join(state['topics'])}")

@@ -1,4 +1,4 @@
-"""Work queues in SQLite or PostgreSQL: delay, reservations, retries, dead letters, history, moves, schedules.
+"""Work queues in SQLite, PostgreSQL or MongoDB: delay, reservations, retries, dead letters, history, moves, schedules.
 
 The rules are in docs/workqueue.md::
 
@@ -12,6 +12,7 @@ from bridges.workqueue.errors import (
     AlreadyReassigned,
     InvalidRequest,
     LinkStolen,
+    NeedsTransactions,
     PartMissing,
     PayloadTooLarge,
     QueueEmpty,
@@ -48,8 +49,8 @@ from bridges.workqueue.store import Operations
 
 __all__ = [
     "AlreadyReassigned", "Commit", "Ending", "Handle", "HistoryEntry", "InvalidRequest", "LinkStolen",
-    "NewItem", "Operations", "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue", "QueueEmpty",
-    "QueueError", "QueueSettings", "QueueStore", "Reserved", "Rollback", "Schedule", "Search",
+    "NeedsTransactions", "NewItem", "Operations", "Page", "PartMissing", "PayloadTooLarge", "Pushed", "Queue",
+    "QueueEmpty", "QueueError", "QueueSettings", "QueueStore", "Reserved", "Rollback", "Schedule", "Search",
     "StatementFailed", "Statistics", "StoreBusy", "StoreCorrupt", "StoreError", "StoreFull", "StoreUnreachable",
     "StoreVersionUnknown", "Taken", "Target", "UnknownEntry", "UnknownQueue",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from bridges.workqueue.amqp_messages import PREFIX, queue_of
 from bridges.workqueue.errors import (
     InvalidRequest,
     LinkStolen,
+    NeedsTransactions,
     PayloadTooLarge,
     QueueError,
     StoreError,
@@ -54,9 +55,18 @@ class QueueBridge:
         store: where they are.
         urls: of the routers.
         container_id: of this process.
+
+    Raises:
+        NeedsTransactions: the store has none.
     """
 
     def __init__(self, store: QueueStore, urls: Sequence[str], container_id: str) -> None:
+        if not store.has_transactions:
+            raise NeedsTransactions(
+                "queues cannot be served over AMQP",
+                "a delivery that is pushed exactly once needs a transaction, and a MongoDB store has none",
+                "use a SQLite or PostgreSQL store",
+            )
         self.service = Service(urls, [PREFIX], self._on_link, container_id=container_id)
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -33,9 +34,11 @@ from bridges.workqueue.items import (
     Handle,
     HistoryEntry,
     NewItem,
+    Page,
     Rollback,
     Schedule,
     Search,
+    Statistics,
     Target,
 )
 from bridges.workqueue.queue import TIMEOUT_S, Queue
@@ -57,7 +60,7 @@ ENDINGS = click.Choice([ending.value for ending in Ending])
 SECONDS = click.FloatRange(min=0)
 
 
-@click.group("queue", short_help="Work queues in SQLite or PostgreSQL: push, reserve, commit and so on.")
+@click.group("queue", short_help="Work queues in a database: push, reserve, commit and so on.")
 def queue() -> None:
     """Work queues: delays, reservations, retries, dead letters, history, moves and schedules (docs/workqueue.md).
 
@@ -76,7 +79,7 @@ def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
             required=True,
             envvar="ONCEWIRE_QUEUE_STORE",
             metavar="URL",
-            help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
+            help="sqlite:///FILE, postgresql://USER@HOST/DATABASE or mongodb://HOST/DATABASE.",
         )(command)
         return queue.command(name, short_help=short_help)(command)
 
@@ -157,15 +160,16 @@ def push(
     """Add an item to QUEUE, which is made if there is none."""
     item = NewItem(read_body(body, file), delay, read_time(when), priority, key)
 
-    def job(do: Operations) -> dict[str, Any]:
+    async def work(store: QueueStore) -> dict[str, Any]:
+        queue = Queue(store, name)
         try:
-            (pushed,) = do.push(name, [item])
+            (pushed,) = await queue.push_many([item])
         except UnknownQueue:
-            do.configure(name)
-            (pushed,) = do.push(name, [item])
+            await queue.configure()
+            (pushed,) = await queue.push_many([item])
         return {"id": pushed.item, "queue": name, "is_new": pushed.is_new}
 
-    show(transact(url, job), as_json=as_json)
+    show(run(url, work), as_json=as_json)
 
 
 @store_command("serve", "Serve the queues at routers, for AMQP clients.")
@@ -302,7 +306,12 @@ def schedule(
 @click.argument("name", metavar="[QUEUE]", required=False)
 def stats(url: str, as_json: bool, name: str | None) -> None:
     """Print how many items are ready, waiting, reserved and dead, in QUEUE or in each."""
-    found = transact(url, lambda do: [do.statistics(each) for each in ([name] if name else do.queues())])
+
+    async def count(store: QueueStore) -> list[Statistics]:
+        names = [name] if name else await store.transact(lambda do: do.queues())
+        return [await Queue(store, each).statistics() for each in names]
+
+    found = run(url, count)
     if as_json:
         show(statistics_words(found[0]) if name else [statistics_words(each) for each in found], as_json=True)
     else:
@@ -320,7 +329,7 @@ def history(
 ) -> None:  # fmt: skip
     """Print the items of QUEUE that ended, one a line; `entry` is what replay takes."""
     search = _search(name, ending, since, until, fields, limit)
-    for entry in transact(url, lambda do: _found(do, search)):
+    for entry in run(url, lambda store: _found(store, search)):
         show(entry_words(entry), as_json=as_json)
 
 
@@ -336,14 +345,20 @@ def _search(
     return Search(name, wanted, read_time(since), read_time(until), read_fields(fields), limit)
 
 
-def _found(do: Operations, search: Search) -> list[HistoryEntry]:
+async def _found(store: QueueStore, search: Search) -> list[HistoryEntry]:
     """All pages of a search up to its limit."""
-    page = do.history(search)
-    entries = list(page.entries)
-    while page.following is not None and len(entries) < search.limit:
-        page = do.history(replace(search, before=page.following, limit=search.limit - len(entries)))
+    entries: list[HistoryEntry] = []
+    following: Search | None = search
+    while following is not None:
+        page = await store.transact(partial(_read_page, following))
         entries += page.entries
+        left = search.limit - len(entries)
+        following = replace(search, before=page.following, limit=left) if page.following and left else None
     return entries
+
+
+def _read_page(search: Search, do: Operations) -> Page:
+    return do.history(search)
 
 
 @store_command("replay", "Push ended items again.")
@@ -362,23 +377,26 @@ def replay(
             "nothing was replayed", "it takes either entries or a search", "give ENTRY, or --ending dead"
         )
 
-    def job(do: Operations) -> list[int]:
-        chosen = (
-            _in_queue(do, name, entries)
-            if entries
-            else [entry.entry for entry in reversed(_found(do, search))]
-        )
-        return do.replay(chosen, delay) if chosen else []
+    async def work(store: QueueStore) -> list[int]:
+        if entries:
+            await _check_queue(store, name, entries)
+        found = [] if entries else await _found(store, search)
+        chosen = entries or [entry.entry for entry in reversed(found)]
+        return await Queue(store, name).replay(chosen, delay=delay) if chosen else []
 
-    show({"queue": name, "items": transact(url, job)}, as_json=as_json)
+    show({"queue": name, "items": run(url, work)}, as_json=as_json)
 
 
-def _in_queue(do: Operations, name: str, entries: tuple[int, ...]) -> list[int]:
-    do.schedules(name)  # an unknown queue is the first thing to say
+async def _check_queue(store: QueueStore, name: str, entries: tuple[int, ...]) -> None:
+    """Entries never change their queue, so this holds for what follows."""
+    await Queue(store, name).schedules()  # an unknown queue is the first thing to say
     for number in entries:
-        if do.entry(number).queue != name:
+        if (await store.transact(partial(_read_entry, number))).queue != name:
             raise InvalidRequest(f"the entry {number} cannot be used", f"it is not of {name}", "check both")
-    return list(entries)
+
+
+def _read_entry(number: int, do: Operations) -> HistoryEntry:
+    return do.entry(number)
 
 
 @store_command("dead", "Dead letters.")
@@ -387,10 +405,15 @@ def _in_queue(do: Operations, name: str, entries: tuple[int, ...]) -> list[int]:
 def dead(url: str, as_json: bool, name: str, discard: tuple[int, ...]) -> None:
     """Print the dead letters of QUEUE with their reasons; `oncewire queue replay QUEUE ENTRY` tries one again."""
     if discard:
-        transact(url, lambda do: do.discard(_in_queue(do, name, discard)))
+
+        async def work(store: QueueStore) -> None:
+            await _check_queue(store, name, discard)
+            await Queue(store, name).discard(discard)
+
+        run(url, work)
         show({"queue": name, "discarded": list(discard)}, as_json=as_json)
         return
-    for entry in transact(url, lambda do: _found(do, Search(name, Ending.DEAD, limit=1000))):
+    for entry in run(url, lambda store: _found(store, Search(name, Ending.DEAD, limit=1000))):
         show(entry_words(entry), as_json=as_json)
 
 
@@ -400,15 +423,12 @@ def dead(url: str, as_json: bool, name: str, discard: tuple[int, ...]) -> None:
 def tail(url: str, as_json: bool, name: str, count: int | None) -> None:
     """Print the items of QUEUE as they end, until --count or Ctrl-C."""
 
-    def finding(since: float) -> Callable[[Operations], list[HistoryEntry]]:
-        return lambda do: _found(do, Search(name, since=since, limit=1000))
-
     async def follow(store: QueueStore) -> None:
         seen: dict[int, float] = {}
         begin = await store.transact(lambda do: do.now)
         since, left = begin, count
         while True:
-            found = await store.transact(finding(since))
+            found = await _found(store, Search(name, since=since, limit=1000))
             for entry in reversed(found):
                 if entry.entry in seen:
                     continue

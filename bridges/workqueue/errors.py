@@ -54,6 +54,10 @@ class PartMissing(QueueError, ImportError):
     """An optional package is not installed."""
 
 
+class NeedsTransactions(QueueError, NotImplementedError):
+    """The store changes one document at a time, and this would change several (W-1)."""
+
+
 class StoreError(QueueError):
     """The store could not be opened, read or written. What was committed before stays as it is."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bridges.workqueue.errors import InvalidRequest
+from bridges.workqueue.mongodb import PREFIX as MONGODB_PREFIX
+from bridges.workqueue.mongodb_operations import MongoStore
 from bridges.workqueue.postgres import PostgresStore
 from bridges.workqueue.sqlite import MAX_BYTES, SqliteStore
 from bridges.workqueue.store import Store
@@ -13,8 +16,20 @@ from bridges.workqueue.store import Store
 SQLITE_PREFIX = "sqlite:///"
 
 
+async def open_any_store(url: str) -> Store | MongoStore:
+    """Open the store at an address: one of open_store, or ``mongodb://HOST/DATABASE``.
+
+    Raises:
+        InvalidRequest: the address means no store.
+        QueueError: the store cannot be opened.
+    """
+    if url.startswith(MONGODB_PREFIX):
+        return await MongoStore.open(url)
+    return await asyncio.to_thread(open_store, url)
+
+
 def open_store(url: str) -> Store:
-    """Open the store at an address.
+    """Open the SQL store at an address.
 
     Args:
         url: ``sqlite:///FILE`` (a fourth slash begins an absolute path; ``?max_bytes=N`` limits the file), or
@@ -27,7 +42,7 @@ def open_store(url: str) -> Store:
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresStore(url)
     if not url.startswith(SQLITE_PREFIX):
-        raise _refused(url, "it is neither sqlite:///FILE nor postgresql://...")
+        raise _refused(url, "it is neither sqlite:///FILE nor postgresql://... nor mongodb://...")
     path, _, query = url.removeprefix(SQLITE_PREFIX).partition("?")
     options = parse_qs(query, keep_blank_values=True)
     limit = options.pop("max_bytes", [str(MAX_BYTES)])[-1]
@@ -44,5 +59,5 @@ def _refused(url: str, why: str) -> InvalidRequest:
     return InvalidRequest(
         f"the store {shown!r} cannot be opened",
         why,
-        "use sqlite:///queue.db, or postgresql://user@host/database",
+        "use sqlite:///queue.db, postgresql://user@host/database or mongodb://host/database",
     )

@@ -274,17 +274,14 @@ class Queue:
                 if found or left <= 0:
                     return found
                 # W-13: until the next item is due, a notice, or the bound.
-                due_s = await self.store.transact(self._seconds_to_due)
+                due_s = await self.store.seconds_to_due(self.name)
+                due_s = LONGEST_SLEEP_S if due_s is None else due_s
                 with suppress(TimeoutError):
                     await asyncio.wait_for(
                         changed.wait(), min(left, LONGEST_SLEEP_S, max(due_s, SHORTEST_SLEEP_S))
                     )
                 if not changed.is_set():
                     await self.store.listen()
-
-    def _seconds_to_due(self, do: Operations) -> float:
-        due = do.next_due(self.name)
-        return LONGEST_SLEEP_S if due is None else due - do.now
 
     async def _take_now(self, job: Callable[[Operations], list[Taken]], gives_back: bool) -> list[Taken]:
         taking = asyncio.ensure_future(self.store.transact(job))

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from bridges.workqueue.errors import QueueError, StoreUnreachable
 from bridges.workqueue.group_commit import GroupCommit
+from bridges.workqueue.mongodb_operations import MongoStore
 from bridges.workqueue.notices import EVERYTHING
-from bridges.workqueue.opening import open_store
+from bridges.workqueue.opening import open_any_store
 from bridges.workqueue.store import Operations, Store
 
 T = TypeVar("T")
@@ -23,24 +24,30 @@ class QueueStore:
         store: the database.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store | MongoStore) -> None:
+        self._direct = store if isinstance(store, MongoStore) else None
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._notices = -1
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
-        self._group = GroupCommit(store, self._wake_from_thread)
+        self._store = None if isinstance(store, MongoStore) else store
+        self._group = None if self._store is None else GroupCommit(self._store, self._wake_from_thread)
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether a job may be several operations."""
+        return self._store is not None
 
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str) -> AsyncIterator[QueueStore]:
-        """Open the store at an address (see open_store) for the block.
+        """Open the store at an address (see open_any_store) for the block.
 
         Raises:
             QueueError: it cannot be opened.
         """
-        opened = cls(await asyncio.to_thread(open_store, url))
+        opened = cls(await open_any_store(url))
         try:
             yield opened
         finally:
@@ -58,8 +65,22 @@ class QueueStore:
         """
         if self._closed:
             raise StoreUnreachable("the store cannot be used", "it was closed", "open it again")
+        if self._direct is not None:
+            done, touched = await self._direct.perform(job)
+            self._wake(touched)
+            return done
+        assert self._group is not None
         result: T = await asyncio.wrap_future(self._group.submit(job))
         return result
+
+    async def seconds_to_due(self, queue: str) -> float | None:
+        """Return how long it is until something can be taken; None = nothing waits."""
+        if self._direct is not None:
+            due, _ = await self._direct.perform(lambda do: do.next_due(queue))
+            now, _ = await self._direct.perform(lambda do: do.now)
+        else:
+            due, now = await self.transact(lambda do: (do.next_due(queue), do.now))
+        return None if due is None else due - now
 
     @contextmanager
     def waiting(self, queue: str) -> Iterator[asyncio.Event]:
@@ -79,12 +100,15 @@ class QueueStore:
         Raises:
             QueueError: the store cannot send any.
         """
+        if self._store is None:  # W-13: there are no notices between processes
+            return
         if self._listening is None and not self._closed:
             self._listening = self._loop.create_task(self._listen())
         if self._listening is not None:
             await asyncio.shield(self._listening)  # others wait for it, too, and `close`
 
     async def _listen(self) -> None:
+        assert self._store is not None
         try:
             self._notices = await asyncio.to_thread(self._store.open_notices)
         except BaseException:
@@ -93,6 +117,7 @@ class QueueStore:
         self._loop.add_reader(self._notices, self._read_notices)
 
     def _read_notices(self) -> None:
+        assert self._store is not None
         try:
             queues = self._store.read_notices()
         except QueueError:  # the next one who waits listens anew, and those who wait look now
@@ -122,5 +147,8 @@ class QueueStore:
                 await self._listening
         if self._notices >= 0:
             self._loop.remove_reader(self._notices)
-        await asyncio.to_thread(self._group.close)
-        self._store.close()
+        if self._direct is not None:
+            await self._direct.close()
+        if self._group is not None and self._store is not None:
+            await asyncio.to_thread(self._group.close)
+            self._store.close()

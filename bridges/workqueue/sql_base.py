@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 from bridges.workqueue import sql_statements as sql
-from bridges.workqueue.errors import UnknownQueue
 from bridges.workqueue.items import Ending, QueueSettings
+from bridges.workqueue.refusals import unknown_queue
 from bridges.workqueue.rules_core import SETTING_NAMES, check_name, check_settings, to_us
 from bridges.workqueue.sql_schema import Dialect
 from bridges.workqueue.store import Row
@@ -121,14 +121,9 @@ class SqlTransaction:
         return found
 
     def _known(self, queue: str) -> QueueSettings:
-        """W-14: a queue that nobody made is a spelling mistake, and items in it would never be found."""
         found = self._find(queue)
         if found is None:
-            raise UnknownQueue(
-                f"the queue {queue!r} cannot be used",
-                "there is no queue of that name in this store",
-                "check the spelling; a first push, `Queue.open` or `oncewire queue configure` makes a queue",
-            )
+            raise unknown_queue(queue)
         return found
 
     def _with_ids(self, statement: str, before: Sequence[object], ids: Sequence[int]) -> list[Row]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bridges.workqueue import sql_statements as sql
-from bridges.workqueue.errors import AlreadyReassigned, InvalidRequest
+from bridges.workqueue.errors import InvalidRequest
 from bridges.workqueue.items import Commit, Ending, Handle, NewItem, Pushed, Rollback, Schedule, Taken, Target
+from bridges.workqueue.refusals import past_handle
 from bridges.workqueue.rules_core import (
     MAX_COUNT,
     RAN_OUT,
@@ -27,15 +28,6 @@ from bridges.workqueue.rules_core import (
 )
 from bridges.workqueue.schedule_core import next_after
 from bridges.workqueue.sql_base import Ended, ItemRow, SqlTransaction
-
-_ENDED_AS = {
-    Ending.DONE: "it was committed",
-    Ending.MOVED: "it was moved to another queue",
-    Ending.DEAD: "it failed too often and is a dead letter",
-    Ending.REPLAYED: "it was a dead letter and was replayed",
-    Ending.DISCARDED: "it was a dead letter and was discarded",
-    Ending.POPPED: "it was popped",
-}
 
 
 class SqlItems(SqlTransaction):
@@ -304,23 +296,5 @@ class SqlItems(SqlTransaction):
             }
             if endings & repeated or (may_be_given_back and is_newest and not endings):
                 continue
-            raise AlreadyReassigned(
-                f"the handle {handle} is past",
-                self._why_past(handle, row, endings),
-                "drop the work; reserve anew",
-            )
+            raise past_handle(handle, None if row is None else row.reservation, endings)
         return held
-
-    @staticmethod
-    def _why_past(handle: Handle, row: ItemRow | None, endings: set[Ending]) -> str:
-        for ending in endings:
-            return _ENDED_AS[ending]
-        if row is None:
-            return "there is no such item, or none any more"
-        if row.reservation > handle.reservation:
-            return "the reservation ran out and the item was reserved again"
-        return (
-            "the item was given back"
-            if row.reservation == handle.reservation
-            else "it was never reserved so often"
-        )

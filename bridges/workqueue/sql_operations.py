@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bridges.workqueue import sql_statements as sql
-from bridges.workqueue.errors import InvalidRequest, UnknownEntry
 from bridges.workqueue.items import Ending, HistoryEntry, Page, Schedule, Search, Statistics, decode
+from bridges.workqueue.refusals import no_dead_letter, replayed_before, unknown_entry, unknown_schedule
 from bridges.workqueue.rules_core import (
     check_count,
     check_name,
@@ -106,11 +106,7 @@ class SqlOperations(SqlLinks):
         for number in dict.fromkeys(numbers):
             found = self.execute(sql.ENTRY.replace("/*ids*/", "?"), (number, self._now_us))
             if not found:
-                raise UnknownEntry(
-                    f"there is no history entry {number}",
-                    "it never was, or it has expired",
-                    "look for it with `history`; a queue's history_s says how long entries are kept",
-                )
+                raise unknown_entry(number)
             rows += found
         return rows
 
@@ -122,11 +118,7 @@ class SqlOperations(SqlLinks):
             entry = history_entry(tuple(columns))
             is_dead = entry.ending is Ending.DEAD
             if entry.ending in {Ending.REPLAYED, Ending.DISCARDED}:
-                raise InvalidRequest(
-                    f"the history entry {entry.entry} cannot be replayed",
-                    f"it was a dead letter, and was {entry.ending} before",
-                    "look at the item that it became; push the payload anew if that is meant",
-                )
+                raise replayed_before(entry.entry, entry.ending)
             settings = self._known(entry.queue)
             due = to_us(self.now + delay)
             # W-16: a dead letter comes back as the item it was, with its key; of all else there is one more.
@@ -147,11 +139,7 @@ class SqlOperations(SqlLinks):
         for *columns, key in self._entries(entries):
             entry = history_entry(tuple(columns))
             if entry.ending is not Ending.DEAD:
-                raise InvalidRequest(
-                    f"the history entry {entry.entry} cannot be discarded",
-                    "it is no dead letter",
-                    "leave it: it expires by itself",
-                )
+                raise no_dead_letter(entry.entry)
             history_s = self._known(entry.queue).history_s
             self._no_longer_dead(entry, Ending.DISCARDED, history_s)
             if key is not None:
@@ -173,9 +161,7 @@ class SqlOperations(SqlLinks):
     def unschedule(self, name: str) -> None:
         """Delete a schedule; see Operations."""
         if not self._delete_instance(name):
-            raise UnknownEntry(
-                f"there is no schedule {name!r}", "it never was, or was deleted", "list the queue's schedules"
-            )
+            raise unknown_schedule(name)
         self.execute(sql.DELETE_SCHEDULE, (name,))
 
     def _delete_instance(self, name: str) -> bool:

@@ -19,7 +19,7 @@ from chaos.campaign.mutants_table import MutantsTable, read_table
 from chaos.campaign.page import write_page
 from chaos.campaign.progress import RunProgress
 from chaos.campaign.report import MAX_SHOWN, say
-from chaos.campaign.seeds import Outcome, Seeds, run_seeds, shipped
+from chaos.campaign.seeds import SeedOutcome, Seeds, run_seeds, shipped
 from chaos.campaign.tally import FINDINGS, Tally
 from chaos.campaign.version import code_version, mutants_version
 from chaos.ledger import Ledger, LedgerError, replace_file
@@ -121,7 +121,7 @@ def write_campaign_page(ledger: Path, page: Path, table: Path) -> None:
 def _run_block(plan: Plan, ledger: Ledger[Block], seeds: Seeds, code: str, console: Console) -> bool:
     """Run one block and write it down; True when Ctrl-C came first."""
     with RunProgress(console, str(seeds), seeds.count) as progress:
-        outcome: Outcome = run_seeds(seeds, plan.jobs, plan.make_cores, progress.show_seeds)
+        outcome: SeedOutcome = run_seeds(seeds, plan.jobs, plan.make_cores, progress.show_seeds)
     if outcome.is_interrupted:
         say(
             console,

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from chaos.campaign.seeds import Outcome, Seeds
+from chaos.campaign.seeds import SeedOutcome, Seeds
 from chaos.campaign.tally import FINDINGS, Failing, Tally
 from chaos.simulator.swarm import ALL_FAULTS
 
@@ -24,7 +24,7 @@ class Report:
     """A run of seeds and which seeds it was to be."""
 
     asked: Seeds
-    outcome: Outcome
+    outcome: SeedOutcome
     code: str
 
     @property

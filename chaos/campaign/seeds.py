@@ -49,7 +49,7 @@ def shipped() -> Cores:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SeedOutcome:
     """What a run of seeds gave."""
 
     tally: Tally
@@ -62,7 +62,7 @@ def run_seeds(
     jobs: int,
     make_cores: Callable[[], Cores] = shipped,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Outcome:
+) -> SeedOutcome:
     """Run all seeds; Ctrl-C ends the workers and keeps what was done.
 
     Args:
@@ -87,7 +87,7 @@ def run_seeds(
                     on_progress(count, failing)
     except KeyboardInterrupt:
         is_interrupted = True
-    return Outcome(sum_up(tally for _, tally in sorted(done.items())), is_interrupted)
+    return SeedOutcome(sum_up(tally for _, tally in sorted(done.items())), is_interrupted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
-        "C16-unaccepted-counts-only", "C-3", "egress",
+        "C16-unaccepted-counts-only", "C-3", "outgoing",
         "        return self._is_locked_out(entry)\n\n    @property\n    def _is_full(self) -> bool:\n",
         "        return False\n\n    @property\n    def _is_full(self) -> bool:\n        return self.mapped >= 1\n",
         "credit that comes back on settlement deadlocks two publishers and two subscribers",
@@ -120,14 +120,14 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "shipped=1"),
     ),
     Edit(
-        "map-bound", "C-4", "egress",
+        "map-bound", "C-4", "outgoing",
         "        return self._is_locked_out(entry)\n\n    @property\n", "        return False\n\n    @property\n",
         "publishers whose windows do not fit a subscriber's map deadlock each other",
         aim=("drop-s", "publishers=2", "map_bound=2", "window=8", "messages=8", "prefetch=50"),
     ),
     Edit(
-        "parts-not-resumed", "C-4", "egress",
-        "            return entry.in_reply\n", "            return False\n",
+        "parts-not-resumed", "C-4", "outgoing",
+        "            return entry.state in IN_REPLY\n", "            return False\n",
         "a subscriber that has not said what became of its entries, and whose map does not fit a frame, never can",
         aim=(
             "crash-s", "narrows=1", "shipped=1", "durable=1", "out_of_order=1", "window=8", "messages=8", "prefetch=50",

@@ -34,16 +34,16 @@ DIRECTED: tuple[Edit, ...] = (
     ),
     Edit(
         "unsubscribed-too-early", "E-8", "records",
-        "            endpoint.is_closing = True  # E-8\n",
-        "            endpoint.is_closing = True\n"
-        "            self.turn.out.append(effects.Detach(detach.link, True))\n",
+        "            endpoint.outgoing.is_closing = True  # E-8\n",
+        "            endpoint.outgoing.is_closing = True\n"
+        "            self.turn.out.append(effects.DetachLink(detach.link, True))\n",
         "a client that believes it has unsubscribed leaves a subscription behind (F3)",
         is_directed=True,
     ),
     Edit(
         "lost-close-looks-done", "E-8", "closing",
-        "            self._turn.out.append(effects.Detach(link, True, STOLEN, _LOST_CLOSE))\n",
-        "            self._turn.out.append(effects.Detach(link, True))\n",
+        "            self._turn.out.append(effects.DetachLink(link, True, STOLEN, _LOST_CLOSE))\n",
+        "            self._turn.out.append(effects.DetachLink(link, True))\n",
         "a close that lost its compare is answered as if it had won (F3)",
         is_directed=True,
     ),

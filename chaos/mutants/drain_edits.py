@@ -7,7 +7,7 @@ from chaos.mutants.edits import Edit
 DRAIN_EDITS: tuple[Edit, ...] = (
     Edit(
         "drained-when-answered", "K-8a", "egress",
-        "        return (self.mapped == 0 or self.mode is _AT_MOST_ONCE) and not self.is_closing\n",
+        "        return (self.outgoing.mapped == 0 or self.mode is _AT_MOST_ONCE) and not self.outgoing.is_closing\n",
         "        return not any(e.state is SENT for entries in self.sessions.values() for e in entries.values())\n",
         "a subscriber without a map goes when it has answered, and gets what its publisher had not settled once more",
         aim=("drain", "drop-p", "stock_subscriber=1", "routers=2", "messages=8", "window=8"),

@@ -44,7 +44,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "tag-used-again", "E-3", "egress",
-        "            if whole in sync.entries or whole in self._settle_out:\n"
+        "            if whole in sync.entries or whole in self.outgoing.settling:\n"
         "                self._free_tag(sync, whole)\n"
         "            entry = Entry(whole, HELD)\n",
         "            entry = Entry(whole, HELD)\n",
@@ -63,8 +63,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "known-needs-nothing", "E-3", "egress",
-        "        if entry.is_held or entry.state in (State.SENT, State.HELD):\n",
-        "        if entry.is_held or entry.state in (State.SENT, State.HELD, State.KNOWN):\n",
+        "        if entry.state in WAITING:\n",
+        "        if entry.state in (*WAITING, State.KNOWN):\n",
         "a subscriber that knows a delivery without its body never gets the body again",
         aim=("drop-s", "drop-p"),
     ),
@@ -101,23 +101,22 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "again-is-no-entry", "E-4a", "egress",
-        "        entry.state = State.AGAIN  # its place in the map stays its own: else newer ones could "
-        "lock it out (C-4)\n",
+        "        entry.state = State.AGAIN_HELD if entry.state is State.KNOWN_HELD else State.AGAIN\n",
         "        entry.state = State.AGAIN\n"
         "        if entry.sync is not None:\n"
         "            entry.sync.entries.pop(entry.tag, None)\n"
         "            entry.sync.numbers.pop(entry.number, None)\n"
-        "            self.mapped -= 1\n",
+        "            self.outgoing.mapped -= 1\n",
         "a delivery that is wanted again is in no map for a while and looks like one before the start",
         aim=("drop-p", "refuses=1", "shipped=0"),
     ),
     Edit(
-        "sync-drops-again", "E-4a", "egress",
-        "                entry.is_held = False\n"
+        "sync-drops-again", "E-4a", "outgoing",
+        "                entry.state = NO_BODY.get(entry.state, entry.state)\n"
         '                entry.message = b""\n'
         "        self._resumes = deque(",
-        "                entry.is_held = False\n"
-        "                if entry.state is AGAIN:\n"
+        "                entry.state = NO_BODY.get(entry.state, entry.state)\n"
+        "                if entry.state in WANTED:\n"
         "                    entry.state = GONE\n"
         "                    sync.entries.pop(entry.tag, None)\n"
         "        self._resumes = deque(",
@@ -126,8 +125,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "again-has-no-place", "E-4a", "entries",
-        "        return self.in_reply or self.state is AGAIN\n",
-        "        return self.in_reply\n",
+        "        return self.state in IN_REPLY or self.state in WANTED\n",
+        "        return self.state in IN_REPLY\n",
         "newer deliveries take the place in the map of one that is wanted again and lock it out",
         aim=(
             "drop-s", "refuses=1", "shipped=0", "publishers=2", "map_bound=2",
@@ -135,7 +134,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
         ),
     ),
     Edit(
-        "held-copy", "E-5", "egress",
+        "held-copy", "E-5", "outgoing",
         "            self._held.remove(entry)\n"
         "        entry.state = GONE\n",
         "            return\n"
@@ -146,7 +145,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     Edit(
         "C9-sessions-end", "E-6", "egress",
         "        for entry in self.sessions.pop(prefix[1:], {}).values():\n"
-        "            self._trace(entry, Rule.SESSION_GONE)\n            self._settle(entry)\n",
+        "            self.outgoing.trace(entry, Rule.SESSION_GONE)\n            self.outgoing.settle(entry)\n",
         "        self.sessions.get(prefix[1:])\n",
         "deliveries of a publisher that never comes back stay unsettled for ever",
         aim=("expire-p",),
@@ -168,7 +167,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "deletion-unnoticed", "E-7", "watch_handlers",
-        '                turn.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))\n',
+        '                turn.out.append(effects.DetachLink(egress.link, True, "amqp:resource-deleted", text, info))\n',
         "                pass\n",
         "a subscriber whose subscription was deleted is not told, and waits at a link that nobody serves",
         aim=("expire-s",),

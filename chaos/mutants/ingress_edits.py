@@ -32,7 +32,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         aim=("drop-s",),
     ),
     Edit(
-        "inorder", "I-3", "ingress",
+        "inorder", "I-3", "publisher_outcomes",
         "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
         "                return\n"
         "            window.next_accept += 1  # first: telling may take the slot out and move it on\n"
@@ -55,14 +55,14 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "C1-settled-is-forgotten", "I-4", "ingress",
-        "                self._drop(slot)\n\n    def _drop",
+        "                self.drop(slot)\n\n    def drop",
         "                if slot.number + 1 < self.window.end:\n"
-        "                    self._drop(slot)\n"
+        "                    self.drop(slot)\n"
         "                else:\n"
         "                    for cursor in self.fanout.cursors.values():\n"
         "                        cursor.through = min(cursor.through, slot.number)\n"
         "                    add_run(self.settled_runs, slot.number)\n"
-        "                    self.mark_dirty()\n\n    def _drop",
+        "                    self.mark_dirty()\n\n    def drop",
         "an ingress that remembers settled deliveries sends them again to a subscriber that has moved",
         aim=("drop-s",),
     ),
@@ -114,30 +114,30 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         aim=("drop-p",),
     ),
     Edit(
-        "F8-abandoned-entries", "I-9", "ingress",
-        "        for slot in left:\n            self._drop(slot)\n", "        del left\n",
+        "F8-abandoned-entries", "I-9", "resends",
+        "        for slot in left:\n            self._owner.drop(slot)\n", "        del left\n",
         "an entry of the map that the publisher gave up blocks all later acceptances",
         aim=("drop-p", "abandons=1", "shipped=0"),
     ),
     Edit(
         "passed-over-stays", "I-9", "ingress",
-        "            self._abandon_unreceived(slot.number)  # P-1: in order, so what it passed over will "
+        "            self.resends.abandon(slot.number)  # P-1: in order, so what it passed over will "
         "not come\n",
         "            pass\n",
         "an entry that the resends have passed over waits for T_resend again and again",
         aim=("drop-p", "abandons=1", "shipped=0"),
     ),
     Edit(
-        "F34-outcome-on-arrival", "I-3", "ingress",
-        "            slot.verdict = Outcome.RELEASED  # I-3: whoever owed it has ended without it\n"
+        "F34-outcome-on-arrival", "I-3", "publisher_outcomes",
+        "            slot.verdict = DeliveryOutcome.RELEASED  # I-3: whoever owed it has ended without it\n"
         "            return _RELEASED\n",
         "            pass\n",
         "a message whose only subscription ended before it was done is accepted, and nobody has it",
         aim=("expire-s", "stock_publisher=1", "publishers=1", "subscribers=1", "settled_subscriber=0"),
     ),
     Edit(
-        "tells-released", "I-3", "ingress",
-        "_ACCEPTED = Told(Outcome.ACCEPTED)\n", "_ACCEPTED = Told(Outcome.RELEASED)\n",
+        "tells-released", "I-3", "publisher_outcomes",
+        "_ACCEPTED = Told(DeliveryOutcome.ACCEPTED)\n", "_ACCEPTED = Told(DeliveryOutcome.RELEASED)\n",
         "a publisher is told that nobody had subscribed, and everybody has processed the message",
     ),
 )  # fmt: skip

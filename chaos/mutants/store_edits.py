@@ -187,32 +187,32 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "reply-map-of-done-only", "A-6", "egress",
-        "for tag, entry in entries.items() if entry.in_reply]",
-        "for tag, entry in entries.items() if entry.state is DONE]",
+        "for tag, entry in entries.items() if entry.state in IN_REPLY]",
+        "for tag, entry in entries.items() if entry.state is State.DONE_PRESENTED]",
         "an entry that is left out of the reply map is settled, so leaving one out has it processed twice",
         aim=("drop-s", "drop-p"),
     ),
     Edit(
         "barrier-answered-early", "A-6a", "barrier",
         "            if self._turn.view.applied >= message.revision:\n"
-        "                self._turn.out.append(effects.PeerSendDatagram(rid, "
+        "                self._turn.out.append(effects.SendDatagram(rid, "
         "Applied(self._turn.view.applied)))\n",
         "            if True:\n"
-        "                self._turn.out.append(effects.PeerSendDatagram(rid, Applied(message.revision)))\n",
+        "                self._turn.out.append(effects.SendDatagram(rid, Applied(message.revision)))\n",
         "a router that says it has applied what it has not makes a subscription count too early",
         aim=("stall", "late_joiner=1", "routers=2", "messages=20"),
     ),
     Edit(
         "reply-confirms", "A-6b", "egress",
-        "        self._is_replied = True\n",
-        "        self._is_replied = True\n"
+        "        self.outgoing.is_replied = True\n",
+        "        self.outgoing.is_replied = True\n"
         "        if self.exactly_once:\n"
         "            self._turn.out.append(effects.Confirm(self.link, self.created, 0.0, ''))\n",
         "the reply to the attach is taken for the confirmation",
         aim=("drop-s", "late_joiner=1", "routers=2"),
     ),
     Edit(
-        "no-settled-resume", "A-7", "egress",
+        "no-settled-resume", "A-7", "outgoing",
         "                    self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held "
         "deliveries\n",
         "                    pass\n",
@@ -269,7 +269,8 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "new-epoch-ends-streams", "A-10", "egress",
-        "        for sync in list(self.syncs.values()):\n            self._drop_held(sync)\n        self.forget()\n",
+        "        for sync in list(self.syncs.values()):\n"
+        "            self.outgoing.drop_held(sync)\n        self.forget()\n",
         "",
         "a message to all synced subscriptions overtakes a named one that named the older epoch",
         aim=("drop-p",),

@@ -247,7 +247,7 @@ class TakeEnd:
             self.link.drained()
         elif isinstance(effect, kinds.GiveBack):
             handles = effect.handles
-            bridge.do(lambda: [self._give_back(each) for each in handles], lambda _result: None)
+            bridge.do(lambda: self._give_back(handles), lambda _result: None)
 
     def _reserve(self, count: int) -> Any:
         found = self.bridge.store.reserve(count)
@@ -272,7 +272,8 @@ class TakeEnd:
             return error
         return None
 
-    def _give_back(self, handle: Any) -> None:
-        with suppress(QueueError):
-            self.bridge.store.apply(Rollback(handle, 0.0, is_failure=False))
-            self.bridge.judge.on_released(handle.item)
+    def _give_back(self, handles: Any) -> None:
+        for handle in handles:
+            with suppress(QueueError):
+                self.bridge.store.apply(Rollback(handle, 0.0, is_failure=False))
+                self.bridge.judge.on_released(handle.item)

@@ -100,6 +100,10 @@ class SimClient:
         else:
             self.on_event(event)
 
+    def act(self) -> None:
+        """Do something on the link, if there is something to do."""
+        raise NotImplementedError
+
     def on_attached(self) -> None:
         """The service has answered."""
 

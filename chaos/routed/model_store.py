@@ -73,7 +73,7 @@ class ModelStore:
 
     def reserve(self, count: int) -> list[Taken]:
         """Reserve ready items."""
-        found = []
+        found: list[Taken] = []
         for row in self.rows.values():
             if len(found) == count:
                 break

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from chaos.simulator.clients import Mark
-from chaos.simulator.connections import Connection
+from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.strangers import Strangers
 from delivery_records.attachments.view import Kind
 
 
 def _trim(client: Any, keep: int) -> None:
     """The connection drops and only `keep` of the frames under way to the router arrive (N-1)."""
-    connection: Connection | None = client.connection
+    connection: SimulatedConnection | None = client.connection
     client.disconnect()
     if connection is not None:
         while len(connection.up) > keep:
@@ -25,7 +25,7 @@ def _trim(client: Any, keep: int) -> None:
 
 def _half_open(strangers: Strangers, client: Any) -> None:
     """The client goes on elsewhere; its old connection stays open as far as the router knows."""
-    connection: Connection | None = client.connection
+    connection: SimulatedConnection | None = client.connection
     client.disconnect()
     strangers.leave_open(connection)
 

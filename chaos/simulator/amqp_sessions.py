@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaos.simulator import coverage
-from chaos.simulator.connections import Connection
+from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.judge import Judge
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router
@@ -19,7 +19,7 @@ class _Kept:
     """A session that its client keeps without a link."""
 
     client: ClientRole
-    place: inputs.Place
+    place: inputs.LinkPlace
     router: int
     rid: int
     holds: bool
@@ -46,7 +46,7 @@ class AmqpSessions:
             connection.up.append(inputs.LinkDetach(connection.link, False))
             connection.leaves_for = seconds
 
-    def on_answer(self, router: Router, connection: Connection) -> None:
+    def on_answer(self, router: Router, connection: SimulatedConnection) -> None:
         """The router answers that detach: the terminus is suspended."""
         world = self._world
         client = world.client_of(connection)
@@ -58,7 +58,7 @@ class AmqpSessions:
         if not self._answered[connection.link]:
             self._judge.on_left(client)
 
-    def keep(self, client: ClientRole, connection: Connection) -> None:
+    def keep(self, client: ClientRole, connection: SimulatedConnection) -> None:
         """The client has read the answer."""
         world = self._world
         holds = self._answered.pop(connection.link, False)
@@ -73,7 +73,7 @@ class AmqpSessions:
         if holds:
             self._judge.on_joined(client)
 
-    def take(self, client: ClientRole, router: int) -> inputs.Place | None:
+    def take(self, client: ClientRole, router: int) -> inputs.LinkPlace | None:
         """A client attaches again at that router: in the session it kept there, if it did."""
         for number, kept in self._kept.items():
             if kept.client is client and kept.router == router:
@@ -125,6 +125,6 @@ class AmqpSessions:
             self._judge.on_left(kept.client)
 
 
-def ends_of(place: inputs.Place) -> list[inputs.Input]:
+def ends_of(place: inputs.LinkPlace) -> list[inputs.Input]:
     """What a router is notified of when a session ends together with its connection."""
     return [inputs.EndpointEnded(place.amqp_session), inputs.EndpointEnded(place.connection)]

@@ -38,7 +38,7 @@ class PresettledPublisher(Publisher):
         self.judge.on_first_send(self.index, number)
         body = self.world.body(self.index, number)
         # Every time the same tag, an empty one, as Qpid JMS does: it names nothing that could be unsettled.
-        self._up(inputs.Transfer(self.connection.link, self.sent, b"", body, settled=True))
+        self._up(inputs.PublisherTransfer(self.connection.link, self.sent, b"", body, settled=True))
 
 
 class SettledSubscriber(Subscriber):

@@ -71,5 +71,5 @@ def _check_router(world: WorldState, router: Router) -> None:
         # Another cluster's entries, named by its nonce, stay until the application decides (c.3).
         if any(entries for session, entries in egress.sessions.items() if session[:4] == world.nonce):
             raise Violation(f"LEAK: router {router.index} keeps entries of {egress.name}")
-        if egress.held:
-            raise Violation(f"LEAK: router {router.index} holds {egress.held} deliveries of {egress.name}")
+        if egress.outgoing.held:
+            raise Violation(f"LEAK: router {router.index} holds {egress.outgoing.held} deliveries of {egress.name}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.judge import Judge
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 
 
 class Mark(Enum):
@@ -27,10 +27,10 @@ class Mark(Enum):
 
 
 OUTCOMES = {
-    Mark.ACCEPTED: Outcome.ACCEPTED,
-    Mark.REJECTED: Outcome.REJECTED,
-    Mark.RELEASED: Outcome.RELEASED,
-    Mark.FAILED: Outcome.MODIFIED_FAILED,
+    Mark.ACCEPTED: DeliveryOutcome.ACCEPTED,
+    Mark.REJECTED: DeliveryOutcome.REJECTED,
+    Mark.RELEASED: DeliveryOutcome.RELEASED,
+    Mark.FAILED: DeliveryOutcome.MODIFIED_FAILED,
 }
 _AGAIN = (Mark.RELEASED, Mark.FAILED)
 _REFUSALS = 4
@@ -54,7 +54,7 @@ class Publisher:
         self.next = 0
         self.base = 0
         self.map: dict[int, Mark] = {}
-        self.connection: Connection | None = None
+        self.connection: SimulatedConnection | None = None
         self.resend: list[int] = []
         self.limit = 0
         self.sent = 0
@@ -74,7 +74,7 @@ class Publisher:
     def connect(self, router: int) -> None:
         """Attach with the map."""
         outcomes = {
-            self.tag(number): Outcome.ACCEPTED if mark is Mark.ACCEPTED else None
+            self.tag(number): DeliveryOutcome.ACCEPTED if mark is Mark.ACCEPTED else None
             for number, mark in self.map.items()
         }
         self.connection = self.open_link(f"p{self.index}", router)
@@ -90,7 +90,7 @@ class Publisher:
             )
         )  # fmt: skip
         if self.world.traits.pipelines:
-            self._up(inputs.LinkFlow(self.connection.link))  # AMQP allows it (section 2.4.2); it proves nothing (F2)
+            self._up(inputs.ClientFlow(self.connection.link))  # AMQP allows it (section 2.4.2); it proves nothing (F2)
 
     def _up(self, item: inputs.Input) -> None:
         assert self.connection is not None
@@ -171,7 +171,7 @@ class Publisher:
         self.sent += 1
         self._ids[self.sent] = number
         body = self.world.body(self.index, number)
-        self._up(inputs.Transfer(self.connection.link, self.sent, self.tag(number), body))
+        self._up(inputs.PublisherTransfer(self.connection.link, self.sent, self.tag(number), body))
 
     def receive(self, effect: effects.Effect) -> None:
         """One frame of the router."""
@@ -189,28 +189,28 @@ class Publisher:
                 del self.map[given_up]
                 self.given_up.add(given_up)
         elif isinstance(effect, effects.AskEcho):
-            self._up(inputs.LinkFlow(self.connection.link, echoed_epoch=effect.epoch))
+            self._up(inputs.ClientFlow(self.connection.link, echoed_epoch=effect.epoch))
             self._sent_before(effect.epoch, self._presented)
         elif isinstance(effect, effects.TellStart):
             last = self.base + int.from_bytes(effect.tag, "big")
             self._sent_before(effect.created, [number for number in self.map if number <= last])
-        elif isinstance(effect, effects.GrantCredit):
+        elif isinstance(effect, effects.GrantPublisherCredit):
             self.limit = effect.limit
         elif isinstance(effect, effects.Dispose):
             self._on_told([self._ids[delivery_id] for delivery_id in effect.delivery_ids], effect.outcome)
-        elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
-            if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
+        elif isinstance(effect, (effects.DetachLink, effects.CloseConnection)):
+            if isinstance(effect, effects.DetachLink) and effect.condition == "oncewire:session-expired":
                 self.judge.sessions.on_session_expired(self.index)
                 self._forget_map()
-            if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not effect.condition:
+            if self.is_closing and isinstance(effect, effects.DetachLink) and effect.closed and not effect.condition:
                 self.is_wanted = False
             self.disconnect()
 
-    def _on_told(self, numbers: list[int], outcome: Outcome) -> None:
+    def _on_told(self, numbers: list[int], outcome: DeliveryOutcome) -> None:
         settled = []
         for number in numbers:
             if self.map.get(number) is Mark.NONE:
-                if outcome is Outcome.ACCEPTED:
+                if outcome is DeliveryOutcome.ACCEPTED:
                     self.judge.on_accepted(self.index, number)
                 else:
                     self.judge.on_refused(self.index, number, outcome)
@@ -252,7 +252,7 @@ class Subscriber:
         self.prefetch = prefetch
         self.topic = world.pattern()
         self.map: dict[bytes, Arrived] = {}
-        self.connection: Connection | None = None
+        self.connection: SimulatedConnection | None = None
         self.is_replied = False
         self.is_wanted = True
         self.incarnation = 0
@@ -282,7 +282,7 @@ class Subscriber:
             )
         )  # fmt: skip
         if self.world.traits.pipelines:
-            self._up(inputs.LinkFlow(self.connection.link))  # AMQP allows it (section 2.4.2); it proves nothing (A-10)
+            self._up(inputs.ClientFlow(self.connection.link))  # allowed (section 2.4.2); it proves nothing (A-10)
 
     def _up(self, item: inputs.Input) -> None:
         assert self.connection is not None
@@ -341,10 +341,10 @@ class Subscriber:
                 return
             self.limit = self.prefetch + len(kept)
             self._flow()
-        elif self.is_closing and not isinstance(effect, (effects.Detach, effects.CloseConnection)):
+        elif self.is_closing and not isinstance(effect, (effects.DetachLink, effects.CloseConnection)):
             return  # what still comes is not ours any more
         elif isinstance(effect, effects.AskEcho):
-            self._up(inputs.LinkFlow(self.connection.link, limit=self.limit, echoed_epoch=effect.epoch))
+            self._up(inputs.ClientFlow(self.connection.link, limit=self.limit, echoed_epoch=effect.epoch))
         elif isinstance(effect, effects.Confirm):
             self.judge.on_incarnation(self.index, effect.incarnation)
             self.judge.promises.on_stated(self.index, effect.incarnation, effect.timeout_s)
@@ -354,14 +354,14 @@ class Subscriber:
         elif isinstance(effect, effects.SettleAtSubscriber):
             for tag in effect.tags:
                 self._settle(tag)
-        elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
-            if self.is_closing and isinstance(effect, effects.Detach) and effect.closed and not effect.condition:
+        elif isinstance(effect, (effects.DetachLink, effects.CloseConnection)):
+            if self.is_closing and isinstance(effect, effects.DetachLink) and effect.closed and not effect.condition:
                 self.is_wanted, self.is_closing = self._renews, not self._renews
             self.disconnect()
 
     def _flow(self) -> None:
         assert self.connection is not None
-        self._up(inputs.LinkFlow(self.connection.link, limit=self.limit))
+        self._up(inputs.ClientFlow(self.connection.link, limit=self.limit))
 
     def _on_delivery(self, delivery: effects.Deliver) -> None:
         entry = self.map.get(delivery.tag)

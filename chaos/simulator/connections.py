@@ -11,7 +11,7 @@ from delivery_records import effects, inputs
 
 
 @dataclass(slots=True)
-class Connection:
+class SimulatedConnection:
     """One link at one router: what is under way up and down. Bytes of a dead connection may still be read (N-1)."""
 
     link: int
@@ -23,7 +23,7 @@ class Connection:
     """When its router last read something of it."""
     is_dead: bool = False
     """Its router died; the client has not seen that yet (N-1)."""
-    place: inputs.Place = inputs.NO_PLACE
+    place: inputs.LinkPlace = inputs.NO_PLACE
     leaves_for: float = 0.0
     """The client has detached, and comes back after so many seconds; it keeps its AMQP session."""
     is_kept: bool = False
@@ -35,5 +35,5 @@ class Connection:
         self.down.clear()
 
 
-OpenLink: TypeAlias = Callable[[str, int], Connection]
+OpenLink: TypeAlias = Callable[[str, int], SimulatedConnection]
 """Client's name, router's index -> its new link there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.simulator import coverage
 from chaos.simulator.clients import Mark
-from chaos.simulator.connections import Connection
+from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
 from chaos.simulator.routers import Router, record_of
@@ -81,7 +81,7 @@ class Drains:
         else:
             self._members.leave(index)
 
-    def on_close(self, router: Router, connection: Connection, effect: effects.CloseConnection) -> None:
+    def on_close(self, router: Router, connection: SimulatedConnection, effect: effects.CloseConnection) -> None:
         """A connection is closed; at rest if that is a drain's doing and its limit is not reached."""
         world = self._world
         if effect.condition != REDIRECT or router.drains_until is None:
@@ -97,10 +97,12 @@ class Drains:
             world.coverage[coverage.LEFT_AT_REST] += 1
             self._check_doubt(client, connection)
 
-    def _check_doubt(self, publisher: StockPublisher, connection: Connection) -> None:
+    def _check_doubt(self, publisher: StockPublisher, connection: SimulatedConnection) -> None:
         """K-8a: what it will send again, for it keeps no map, is what the router has never read."""
         unread = {
-            int.from_bytes(item.message[1:5], "big") for item in connection.up if isinstance(item, inputs.Transfer)
+            int.from_bytes(item.message[1:5], "big")
+            for item in connection.up
+            if isinstance(item, inputs.PublisherTransfer)
         }
         again = set(publisher.resend) if publisher.is_replied else set(publisher.map)
         doubted = [

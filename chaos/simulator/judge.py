@@ -15,7 +15,7 @@ from chaos.simulator.session_judge import SessionJudge
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records.attachments.view import Kind
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 
 Message: TypeAlias = tuple[int, int]
 """A publisher's index and the number of its message."""
@@ -149,13 +149,13 @@ class Judge:
         if not any(message in done for done in (*self.processed.values(), *self._retries_lost.values())):
             raise Violation(f"UNPROCESSED: p{publisher}/{number} accepted, and no subscriber is done with it")
 
-    def on_refused(self, publisher: int, number: int, outcome: Outcome) -> None:
+    def on_refused(self, publisher: int, number: int, outcome: DeliveryOutcome) -> None:
         """I-3: *released* tells a stock publisher that nobody had subscribed; *rejected* that somebody rejected it."""
         traits = self._world.traits
-        if outcome is Outcome.REJECTED and traits.reports and traits.refuses:
+        if outcome is DeliveryOutcome.REJECTED and traits.reports and traits.refuses:
             return
         owed = self._still_owed(publisher, number)
-        if outcome is Outcome.RELEASED and self._world.is_stock_publisher(publisher) and not owed:
+        if outcome is DeliveryOutcome.RELEASED and self._world.is_stock_publisher(publisher) and not owed:
             return
         raise Violation(f"REFUSED: p{publisher}/{number} is {outcome.value}, and nobody had a reason")
 

@@ -11,7 +11,7 @@ from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind
-from delivery_records.effects import Ending
+from delivery_records.effects import OrderEnding
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Operators:
         rid, seen = self._asked.pop(answer.order)
         assert rid == router.rid
         world = self._world
-        world.coverage[coverage.ENDED_BY_OPERATOR] += answer.ending is Ending.DELETED
-        world.coverage[coverage.ORDER_TOO_LATE] += answer.ending is Ending.CHANGED
+        world.coverage[coverage.ENDED_BY_OPERATOR] += answer.ending is OrderEnding.DELETED
+        world.coverage[coverage.ORDER_TOO_LATE] += answer.ending is OrderEnding.CHANGED
         held = world.etcd.keys.get((Kind.SUBSCRIPTION, seen.key))
         is_there = held is not None and held.mod_revision == seen.epoch
-        if is_there and answer.ending in (Ending.DELETED, Ending.CHANGED):
+        if is_there and answer.ending in (OrderEnding.DELETED, OrderEnding.CHANGED):
             raise Violation(f"ORDERED: told {answer.ending.value}, and the subscription stands as it was shown")
-        if answer.ending is Ending.DELETED and not world.restores:
+        if answer.ending is OrderEnding.DELETED and not world.restores:
             later = [c for c in world.etcd.log[seen.epoch :] if (c.kind, c.key) == (Kind.SUBSCRIPTION, seen.key)]
             # K-5a: of what a snapshot skipped, *deleted* says only that the key is missing.
             if later[0].record is not None and later[0].mod_revision > router.skipped:

@@ -56,7 +56,7 @@ class PeerPaths:
     def shed(self, one: int, other: int) -> None:
         """A hop between them has no room and drops frames with bodies, never control (T-2)."""
         frames = self._under_way(one, other)
-        kept = [f for f in frames if not (isinstance(f, inputs.PeerFrame) and isinstance(f.message, (Msg, MsgPart)))]
+        kept = [f for f in frames if not (isinstance(f, inputs.RouterFrame) and isinstance(f.message, (Msg, MsgPart)))]
         frames.clear()
         frames.extend(kept)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Protocol
 
-from chaos.simulator.connections import Connection
+from chaos.simulator.connections import SimulatedConnection
 from delivery_records import effects
 
 
@@ -25,7 +25,7 @@ class ClientRole(Protocol):
 
     index: int
     keeps: Keeps
-    connection: Connection | None
+    connection: SimulatedConnection | None
     is_replied: bool
     is_wanted: bool
     is_closing: bool

@@ -151,10 +151,10 @@ def _worth(done: list[effects.Effect]) -> list[effects.Effect]:
 
 def _told(router: Router, effect: effects.Effect) -> str:
     """One effect in one line."""
-    if isinstance(effect, effects.PeerSend):
+    if isinstance(effect, effects.SendToRouters):
         targets = " ".join(f"{rid}/{generation}.{sequence}" for rid, generation, sequence in effect.targets)
         return f"r{router.index} to {targets}: {effect.message!r}"
-    if isinstance(effect, effects.PeerSendDatagram):
+    if isinstance(effect, effects.SendDatagram):
         return f"r{router.index} to {effect.rid}: {effect.message!r}"
     if isinstance(effect, effects.Propose):
         what = "delete" if effect.record is None else "put"

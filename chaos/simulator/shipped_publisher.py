@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from chaos.simulator import coverage
-from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.judge import Judge
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
-from delivery_records.outcomes import Outcome as RouterOutcome
+from delivery_records.outcomes import DeliveryOutcome as RouterOutcome
 from oncewire.client import core_effects as wanted
 from oncewire.client.journal_records import PublisherChanges, PublisherState
 from oncewire.client.outcomes import Outcome as ClientOutcome
@@ -75,7 +75,7 @@ class ShippedPublisher:
         self.open_link = open_link
         self.index = index
         self.messages = messages
-        self.connection: Connection | None = None
+        self.connection: SimulatedConnection | None = None
         self.is_replied = False
         self.is_wanted = True
         self.is_closing = False
@@ -213,13 +213,13 @@ class ShippedPublisher:
             core.started(effect.created, effect.tag)
             last = self._base + int.from_bytes(effect.tag, "big")
             self._know_start(effect.created, range(self._base, last + 1))
-        elif isinstance(effect, effects.GrantCredit):
+        elif isinstance(effect, effects.GrantPublisherCredit):
             self._carry_out(core.flow(effect.limit, session=effect.session))
         elif isinstance(effect, effects.Dispose):
             self._on_outcome(effect)
-        elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
+        elif isinstance(effect, (effects.DetachLink, effects.CloseConnection)):
             self.disconnect()
-            if isinstance(effect, effects.Detach) and effect.condition == "oncewire:session-expired":
+            if isinstance(effect, effects.DetachLink) and effect.condition == "oncewire:session-expired":
                 self.judge.sessions.on_session_expired(self.index)
                 self.given_up.update(self._presented)  # G4: also what it had been told and had not recorded
                 self._carry_out(core.expire())
@@ -258,7 +258,7 @@ class ShippedPublisher:
                 connection.up.append(inputs.PublisherSettle(connection.link, tags))
             elif isinstance(effect, wanted.AnswerEcho):
                 connection = self._attached()
-                connection.up.append(inputs.LinkFlow(connection.link, echoed_epoch=effect.value))
+                connection.up.append(inputs.ClientFlow(connection.link, echoed_epoch=effect.value))
             elif isinstance(effect, wanted.ReportOutcome):
                 self._report(effect.number, effect.outcome)
             elif isinstance(effect, wanted.ReportExpired) and effect.sent_again:
@@ -268,7 +268,7 @@ class ShippedPublisher:
                 raise Violation(f"REFUSED: p{self.index}: {effect.reason}")
         self._without_disk()
 
-    def _attached(self) -> Connection:
+    def _attached(self) -> SimulatedConnection:
         assert self.connection is not None, "the core speaks on a link that is gone"
         return self.connection
 
@@ -278,7 +278,7 @@ class ShippedPublisher:
         self._on_stated(message)
         delivery_id = len(self._ids) + 1
         self._ids[delivery_id] = transfer.number
-        connection.up.append(inputs.Transfer(connection.link, delivery_id, transfer.tag, transfer.payload))
+        connection.up.append(inputs.PublisherTransfer(connection.link, delivery_id, transfer.tag, transfer.payload))
 
     def _on_stated(self, message: int) -> None:
         """It is sent, or a map names it after a crash before that (G1, I-6)."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chaos.simulator import coverage
-from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.judge import Judge
 from chaos.simulator.roles import Keeps
 from chaos.simulator.state import WorldState
@@ -18,7 +18,7 @@ from chaos.simulator.steps import Choice
 from chaos.simulator.violation import Violation
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.outcomes import Outcome as RouterOutcome
+from delivery_records.outcomes import DeliveryOutcome as RouterOutcome
 from oncewire.client import core_effects as wanted
 from oncewire.client.journal_records import SubscriberChanges, SubscriberState
 from oncewire.client.outcomes import ACCEPTED, rejected
@@ -71,7 +71,7 @@ class ShippedSubscriber:
         self.index = index
         self.prefetch = prefetch
         self.topic = world.pattern()
-        self.connection: Connection | None = None
+        self.connection: SimulatedConnection | None = None
         self.is_wanted = True
         self.is_replied = False
         self.is_closing = False
@@ -253,7 +253,7 @@ class ShippedSubscriber:
         """One frame of the router."""
         core = self._core
         assert self.connection is not None
-        if isinstance(effect, (effects.Detach, effects.CloseConnection)):
+        if isinstance(effect, (effects.DetachLink, effects.CloseConnection)):
             self._on_detached(effect)
         elif isinstance(effect, effects.SubscriberReply):
             self.is_replied = True
@@ -279,9 +279,9 @@ class ShippedSubscriber:
         elif isinstance(effect, effects.SettleAtSubscriber):
             self._carry_out(core.settled([(0, tag) for tag in effect.tags]))
 
-    def _on_detached(self, effect: effects.Detach | effects.CloseConnection) -> None:
+    def _on_detached(self, effect: effects.DetachLink | effects.CloseConnection) -> None:
         self.disconnect()
-        ended = isinstance(effect, effects.Detach) and effect.closed and not effect.condition  # E-8
+        ended = isinstance(effect, effects.DetachLink) and effect.closed and not effect.condition  # E-8
         if self.is_closing and ended:
             self._core.end_subscription(keeps_done=self._renews)
             self._drop_handed()
@@ -340,15 +340,15 @@ class ShippedSubscriber:
                 raise Violation(f"REFUSED: s{self.index}: {effect.reason}")
         self._without_disk()
 
-    def _flow(self, connection: Connection, echoed_epoch: int | None) -> None:
+    def _flow(self, connection: SimulatedConnection, echoed_epoch: int | None) -> None:
         received = len(self._tags)
         connection.up.append(
-            inputs.LinkFlow(
+            inputs.ClientFlow(
                 connection.link, limit=self._limit, delivery_count=received, echoed_epoch=echoed_epoch
             )
         )
 
-    def _attached(self) -> Connection:
+    def _attached(self) -> SimulatedConnection:
         assert self.connection is not None, "the core speaks on a link that is gone"
         return self.connection
 

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from chaos.simulator.connections import Connection
+from chaos.simulator.connections import SimulatedConnection
 from chaos.simulator.cores import Cores
 from chaos.simulator.etcd import SimEtcd
 from chaos.simulator.roles import ClientRole, Keeps, PublisherRole, SubscriberRole
@@ -54,9 +54,9 @@ class WorldState:
         self.routers: list[Router] = []
         self.publishers: Sequence[PublisherRole] = ()
         self.subscribers: Sequence[SubscriberRole] = ()
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, SimulatedConnection] = {}
         """Links that a router has not seen the end of."""
-        self.dying: dict[int, Connection] = {}
+        self.dying: dict[int, SimulatedConnection] = {}
         """Links whose router is dead and whose client does not know it yet."""
         self.frames: dict[tuple[int, int], deque[inputs.Input]] = {}
         """(sender's rid, receiver's rid) -> what is under way."""
@@ -70,7 +70,7 @@ class WorldState:
         """When a client that was refused tries again."""
 
     def usable_routers(self) -> list[Router]:
-        """Routers that clients can connect to: also one that stands still, or is cut off from etcd (A-1)."""
+        """Routers that clients can connect to: also one that is stalled, or is cut off from etcd (A-1)."""
         return [r for r in self.routers if r.records is not None and r.drains_until is None]
 
     @property
@@ -138,7 +138,7 @@ class WorldState:
         """The etcd key of a publisher's attachment."""
         return link_key(f"p{index}", "link")
 
-    def client_of(self, connection: Connection) -> ClientRole | None:
+    def client_of(self, connection: SimulatedConnection) -> ClientRole | None:
         """Whose link it is; None when the client has left it."""
         return next((client for client in self.clients() if client.connection is connection), None)
 

@@ -40,7 +40,7 @@ class StoreAccess:
             self._serial += 1
             self._requests[self._serial] = Request(router.index, router.rid, effect)
         elif router.is_isolated:
-            router.replies.append(inputs.StoreFailed(effect.nonce, inputs.Failure.UNAVAILABLE))
+            router.replies.append(inputs.StoreFailed(effect.nonce, inputs.StoreFailure.UNAVAILABLE))
         else:
             self._carry_out(router, effect)
 
@@ -48,7 +48,7 @@ class StoreAccess:
         if isinstance(effect, effects.Read):
             router.replies.append(self._etcd.read(effect.nonce, effect.key))
         elif not self._etcd.compare_and_swap(effect.key, effect.expect, effect.record):
-            router.replies.append(inputs.StoreFailed(effect.nonce, inputs.Failure.CONFLICT))
+            router.replies.append(inputs.StoreFailed(effect.nonce, inputs.StoreFailure.CONFLICT))
 
     def choices(self) -> list[Choice]:
         """A request under way arrives; one of a router that is cut off may also be lost."""
@@ -91,5 +91,5 @@ class StoreAccess:
 
     def _fail(self, router: Router, effect: effects.Read | effects.Propose) -> None:
         read = isinstance(effect, effects.Read)
-        failure = inputs.Failure.UNAVAILABLE if read else inputs.Failure.UNKNOWN
+        failure = inputs.StoreFailure.UNAVAILABLE if read else inputs.StoreFailure.UNKNOWN
         router.replies.append(inputs.StoreFailed(effect.nonce, failure))

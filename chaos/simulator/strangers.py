@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.simulator import coverage
-from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.state import TIMEOUT_S, WorldState
 from chaos.simulator.steps import Choice
 from delivery_records import effects, inputs
@@ -20,10 +20,10 @@ class Strangers:
         """None at first."""
         self._world = world
         self._open_link = open_link
-        self._links: dict[int, Connection] = {}
+        self._links: dict[int, SimulatedConnection] = {}
         self._silent_since: dict[int, float] = {}
 
-    def leave_open(self, connection: Connection | None) -> None:
+    def leave_open(self, connection: SimulatedConnection | None) -> None:
         """A client goes to another connection and the router does not see that it left."""
         if connection is not None and connection.link in self._world.connections:
             connection.is_open = True
@@ -55,7 +55,7 @@ class Strangers:
                 )
             )  # fmt: skip
 
-    def _add(self, connection: Connection) -> None:
+    def _add(self, connection: SimulatedConnection) -> None:
         self._links[connection.link] = connection
         self._silent_since[connection.link] = self._world.now
 
@@ -74,7 +74,7 @@ class Strangers:
         del self._silent_since[link]
         connection.drop()
 
-    def receive(self, connection: Connection, effect: effects.Effect) -> None:
+    def receive(self, connection: SimulatedConnection, effect: effects.Effect) -> None:
         """A frame that nobody answers; when the router ends the link, the connection goes, too."""
-        if isinstance(effect, (effects.Detach, effects.CloseConnection)) and connection.link in self._links:
+        if isinstance(effect, (effects.DetachLink, effects.CloseConnection)) and connection.link in self._links:
             self.end(connection.link)

@@ -16,7 +16,7 @@ from chaos.simulator.amqp_sessions import AmqpSessions, ends_of
 from chaos.simulator.at_most_once import PresettledPublisher, SettledSubscriber
 from chaos.simulator.at_rest import check_rest
 from chaos.simulator.clients import Publisher, Subscriber
-from chaos.simulator.connections import Connection, OpenLink
+from chaos.simulator.connections import OpenLink, SimulatedConnection
 from chaos.simulator.cores import SHIPPED, Cores
 from chaos.simulator.drains import Drains
 from chaos.simulator.etcd import Held
@@ -47,7 +47,7 @@ BACK_OFF_S = 5.0
 """A client that was refused for a steal (A-8) does not try again at once."""
 CONNECTIONS = 10_000_000
 """Numbers of connections begin here; each has the number of its first link behind it."""
-_ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.Detach, effects.CloseConnection)
+_ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.DetachLink, effects.CloseConnection)
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
 AnySubscriber: TypeAlias = Subscriber | ShippedSubscriber
 
@@ -159,7 +159,7 @@ class World(WorldState):
             if count:
                 self.coverage[decision.value] += count
 
-    def _lose_router(self, connection: Connection) -> None:
+    def _lose_router(self, connection: SimulatedConnection) -> None:
         client = self.client_of(connection)
         if client is None or not self.traits.late_loss:
             if client is not None:
@@ -175,7 +175,7 @@ class World(WorldState):
         for pair in [pair for pair in self.frames if pair[0] == self.routers[index].rid]:
             del self.frames[pair]
 
-    def open(self, client: str, router: int) -> Connection:
+    def open(self, client: str, router: int) -> SimulatedConnection:
         """A client's new link at a router, numbered per client, so that shortened stories stay readable.
 
         It is on a connection of its own, with one AMQP session, unless its client has kept one there.
@@ -189,8 +189,8 @@ class World(WorldState):
         link = base + 100 * index + count if count < 100 else 100 * base + 10_000 * index + count
         clients: list[ClientRole] = [*(self.publishers if kind == "p" else self.subscribers)]
         kept = self.amqp_sessions.take(clients[index], router)
-        place = kept or inputs.Place(amqp_session=link, connection=CONNECTIONS + link)
-        connection = Connection(link, router, deque(), deque(), place=place)
+        place = kept or inputs.LinkPlace(amqp_session=link, connection=CONNECTIONS + link)
+        connection = SimulatedConnection(link, router, deque(), deque(), place=place)
         self.connections[link] = connection
         return connection
 
@@ -210,11 +210,11 @@ class World(WorldState):
         if self.on_turn is not None and done:
             self.on_turn(router, done)
         for effect in done:
-            if isinstance(effect, effects.PeerSend):
+            if isinstance(effect, effects.SendToRouters):
                 for rid, generation, sequence in effect.targets:
-                    self._send(router, rid, inputs.PeerFrame(router.rid, generation, sequence, effect.message))
-            elif isinstance(effect, effects.PeerSendDatagram):
-                self._send(router, effect.rid, inputs.PeerDatagram(router.rid, effect.message))
+                    self._send(router, rid, inputs.RouterFrame(router.rid, generation, sequence, effect.message))
+            elif isinstance(effect, effects.SendDatagram):
+                self._send(router, effect.rid, inputs.RouterDatagram(router.rid, effect.message))
             elif isinstance(effect, (effects.Read, effects.Propose)):
                 self.store.ask(router, effect)
             elif isinstance(effect, effects.OrderAnswered):
@@ -230,7 +230,7 @@ class World(WorldState):
                     if isinstance(effect, _ATTACHED_OR_NOT):
                         self._watch_link(router, connection, effect)
 
-    def _watch_link(self, router: Router, connection: Connection, effect: effects.Effect) -> None:
+    def _watch_link(self, router: Router, connection: SimulatedConnection, effect: effects.Effect) -> None:
         """T_pub or T_sub begins when the router gives the link up, though the client may read that much later."""
         client = self.client_of(connection)
         if client is None:
@@ -240,11 +240,14 @@ class World(WorldState):
         elif isinstance(effect, effects.SubscriberReply):
             if self.is_up_to_date(router, client):
                 self.judge.on_joined(client)
-        elif isinstance(effect, effects.Detach) and connection.leaves_for and not (effect.closed or effect.condition):
+        elif (
+            isinstance(effect, effects.DetachLink) and connection.leaves_for
+            and not (effect.closed or effect.condition)
+        ):  # fmt: skip
             self.amqp_sessions.on_answer(router, connection)
         else:
             self.judge.on_left(client)
-            is_forced = isinstance(effect, effects.Detach) and effect.condition == "amqp:link:detach-forced"
+            is_forced = isinstance(effect, effects.DetachLink) and effect.condition == "amqp:link:detach-forced"
             if is_forced and self._is_pausing and client in self.publishers:
                 self.judge.sessions.on_held_up(client.index)
 
@@ -362,9 +365,9 @@ class World(WorldState):
         if client is not None:
             self._cover(client, effect)
             client.receive(effect)
-            if isinstance(effect, effects.Detach) and connection.leaves_for and not effect.condition:
+            if isinstance(effect, effects.DetachLink) and connection.leaves_for and not effect.condition:
                 self.amqp_sessions.keep(client, connection)
-            if isinstance(effect, effects.Detach) and effect.condition == "amqp:resource-locked":
+            if isinstance(effect, effects.DetachLink) and effect.condition == "amqp:resource-locked":
                 self._not_before[client] = self.now + BACK_OFF_S
             if client.connection is not connection:
                 self.dying.pop(link, None)
@@ -399,7 +402,7 @@ class World(WorldState):
         else:
             self._lose_link(router, connection)
 
-    def _lose_link(self, router: Router, connection: Connection) -> None:
+    def _lose_link(self, router: Router, connection: SimulatedConnection) -> None:
         """The router sees that a connection is gone; or, of a session that is kept, that the link is."""
         del self.connections[connection.link]
         ends = [] if connection.is_kept else ends_of(connection.place)

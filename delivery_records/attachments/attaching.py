@@ -26,7 +26,7 @@ from delivery_records.attachments.view import (
 )
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
-from delivery_records.inputs import Failure, PublisherAttach, ReadDone, SubscriberAttach
+from delivery_records.inputs import PublisherAttach, ReadDone, StoreFailure, SubscriberAttach
 from delivery_records.limits import (
     ORPHAN_NONCES,
     PROVISIONAL_TIMEOUT_S,
@@ -159,7 +159,7 @@ class Attaching:
             condition=condition, why=description, peer=request.peer,
         )  # fmt: skip
         self.links.pop(request.link, None)
-        self._turn.out.append(effects.Detach(request.link, True, condition, description))  # A-8
+        self._turn.out.append(effects.DetachLink(request.link, True, condition, description))  # A-8
 
     # ------------------------------------------------------------------ steps
 
@@ -204,7 +204,7 @@ class Attaching:
             self.links.pop(request.link, None)
             info = {"x-opt-topic-resume": "expired"}
             self._turn.out.append(
-                effects.Detach(request.link, True, "oncewire:session-expired", _EXPIRED, info)
+                effects.DetachLink(request.link, True, "oncewire:session-expired", _EXPIRED, info)
             )  # fmt: skip
             self._finish(attempt)
             return
@@ -290,14 +290,14 @@ class Attaching:
         if queue and queue[0].step is AttachStep.DELETING:
             self._read(queue[0])
 
-    def on_failed(self, nonce: str, failure: Failure) -> bool:
+    def on_failed(self, nonce: str, failure: StoreFailure) -> bool:
         """A read or put of ours failed; True when the nonce was ours (K-2a)."""
         attempt = self._by_nonce.get(nonce)
         if attempt is None:
             return False
-        if failure is Failure.CONFLICT:
+        if failure is StoreFailure.CONFLICT:
             self._retry(attempt)
-        elif failure is Failure.UNKNOWN and attempt.step is not AttachStep.READING:
+        elif failure is StoreFailure.UNKNOWN and attempt.step is not AttachStep.READING:
             self._turn.note(Decision.ATTACH_UNKNOWN, key=attempt.path)
             self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
         else:

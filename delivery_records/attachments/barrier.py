@@ -59,7 +59,7 @@ class AttachBarrier:
         """Answer a BARRIER when we are there; note what another router has applied."""
         if isinstance(message, Barrier):
             if self._turn.view.applied >= message.revision:
-                self._turn.out.append(effects.PeerSendDatagram(rid, Applied(self._turn.view.applied)))
+                self._turn.out.append(effects.SendDatagram(rid, Applied(self._turn.view.applied)))
             else:
                 self._asked[rid] = max(message.revision, self._asked.get(rid, 0))
         else:
@@ -79,7 +79,7 @@ class AttachBarrier:
         for rid, revision in list(self._asked.items()):
             if self._turn.view.applied >= revision:
                 del self._asked[rid]
-                self._turn.out.append(effects.PeerSendDatagram(rid, Applied(self._turn.view.applied)))
+                self._turn.out.append(effects.SendDatagram(rid, Applied(self._turn.view.applied)))
         self.check()
 
     def on_router_gone(self, rid: int, leaving: bool) -> None:
@@ -106,7 +106,7 @@ class AttachBarrier:
         revision = max(egress.created for egress in self._waiting.values())
         for rid, router in self._turn.view.routers.items():
             if rid != self._turn.rid and not self._has_applied(rid, router, revision):
-                self._turn.out.append(effects.PeerSendDatagram(rid, Barrier(revision)))
+                self._turn.out.append(effects.SendDatagram(rid, Barrier(revision)))
         self._ask(self._turn.now + self._repeat_s)
         self._repeat_s = min(2 * self._repeat_s, BARRIER_REPEAT_CAP_S)
 

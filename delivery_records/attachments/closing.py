@@ -11,7 +11,7 @@ from delivery_records.attachments.view import publisher_path, subscription_path
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress, Phase
-from delivery_records.inputs import Failure, LossCause, StoreFailed
+from delivery_records.inputs import LossCause, StoreFailed, StoreFailure
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 
@@ -46,11 +46,11 @@ class Closing:
         path = deletions.get(failed.nonce)
         if path is None:
             return
-        if failed.failure is Failure.UNKNOWN:
+        if failed.failure is StoreFailure.UNKNOWN:
             self._proposals.watch_unknown(failed.nonce)
             return
         del deletions[failed.nonce]
-        if failed.failure is Failure.CONFLICT:
+        if failed.failure is StoreFailure.CONFLICT:
             self.on_deletion_lost(path)
         else:
             self._on_deletion_failed(path)
@@ -62,27 +62,27 @@ class Closing:
         self._orders.on_unknown_timer(nonce)
         endpoint = self._proposals.reputs.get(nonce)
         if isinstance(endpoint, Ingress):
-            self._close_unstarted(endpoint, Failure.UNKNOWN)
+            self._close_unstarted(endpoint, StoreFailure.UNKNOWN)
         path = self._proposals.deletions.pop(nonce, None)
         if path is not None:
             self._on_deletion_failed(path)
 
-    def _on_reput_failed(self, nonce: str, endpoint: Endpoint, failure: Failure) -> None:
+    def _on_reput_failed(self, nonce: str, endpoint: Endpoint, failure: StoreFailure) -> None:
         reputs = self._proposals.reputs
         if isinstance(endpoint, Egress):
-            if failure is not Failure.UNKNOWN:
+            if failure is not StoreFailure.UNKNOWN:
                 del reputs[nonce]  # one of unknown fate is still ours if the watch shows it (K-2a)
             if self._endpoints.is_here(endpoint):
                 endpoint.proof.on_put_failed(failure)
-                if failure is not Failure.CONFLICT:
+                if failure is not StoreFailure.CONFLICT:
                     self._on_deletion_failed(subscription_path(endpoint.key))  # E-8: if a close waits for this put
-        elif failure is not Failure.UNKNOWN:
+        elif failure is not StoreFailure.UNKNOWN:
             assert isinstance(endpoint, Ingress)
             del reputs[nonce]
             self._turn.timers.cancel(Timer.UNKNOWN_PUT, nonce)
             self._close_unstarted(endpoint, failure)
 
-    def _close_unstarted(self, ingress: Ingress, failure: Failure) -> None:
+    def _close_unstarted(self, ingress: Ingress, failure: StoreFailure) -> None:
         """A-4: the put that starts the session failed or its fate is unknown."""
         if not self._endpoints.is_here(ingress):
             return  # K-2a: a newer attach has taken the link over, and its timers are not ours
@@ -90,7 +90,7 @@ class Closing:
             text = "the session could not be started in etcd; connect again"
             self._turn.out.append(effects.CloseConnection(ingress.link, "amqp:connection:forced", text))
             self._endpoints.suspend(ingress, LossCause.CONNECTION_LOSS)
-        elif failure is Failure.CONFLICT:
+        elif failure is StoreFailure.CONFLICT:
             self.on_deletion_lost(publisher_path(ingress.key))  # I-8: if a close waits for this put
         else:
             self._on_deletion_failed(publisher_path(ingress.key))
@@ -104,7 +104,7 @@ class Closing:
             return  # it lost to a put of the link itself: the deletion at that put's revision decides
         link = _link_to_close(endpoint)
         if endpoint is not None and link is not None:
-            self._turn.out.append(effects.Detach(link, True, STOLEN, _LOST_CLOSE))
+            self._turn.out.append(effects.DetachLink(link, True, STOLEN, _LOST_CLOSE))
             self._endpoints.suspend(endpoint, LossCause.DETACH)
 
     def _is_writing(self, endpoint: Ingress | Egress) -> bool:
@@ -124,7 +124,7 @@ class Closing:
 def _link_to_close(endpoint: Ingress | Egress | None) -> int | None:
     """The link whose close waits for etcd; None when none does."""
     if isinstance(endpoint, Egress):
-        return endpoint.link if endpoint.is_closing else None
+        return endpoint.link if endpoint.outgoing.is_closing else None
     return endpoint.link if endpoint is not None and endpoint.phase is Phase.CLOSING else None
 
 

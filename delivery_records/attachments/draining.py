@@ -44,7 +44,7 @@ class Draining:
         for ingress in self._endpoints.ingresses.values():
             ingress.withdraw_credit()
         for egress in self._endpoints.egresses.values():
-            egress.park()
+            egress.outgoing.park()
         self.look()
 
     def look(self) -> None:

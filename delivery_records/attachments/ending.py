@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from delivery_records import effects
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.view import Subscription, subscription_path
-from delivery_records.effects import Ending
-from delivery_records.inputs import EndSubscription, Failure
+from delivery_records.effects import OrderEnding
+from delivery_records.inputs import EndSubscription, StoreFailure
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
@@ -49,13 +49,13 @@ class OrderedEnds:
         is_behind = turn.view.applied < epoch  # he was shown it by another router, and the compare decides
         found = 0 if subscription is None else subscription.epoch
         if subscription is None and not is_behind:
-            self._tell(order.order, Ending.NOT_FOUND)
+            self._tell(order.order, OrderEnding.NOT_FOUND)
         elif found != epoch and not is_behind:
-            self._tell(order.order, Ending.CHANGED, found)
+            self._tell(order.order, OrderEnding.CHANGED, found)
         elif order.only_if_away and (subscription is None or found != epoch or not self._is_away(subscription)):
-            self._tell(order.order, Ending.ATTACHED, found)
+            self._tell(order.order, OrderEnding.ATTACHED, found)
         elif not turn.store_available or len(self._by_nonce) >= ORDERS:
-            self._tell(order.order, Ending.FAILED, found)
+            self._tell(order.order, OrderEnding.FAILED, found)
         else:
             name = order.key if subscription is None else subscription.name
             turn.note(Decision.DELETION_ORDERED, subscription=name, epoch=epoch)
@@ -86,30 +86,30 @@ class OrderedEnds:
     def _compare(self, nonce: str, order: _Order, subscription: Subscription | None) -> None:
         """Answer, unless what he was shown still stands."""
         if subscription is None:
-            self._decide(nonce, Ending.DELETED)
+            self._decide(nonce, OrderEnding.DELETED)
         elif subscription.epoch != order.epoch:
-            self._decide(nonce, Ending.CHANGED, subscription.epoch)
+            self._decide(nonce, OrderEnding.CHANGED, subscription.epoch)
 
-    def on_failed(self, nonce: str, failure: Failure) -> bool:
+    def on_failed(self, nonce: str, failure: StoreFailure) -> bool:
         """The proposal was not carried out, or nobody knows; True when the nonce is one of these."""
         order = self._by_nonce.get(nonce)
         if order is None:
             return False
-        if failure is Failure.UNKNOWN:
+        if failure is StoreFailure.UNKNOWN:
             self._proposals.watch_unknown(nonce)  # K-2a
         else:
-            self._decide(nonce, Ending.CHANGED if failure is Failure.CONFLICT else Ending.FAILED)
+            self._decide(nonce, OrderEnding.CHANGED if failure is StoreFailure.CONFLICT else OrderEnding.FAILED)
         return True
 
     def on_unknown_timer(self, nonce: str) -> None:
         """The watch has shown nothing for long enough (K-2a)."""
         if nonce in self._by_nonce:
-            self._decide(nonce, Ending.UNKNOWN)
+            self._decide(nonce, OrderEnding.UNKNOWN)
 
-    def _decide(self, nonce: str, ending: Ending, epoch: int = 0) -> None:
+    def _decide(self, nonce: str, ending: OrderEnding, epoch: int = 0) -> None:
         order = self._by_nonce.pop(nonce)
         self._turn.timers.cancel(Timer.UNKNOWN_PUT, nonce)
         self._tell(order.number, ending, epoch)
 
-    def _tell(self, number: int, ending: Ending, epoch: int = 0) -> None:
+    def _tell(self, number: int, ending: OrderEnding, epoch: int = 0) -> None:
         self._turn.out.append(effects.OrderAnswered(number, ending, epoch))

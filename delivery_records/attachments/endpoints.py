@@ -115,7 +115,7 @@ class Endpoints:
         """Drop everything this router remembers of the subscription's link."""
         turn = self._turn
         self.links.pop(egress.link, None)
-        egress.flush()
+        egress.outgoing.flush()
         egress.forget()
         if self.egresses.get(egress.key) is egress:
             del self.egresses[egress.key]

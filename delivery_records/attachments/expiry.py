@@ -12,14 +12,14 @@ import hashlib
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import timeout_of
 from delivery_records.attachments.view import Publisher, Subscription
-from delivery_records.inputs import EndpointEnded, LossCause, Place
+from delivery_records.inputs import EndpointEnded, LinkPlace, LossCause
 from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 
 
-def awaited_endpoint(policy: str, cause: LossCause, place: Place) -> int:
+def awaited_endpoint(policy: str, cause: LossCause, place: LinkPlace) -> int:
     """Whose end starts the time of a terminus (AMQP 1.0 section 3.5.6); 0 = it starts now."""
     if policy == "session-end" and cause is LossCause.DETACH:
         return place.amqp_session
@@ -43,7 +43,7 @@ class Expiry:
         """The same, the other way round."""
 
     def on_link_lost(
-        self, path: str, attachment: Subscription | Publisher, policy: str, cause: LossCause, place: Place
+        self, path: str, attachment: Subscription | Publisher, policy: str, cause: LossCause, place: LinkPlace
     ) -> None:
         """The terminus is suspended: its time starts, or waits for the end that its policy names (A-9)."""
         endpoint = awaited_endpoint(policy, cause, place)

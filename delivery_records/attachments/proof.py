@@ -7,7 +7,7 @@ from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import Terms, held_terms, timeout_of
 from delivery_records.attachments.view import Subscription, subscription_path
 from delivery_records.endpoint import Endpoint
-from delivery_records.inputs import Failure
+from delivery_records.inputs import StoreFailure
 from delivery_records.limits import PROOF_RETRY_S, PROVISIONAL_TIMEOUT_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
@@ -96,9 +96,9 @@ class ProofOfLife:
             self.is_writing = True
             turn.note(Decision.SUBSCRIBER_PROVEN, subscription=endpoint.name)
 
-    def on_put_failed(self, failure: Failure) -> None:
+    def on_put_failed(self, failure: StoreFailure) -> None:
         """It is tried again, at the next sign of life or soon; after a lost compare the link is another's."""
         self.is_writing = False
-        if failure is not Failure.CONFLICT:
+        if failure is not StoreFailure.CONFLICT:
             self.is_proven = False
             self._turn.timers.set(Timer.PROVISIONAL, self._endpoint.key, self._turn.now + PROOF_RETRY_S)

@@ -156,7 +156,7 @@ class WatchHandlers:
         proven = self._proposals.reputs.pop(subscription.record.nonce, None)
         if here is not None and proven is here:
             here.on_reput(subscription)
-            if here.is_closing:
+            if here.outgoing.is_closing:
                 self._proposals.delete(path, subscription.epoch)  # E-8
             return
         if here is not None:
@@ -195,21 +195,21 @@ class WatchHandlers:
         self._steals.on_stolen(subscription_path(egress.key), turn.now, egress.request.peer, subscription.record.peer)
         text = f"attached again by {subscription.record.peer or 'another connection'}"
         self._endpoints.forget_egress(egress)
-        turn.out.append(effects.Detach(egress.link, egress.is_closing, STOLEN, text))
+        turn.out.append(effects.DetachLink(egress.link, egress.outgoing.is_closing, STOLEN, text))
 
     def _subscription_deleted(self, key: str) -> None:
         turn = self._turn
         egress = self._endpoints.egresses.get(key)
         if egress is not None:
             self._endpoints.forget_egress(egress)
-            if egress.is_closing:
+            if egress.outgoing.is_closing:
                 turn.note(Decision.SUBSCRIBER_CLOSED, subscription=egress.name)
-                turn.out.append(effects.Detach(egress.link, True))  # E-8: only now is it unsubscribed
+                turn.out.append(effects.DetachLink(egress.link, True))  # E-8: only now is it unsubscribed
             else:
                 turn.note(Decision.SUBSCRIBER_DELETED, subscription=egress.name)
                 info = {"x-opt-topic-resume": "expired"}
                 text = "the subscription has expired or was deleted"
-                turn.out.append(effects.Detach(egress.link, True, "amqp:resource-deleted", text, info))
+                turn.out.append(effects.DetachLink(egress.link, True, "amqp:resource-deleted", text, info))
         for ingress in self._endpoints.ingresses.values():
             ingress.on_subscription_deleted(key)  # I-3
         self._attaching.on_deleted(subscription_path(key))
@@ -267,7 +267,7 @@ class WatchHandlers:
         turn.note(Decision.PUBLISHER_STOLEN, publisher=ingress.name, by=publisher.record.peer)
         self._steals.on_stolen(publisher_path(ingress.key), turn.now, ingress.peer, publisher.record.peer)
         text = f"attached again by {publisher.record.peer or 'another connection'}"
-        turn.out.append(effects.Detach(ingress.link, ingress.phase is Phase.CLOSING, STOLEN, text))
+        turn.out.append(effects.DetachLink(ingress.link, ingress.phase is Phase.CLOSING, STOLEN, text))
 
     def _publisher_deleted(self, key: str) -> None:
         turn = self._turn
@@ -280,8 +280,8 @@ class WatchHandlers:
             return
         if ingress.phase is Phase.CLOSING:
             turn.note(Decision.PUBLISHER_CLOSED, publisher=ingress.name)
-            turn.out.append(effects.Detach(ingress.link, True))  # I-8
+            turn.out.append(effects.DetachLink(ingress.link, True))  # I-8
         else:
             info = {"x-opt-topic-resume": "expired"}
             text = "the publisher's session has expired or was deleted"
-            turn.out.append(effects.Detach(ingress.link, True, "amqp:resource-deleted", text, info))
+            turn.out.append(effects.DetachLink(ingress.link, True, "amqp:resource-deleted", text, info))

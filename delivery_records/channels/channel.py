@@ -19,7 +19,7 @@ from delivery_records.channels.messages import (
     Msg,
     MsgPart,
     Nack,
-    PeerMessage,
+    RouterMessage,
     Settle,
     Sync,
 )
@@ -93,14 +93,14 @@ class Channel:
         self._body_received = 0
         self._credit_taken = CHANNEL_CREDIT_BYTES
         self._credit_given = CHANNEL_CREDIT_BYTES
-        self._streams: dict[int, deque[PeerMessage]] = {}
+        self._streams: dict[int, deque[RouterMessage]] = {}
         self._parts: dict[tuple[int, int], bytearray] = {}
 
     # ------------------------------------------------------------------ generation (T-4, T-9)
 
     def _say_hello(self) -> None:
         hello = Hello(self.generation, False, self.sent, self.received, self._turn.view.applied)
-        self._turn.out.append(effects.PeerSendDatagram(self.rid, hello))
+        self._turn.out.append(effects.SendDatagram(self.rid, hello))
         self._turn.timers.set(Timer.CHANNEL, self.rid, self._turn.now + self._hello_delay)
         self._hello_delay = min(self._hello_delay * 2, HELLO_RETRY_CAP_S)
 
@@ -135,7 +135,7 @@ class Channel:
 
     def _answer(self) -> None:
         reply = Hello(self.generation, True, self.sent, self.received, self._turn.view.applied)
-        self._turn.out.append(effects.PeerSendDatagram(self.rid, reply))
+        self._turn.out.append(effects.SendDatagram(self.rid, reply))
 
     def _up(self) -> None:
         self.state = ChannelState.UP
@@ -172,19 +172,19 @@ class Channel:
 
     # ------------------------------------------------------------------ sending (T-2, T-5, T-6)
 
-    def send_control(self, message: PeerMessage) -> None:
+    def send_control(self, message: RouterMessage) -> None:
         """A frame that needs neither credit nor an order among publishers (ACK, NACK, CREDIT)."""
         if self.state is ChannelState.UP:
-            self._turn.out.append(effects.PeerSend((self.take_number(),), message))
+            self._turn.out.append(effects.SendToRouters((self.take_number(),), message))
 
-    def send_stream(self, publisher_epoch: int, message: PeerMessage) -> None:
+    def send_stream(self, publisher_epoch: int, message: RouterMessage) -> None:
         """SYNC, MSG and SETTLE of one publisher keep their order (T-6)."""
         if self.state is not ChannelState.UP:
             self._trace(message, Rule.WAITS_FOR_OPENING)
             return
         if self._may_pass(publisher_epoch, message):
             self._trace(message, Rule.SENT_ON)
-            self._turn.out.append(effects.PeerSend((self.take_number(),), message))
+            self._turn.out.append(effects.SendToRouters((self.take_number(),), message))
         else:
             self._trace(message, Rule.WAITS_FOR_CHANNEL)
             stream = self._streams.setdefault(publisher_epoch, deque())
@@ -194,7 +194,7 @@ class Channel:
             else:
                 self._pump()
 
-    def may_join_broadcast(self, publisher_epoch: int, message: PeerMessage) -> bool:
+    def may_join_broadcast(self, publisher_epoch: int, message: RouterMessage) -> bool:
         """True when the message may go out now, in one frame with other targets (T-2)."""
         return self.state is _UP and self._may_pass(publisher_epoch, message)
 
@@ -205,7 +205,7 @@ class Channel:
             self._turn.timers.set(Timer.CHANNEL, self.rid, self._turn.now + PROBE_S)
         return (self.rid, self.generation, self.sent)
 
-    def _may_pass(self, publisher_epoch: int, message: PeerMessage) -> bool:
+    def _may_pass(self, publisher_epoch: int, message: RouterMessage) -> bool:
         if publisher_epoch in self._streams:
             return False
         if not isinstance(message, Msg):
@@ -228,7 +228,7 @@ class Channel:
                     if not stream:
                         del self._streams[epoch]
 
-    def _send_head(self, stream: deque[PeerMessage]) -> bool:
+    def _send_head(self, stream: deque[RouterMessage]) -> bool:
         head = stream[0]
         if isinstance(head, Msg) and len(head.message) > MESSAGE_CHUNK_BYTES:
             stream[0] = head = MsgPart(_without_body(head), 0, len(head.message), head.message)
@@ -241,10 +241,10 @@ class Channel:
             self._body_sent += size
         stream.popleft()
         self._trace(head, Rule.SENT_ON)
-        self._turn.out.append(effects.PeerSend((self.take_number(),), head))
+        self._turn.out.append(effects.SendToRouters((self.take_number(),), head))
         return True
 
-    def _send_part(self, stream: deque[PeerMessage], rest: MsgPart) -> bool:
+    def _send_part(self, stream: deque[RouterMessage], rest: MsgPart) -> bool:
         """I-1a: large bodies travel in pieces. `rest.data` is the whole body, `offset` what is sent already."""
         size = min(MESSAGE_CHUNK_BYTES, rest.total - rest.offset)
         if self._body_sent + size > self._credit_taken:
@@ -252,7 +252,7 @@ class Channel:
         self._body_sent += size
         piece = rest.data[rest.offset : rest.offset + size]
         self._turn.out.append(
-            effects.PeerSend((self.take_number(),), MsgPart(rest.head, rest.offset, rest.total, piece))
+            effects.SendToRouters((self.take_number(),), MsgPart(rest.head, rest.offset, rest.total, piece))
         )
         if rest.offset + size == rest.total:
             self._trace(rest.head, Rule.SENT_ON)
@@ -261,18 +261,18 @@ class Channel:
             stream[0] = MsgPart(rest.head, rest.offset + size, rest.total, rest.data)
         return True
 
-    def trace_sent(self, message: PeerMessage) -> None:
+    def trace_sent(self, message: RouterMessage) -> None:
         """It goes out in a frame with other targets (T-2)."""
         self._trace(message, Rule.SENT_ON)
 
-    def _trace(self, message: PeerMessage, rule: Rule) -> None:
+    def _trace(self, message: RouterMessage, rule: Rule) -> None:
         turn = self._turn
         if turn.tracing is not None and isinstance(message, Msg):
             turn.tracing.of_epoch(message.publisher_epoch, message.tag, rule, self._name)
 
     # ------------------------------------------------------------------ receiving (T-1)
 
-    def on_frame(self, generation: int, sequence: int, message: PeerMessage) -> PeerMessage | None:
+    def on_frame(self, generation: int, sequence: int, message: RouterMessage) -> RouterMessage | None:
         """Take the next frame; None when it is stale, out of sequence, or a piece of a larger message."""
         if generation < self.generation:
             self._turn.counts[Decision.FRAME_STALE] += 1
@@ -303,7 +303,7 @@ class Channel:
             self._count_body(len(message.message))
         return message
 
-    def _assemble(self, part: MsgPart) -> PeerMessage | None:
+    def _assemble(self, part: MsgPart) -> RouterMessage | None:
         self._count_body(len(part.data))
         key = (part.head.publisher_epoch, part.head.number)
         body = self._parts.setdefault(key, bytearray())
@@ -390,7 +390,7 @@ class Channels:
             else:
                 channel.send_stream(message.publisher_epoch, message)
         if targets:
-            self._turn.out.append(effects.PeerSend(tuple(targets), message))
+            self._turn.out.append(effects.SendToRouters(tuple(targets), message))
 
     def send_control(self, rid: int, message: Ack | Nack) -> None:
         """Send to the ingress at a live router."""

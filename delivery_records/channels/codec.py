@@ -25,12 +25,12 @@ from delivery_records.channels.messages import (
     Msg,
     MsgPart,
     Nack,
-    PeerMessage,
+    RouterMessage,
     Run,
     Settle,
     Sync,
 )
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import MAX_TAG_BYTES
 
 PROTOCOL_VERSION = 1
@@ -86,17 +86,17 @@ _FLAG_REDELIVERED = 2
 _FLAG_SETTLED = 4
 
 _OUTCOME_CODES = {
-    Outcome.ACCEPTED: 1,
-    Outcome.REJECTED: 2,
-    Outcome.RELEASED: 3,
-    Outcome.MODIFIED: 4,
-    Outcome.MODIFIED_FAILED: 5,
-    Outcome.UNDELIVERABLE: 6,
+    DeliveryOutcome.ACCEPTED: 1,
+    DeliveryOutcome.REJECTED: 2,
+    DeliveryOutcome.RELEASED: 3,
+    DeliveryOutcome.MODIFIED: 4,
+    DeliveryOutcome.MODIFIED_FAILED: 5,
+    DeliveryOutcome.UNDELIVERABLE: 6,
 }
 _OUTCOMES = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
 
 
-class PeerCodecError(ValueError):
+class ChannelCodecError(ValueError):
     """Bytes that are not a frame of this protocol version; the message says what is wrong with them.
 
     The sender is at fault: drop its connection, the channels over it start again (T-4).
@@ -129,7 +129,7 @@ class Header:
 
 
 def encode_frame(
-    origin: int, targets: Sequence[Target], message: PeerMessage, hop_limit: int = HOP_LIMIT
+    origin: int, targets: Sequence[Target], message: RouterMessage, hop_limit: int = HOP_LIMIT
 ) -> bytes:
     """One sequenced frame for all `targets`, which share a next hop."""
     kind, head, body = encode_payload(message)
@@ -161,7 +161,7 @@ def encode_header(kind: int, origin: int, targets: Sequence[Target], hop_limit: 
     return header
 
 
-def encode_payload(message: PeerMessage) -> tuple[int, bytes, bytes]:
+def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
     """The payload in two pieces, (kind, head, body), so that a body is not copied before it is written."""
     if isinstance(message, Msg):
         return _KIND_MSG, _msg_head(message), message.message
@@ -232,38 +232,38 @@ def read_header(frame: bytes) -> Header:
     """Read a frame's header only.
 
     Raises:
-        PeerCodecError: the bytes are no frame of this protocol version.
+        ChannelCodecError: the bytes are no frame of this protocol version.
     """
     if len(frame) < _HEADER.size:
-        raise PeerCodecError(f"a frame of {len(frame)} bytes is shorter than its header")
+        raise ChannelCodecError(f"a frame of {len(frame)} bytes is shorter than its header")
     version, kind, hop_limit, origin, count = _HEADER.unpack_from(frame)
     if version != PROTOCOL_VERSION:
-        raise PeerCodecError(f"a frame of protocol version {version}; this router speaks {PROTOCOL_VERSION}")
+        raise ChannelCodecError(f"a frame of protocol version {version}; this router speaks {PROTOCOL_VERSION}")
     if kind not in _KINDS:
-        raise PeerCodecError(f"a frame of unknown kind {kind}")
+        raise ChannelCodecError(f"a frame of unknown kind {kind}")
     if count == 1 and len(frame) >= _HEADER_TO_ONE.size:
         return Header(kind, origin, hop_limit, (_read_target(frame, _HEADER.size),), _HEADER_TO_ONE.size)
     payload_at = _HEADER.size + count * _TARGET.size
     if count == 0 or payload_at > len(frame):
-        raise PeerCodecError(f"a frame of {len(frame)} bytes names {count} targets")
+        raise ChannelCodecError(f"a frame of {len(frame)} bytes names {count} targets")
     if count > 1 and kind in _DATAGRAMS:
-        raise PeerCodecError(f"a datagram names {count} targets")
+        raise ChannelCodecError(f"a datagram names {count} targets")
     targets = tuple(_TARGET.iter_unpack(frame[_HEADER.size : payload_at]))
     return Header(kind, origin, hop_limit, targets, payload_at)
 
 
-def decode_message(frame: bytes, header: Header) -> PeerMessage:
+def decode_message(frame: bytes, header: Header) -> RouterMessage:
     """Decode a sequenced frame's payload.
 
     Raises:
-        PeerCodecError: the payload is malformed, or the frame is a datagram.
+        ChannelCodecError: the payload is malformed, or the frame is a datagram.
     """
     try:
         message, end = _decode_message(frame, header)
     except (error, KeyError) as fault:
-        raise PeerCodecError(f"a frame of kind {header.kind} is malformed: {fault}") from None
+        raise ChannelCodecError(f"a frame of kind {header.kind} is malformed: {fault}") from None
     if end != len(frame):
-        raise PeerCodecError(f"a frame of kind {header.kind} has {len(frame) - end} bytes too many")
+        raise ChannelCodecError(f"a frame of kind {header.kind} has {len(frame) - end} bytes too many")
     return message
 
 
@@ -271,7 +271,7 @@ def decode_datagram(frame: bytes, header: Header) -> Datagram:
     """Decode a datagram's payload.
 
     Raises:
-        PeerCodecError: the payload is malformed, or the frame is a sequenced one.
+        ChannelCodecError: the payload is malformed, or the frame is a sequenced one.
     """
     payload = frame[header.payload_at :]
     try:
@@ -283,11 +283,11 @@ def decode_datagram(frame: bytes, header: Header) -> Datagram:
         if header.kind == _KIND_APPLIED:
             return Applied(_NUMBER.unpack(payload)[0])
     except error as fault:
-        raise PeerCodecError(f"a datagram of kind {header.kind} is malformed: {fault}") from None
-    raise PeerCodecError(f"kind {header.kind} is not a datagram")
+        raise ChannelCodecError(f"a datagram of kind {header.kind} is malformed: {fault}") from None
+    raise ChannelCodecError(f"kind {header.kind} is not a datagram")
 
 
-def _decode_message(frame: bytes, header: Header) -> tuple[PeerMessage, int]:
+def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
     kind, at = header.kind, header.payload_at
     if kind == _KIND_MSG:
         msg, at = _read_msg(frame, at)
@@ -306,7 +306,7 @@ def _decode_message(frame: bytes, header: Header) -> tuple[PeerMessage, int]:
         offset, total = _PART.unpack_from(frame, at)
         data = frame[at + _PART.size :]
         if offset + len(data) > total:
-            raise PeerCodecError(f"a part ends at {offset + len(data)} in a message of {total} bytes")
+            raise ChannelCodecError(f"a part ends at {offset + len(data)} in a message of {total} bytes")
         return MsgPart(msg, offset, total, data), len(frame)
     if kind == _KIND_SYNC:
         return _read_sync(frame, at)
@@ -315,7 +315,7 @@ def _decode_message(frame: bytes, header: Header) -> tuple[PeerMessage, int]:
         return Nack(publisher, subscription, number, bool(failed)), at + _NACK.size
     if kind == _KIND_CREDIT:
         return Credit(_NUMBER.unpack_from(frame, at)[0]), at + _NUMBER.size
-    raise PeerCodecError(f"kind {kind} is a datagram, not a sequenced frame")
+    raise ChannelCodecError(f"kind {kind} is a datagram, not a sequenced frame")
 
 
 def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
@@ -323,7 +323,7 @@ def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
     at += _MSG.size
     end = at + tag_length
     if tag_length > MAX_TAG_BYTES or end > len(frame):
-        raise PeerCodecError(f"a tag of {tag_length} bytes")
+        raise ChannelCodecError(f"a tag of {tag_length} bytes")
     tag = frame[at:end]
     to: tuple[int, ...] | None = None
     if flags & _FLAG_NAMED:
@@ -337,7 +337,7 @@ def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
     publisher, subscriptions, count = _SYNC.unpack_from(frame, at)
     at += _SYNC.size
     if subscriptions * _NUMBER.size + count * _SYNC_TAG.size > len(frame) - at:
-        raise PeerCodecError(
+        raise ChannelCodecError(
             f"a SYNC of {len(frame)} bytes claims {subscriptions} subscriptions and {count} tags"
         )
     epochs = unpack_from(f">{subscriptions}Q", frame, at)
@@ -349,7 +349,7 @@ def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
         at += _SYNC_TAG.size
         end = at + tag_length
         if tag_length > MAX_TAG_BYTES or end > len(frame):
-            raise PeerCodecError(f"a SYNC with a tag of {tag_length} bytes")
+            raise ChannelCodecError(f"a SYNC with a tag of {tag_length} bytes")
         numbers.append(number)
         tags.append(frame[at:end])
         at = end
@@ -359,7 +359,7 @@ def _read_sync(frame: bytes, at: int) -> tuple[Sync, int]:
 def _read_runs(frame: bytes, at: int, count: int) -> tuple[tuple[Run, ...], int]:
     end = at + count * _RUN.size
     if end > len(frame):
-        raise PeerCodecError(f"{count} runs do not fit in {len(frame) - at} bytes")
+        raise ChannelCodecError(f"{count} runs do not fit in {len(frame) - at} bytes")
     return tuple(_RUN.iter_unpack(frame[at:end])), end
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 
 Run: TypeAlias = tuple[int, int]
 """Consecutive running numbers: (first, count)."""
@@ -93,7 +93,7 @@ class Ack:
 
     publisher_epoch: int
     subscription_epoch: int
-    outcome: Outcome
+    outcome: DeliveryOutcome
     runs: tuple[Run, ...]
 
 
@@ -141,5 +141,5 @@ class Applied:
     revision: int
 
 
-PeerMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Credit
+RouterMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Credit
 Datagram: TypeAlias = Hello | Barrier | Applied

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Ack, Msg, Nack, PeerMessage, Settle, Sync
+from delivery_records.channels.messages import Ack, Msg, Nack, RouterMessage, Settle, Sync
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.channels.to_ingresses import ToIngresses
 from delivery_records.diagnostics.trace import Rule
-from delivery_records.inputs import PeerFrame
+from delivery_records.inputs import RouterFrame
 from delivery_records.limits import PARKED_FRAMES, PARKED_S
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
@@ -27,11 +27,11 @@ class FrameRouting:
         self._channels = channels
         self._to_egresses = to_egresses
         self._to_ingresses = to_ingresses
-        self._parked: dict[tuple[int, int], deque[tuple[float, PeerMessage]]] = {}
+        self._parked: dict[tuple[int, int], deque[tuple[float, RouterMessage]]] = {}
         """By (origin, the epoch whose order must be kept): since when, and frames that name a revision not applied yet.
         Behind PARKED_FRAMES of them the rest is missing: the channel restarts once it is of use."""
 
-    def on_frame(self, frame: PeerFrame) -> None:
+    def on_frame(self, frame: RouterFrame) -> None:
         """A sequenced frame: take it in order, park it if it names a revision we have not applied (T-3)."""
         if frame.origin in self._turn.view.dead:
             return  # what a dead incarnation left behind is repeated by the next ingress (I-5)
@@ -45,7 +45,7 @@ class FrameRouting:
         else:
             self.deliver(frame.origin, message)
 
-    def _park(self, place: tuple[int, int], message: PeerMessage) -> None:
+    def _park(self, place: tuple[int, int], message: RouterMessage) -> None:
         self._turn.counts[Decision.FRAME_PARKED] += 1
         self._trace(message, Rule.PARKED, _revision(message))
         queue = self._parked.setdefault(place, deque())
@@ -92,19 +92,19 @@ class FrameRouting:
 
     # ------------------------------------------------------------------ handing over
 
-    def deliver(self, origin: int, message: PeerMessage) -> None:
+    def deliver(self, origin: int, message: RouterMessage) -> None:
         """Hand a message over."""
         if isinstance(message, (Msg, Settle, Sync)):
             self._to_egresses.deliver(origin, message)
         elif isinstance(message, (Ack, Nack)):
             self._to_ingresses.deliver(message)
 
-    def _trace(self, message: PeerMessage, rule: Rule, revision: int) -> None:
+    def _trace(self, message: RouterMessage, rule: Rule, revision: int) -> None:
         if self._turn.tracing is not None and isinstance(message, Msg):
             self._turn.tracing.of_epoch(message.publisher_epoch, message.tag, rule, revision)
 
 
-def _revision(message: PeerMessage) -> int:
+def _revision(message: RouterMessage) -> int:
     """T-3, T-8: the largest epoch a message names is the revision it must wait for."""
     if isinstance(message, Msg):
         named = message.publisher_epoch
@@ -119,7 +119,7 @@ def _revision(message: PeerMessage) -> int:
     return message.publisher_epoch
 
 
-def _order_of(message: PeerMessage) -> int:
+def _order_of(message: RouterMessage) -> int:
     """Frames with the same value keep their order: a publisher's stream, a subscription's answers (T-3, T-6)."""
     if isinstance(message, (Ack, Nack)):
         return -message.subscription_epoch

@@ -9,7 +9,7 @@ from delivery_records.channels.messages import Ack, Nack
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
 from delivery_records.limits import PAST_EPOCHS
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.turn import Turn
 
 
@@ -47,7 +47,7 @@ class ToIngresses:
         self.acknowledge(ingress, subscription, ack.runs, ack.outcome)
 
     def acknowledge(
-        self, ingress: Ingress, subscription: Subscription, runs: Iterable[Sequence[int]], outcome: Outcome
+        self, ingress: Ingress, subscription: Subscription, runs: Iterable[Sequence[int]], outcome: DeliveryOutcome
     ) -> None:
         """I-2, for one ingress here."""
         try:

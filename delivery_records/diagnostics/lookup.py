@@ -9,7 +9,7 @@ from delivery_records.attachments.endpoints import Endpoints
 from delivery_records.attachments.view import Publisher
 from delivery_records.entries import MAPPED, Entry, State
 from delivery_records.ingress import Ingress
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import (
     PUBLISHER_PART,
     SESSION_PART,
@@ -131,14 +131,14 @@ def _at_ingress(turn: Turn, endpoints: Endpoints, ingress: Ingress, slot: Slot, 
         has_rejected = subscription.name in rejected
         rid = subscription.record.rid
         if rid == turn.rid:
-            state = IN_DOUBT if owes else _of(Outcome.REJECTED if has_rejected else slot.verdict)
+            state = IN_DOUBT if owes else _of(DeliveryOutcome.REJECTED if has_rejected else slot.verdict)
             local.append(AtSubscription(subscription.name, state, _detail(turn, endpoints, key, whole), owes))
         else:
             old = others.get(rid, AtRouter(rid, 0, 0, 0))
             others[rid] = AtRouter(
                 rid, old.subscriptions + 1, old.owing + int(owes), old.rejected + int(has_rejected)
             )
-    told = Outcome.REJECTED if slot.rejected_by and turn.limits.report_rejections else slot.verdict
+    told = DeliveryOutcome.REJECTED if slot.rejected_by and turn.limits.report_rejections else slot.verdict
     state = _of(told) if slot.state is TOLD else IN_DOUBT
     return FoundDelivery(
         True, ingress.name, ingress.topic, ingress.session, slot.number, slot.tag, whole, state, slot.message,
@@ -153,7 +153,7 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
         entry = egress.sessions.get(whole[SESSION_PART], {}).get(whole)
         if entry is None:
             continue
-        local.append(AtSubscription(egress.name, _state_of(entry), entry.state.value, entry.outcome is None))
+        local.append(AtSubscription(egress.name, _state_of(entry), entry.state.shown, entry.outcome is None))
         number = max(number, entry.number)
         if entry.message:
             message, message_format = entry.message, entry.message_format
@@ -174,7 +174,7 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
 def _detail(turn: Turn, endpoints: Endpoints, key: str, whole: bytes) -> str:
     egress = endpoints.egresses.get(key)
     entry = None if egress is None else egress.sessions.get(whole[SESSION_PART], {}).get(whole)
-    return "" if entry is None else entry.state.value
+    return "" if entry is None else entry.state.shown
 
 
 def _state_of(entry: Entry) -> str:
@@ -183,5 +183,5 @@ def _state_of(entry: Entry) -> str:
     return entry.outcome.value
 
 
-def _of(outcome: Outcome | None) -> str:
-    return (outcome or Outcome.ACCEPTED).value
+def _of(outcome: DeliveryOutcome | None) -> str:
+    return (outcome or DeliveryOutcome.ACCEPTED).value

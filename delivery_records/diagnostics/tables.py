@@ -72,12 +72,12 @@ def _window(ingress: Ingress) -> dict[str, object]:
 
 
 def _endpoint(egress: Egress) -> dict[str, object]:
-    states = dict.fromkeys(State, 0)
+    states = dict.fromkeys((state.shown for state in State), 0)
     for entries in egress.sessions.values():
         for entry in entries.values():
-            states[entry.state] += 1
+            states[entry.state.shown] += 1
     return {
         "subscription": egress.name, "epoch": egress.epoch, "confirmed": egress.proof.confirmed,
-        "entries": sum(states.values()), "states": {state.value: count for state, count in states.items() if count},
-        "held": egress.held, "credit": max(0, egress.limit - egress.sent),
+        "entries": sum(states.values()), "states": {state: count for state, count in states.items() if count},
+        "held": egress.outgoing.held, "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
     }  # fmt: skip

@@ -9,7 +9,7 @@ from itertools import islice
 
 from delivery_records.attachments.view import Subscription
 from delivery_records.egress import Egress
-from delivery_records.entries import AGAIN, HELD
+from delivery_records.entries import SENT, WAITING, State
 from delivery_records.ingress import Ingress, Phase
 from delivery_records.tags import SESSION_PART, network_tag
 from delivery_records.turn import Turn
@@ -143,6 +143,6 @@ def holder(turn: Turn, egresses: Mapping[str, Egress], subscription: Subscriptio
     if egress is None:
         return Holder.DETACHED
     entry = egress.sessions.get(tag[SESSION_PART], {}).get(tag)
-    if entry is None or entry.is_held or entry.state is HELD:
+    if entry is None or (entry.state in WAITING and entry.state is not SENT):
         return Holder.HELD
-    return Holder.AGAIN if entry.state is AGAIN else Holder.IN_DOUBT
+    return Holder.AGAIN if entry.state is State.AGAIN else Holder.IN_DOUBT

@@ -1,6 +1,6 @@
 """Publishers and subscribers that resume at any router: start with ``connect()``."""
 
-from oncewire.client.connection import Client, RandomContainerWarning, connect
+from oncewire.client.connection import Client, connect
 from oncewire.client.delivery import Delivery
 from oncewire.client.errors import (
     AuthenticationFailed,
@@ -35,9 +35,11 @@ from oncewire.client.events import (
     SubscriptionExpired,
 )
 from oncewire.client.journal import Journal, MemoryJournal
+from oncewire.client.link_names import RandomContainerWarning
 from oncewire.client.outcomes import Outcome, OutcomeKind
 from oncewire.client.publisher import Publisher
 from oncewire.client.sending import Sending
+from oncewire.client.settled_publisher import SettledPublisher
 from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber import Subscriber
 from oncewire.wire import BodyKind, Header, Message, Properties
@@ -80,6 +82,7 @@ __all__ = [
     "RandomContainerWarning",
     "Sending",
     "SessionExpired",
+    "SettledPublisher",
     "SqliteJournal",
     "StillOwed",
     "Subscriber",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncewire.client.errors import UsageError
+from oncewire.client.errors import MessageTooLarge, UsageError
 from oncewire.wire import BodyKind, Message, Properties, WireError, encode_data_message, encode_message
 
 Body = bytes | bytearray | memoryview | str | Message | object
@@ -48,6 +48,20 @@ def encode_body(
     if not isinstance(encoded, (bytes, bytearray)):  # proton.Message gives a bytearray
         raise _not_sendable(f"a {type(body).__name__} is no message")
     return bytes(encoded)
+
+
+def check_size(payload: bytes, limit: int, router_name: str) -> None:
+    """Compare an encoded message with what the router takes; `limit` is in bytes, 0 = none.
+
+    Raises:
+        MessageTooLarge: it is larger.
+    """
+    if limit and len(payload) > limit:
+        raise MessageTooLarge(
+            f"a message of {len(payload)} bytes cannot be sent",
+            f"{router_name} takes {limit} bytes at most",
+            "send less at once, or raise max_message_size of the routers",
+        )
 
 
 def _not_sendable(why: str) -> UsageError:

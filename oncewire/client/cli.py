@@ -68,10 +68,16 @@ def _common_options(command: _Command) -> _Command:
     show_default=True,
     help="Send each line of this file; - is the standard input.",
 )
+@click.option(
+    "--settled",
+    is_flag=True,
+    help="At-most-once: write each line once and wait for no outcome; what a fault hits is lost.",
+)
 @_common_options
 def pub(
     topic: str,
     source: str,
+    settled: bool,
     urls: tuple[str, ...],
     name: str | None,
     container_id: str | None,
@@ -88,12 +94,18 @@ def pub(
 
     identity = _identity(name, container_id, journal)
     target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout)
-    report = _run(cli_publish.publish(target, source))
+    if settled:
+        _refuse_journal(journal, "sent")
+        report = _run(cli_publish.publish_settled(target, source))
+    else:
+        report = _run(cli_publish.publish(target, source))
     if as_json:
         click.echo(json.dumps(report))
+    elif settled:
+        click.echo(f"published {report['published']}, settled")
     else:
         click.echo(f"published {report['published']}, accepted {report['accepted']}")
-    return 0 if report["not_accepted"] == 0 else 1
+    return 0 if report.get("not_accepted", 0) == 0 else 1
 
 
 @click.command("sub", short_help="Print the messages of a topic.")
@@ -102,11 +114,17 @@ def pub(
 @click.option(
     "--unsubscribe", is_flag=True, help="At the end delete the subscription, although it has a name."
 )
+@click.option(
+    "--settled",
+    is_flag=True,
+    help="At-most-once: no publisher waits for this subscription; what a fault hits, or has no room here, is lost.",
+)
 @_common_options
 def sub(
     topic: str,
     count: int | None,
     unsubscribe: bool,
+    settled: bool,
     urls: tuple[str, ...],
     name: str | None,
     container_id: str | None,
@@ -125,7 +143,22 @@ def sub(
 
     identity = _identity(name, container_id, journal)
     target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout)
-    _run(cli_subscribe.subscribe(target, count=count, unsubscribe=unsubscribe, as_json=as_json))
+    if settled:
+        _refuse_journal(journal, "received")
+    _run(
+        cli_subscribe.subscribe(
+            target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json
+        )
+    )
+
+
+def _refuse_journal(journal: str | None, done: str) -> None:
+    if journal is not None:
+        raise CliError(
+            f"the journal {journal} cannot be used",
+            f"with --settled nothing that is {done} is kept",
+            "leave out --journal or --settled",
+        )
 
 
 def _identity(name: str | None, container_id: str | None, journal: str | None) -> str | None:

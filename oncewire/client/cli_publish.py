@@ -128,6 +128,15 @@ async def publish(target: Target, source: str) -> dict[str, Any]:
             }
 
 
+async def publish_settled(target: Target, source: str) -> dict[str, Any]:
+    """Write each line once, at-most-once, and return the report."""
+    async with target.connect(Reporter()) as client:
+        publisher = await client.settled_publisher(target.topic, name=target.name)
+        async for line in _lines(source):
+            await publisher.send(line)
+        return {"topic": target.topic, "published": publisher.statistics.messages}
+
+
 async def _send_file(publisher: Publisher, store: SqliteJournal, source: str) -> None:
     """Send a file's lines; the journal stores the position with them. A finished file starts from the beginning."""
     path = Path(source).resolve()  # noqa: ASYNC240  # a name on a local disk

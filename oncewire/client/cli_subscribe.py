@@ -34,11 +34,15 @@ class _Reporter(Reporter):
             super().__call__(event)
 
 
-async def subscribe(target: Target, *, count: int | None, unsubscribe: bool, as_json: bool) -> dict[str, Any]:
+async def subscribe(
+    target: Target, *, count: int | None, unsubscribe: bool, settled: bool, as_json: bool
+) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
     with target.open_journal() as store:
         async with target.connect(_Reporter()) as client:
-            subscriber = await client.subscriber(target.topic, name=target.name, journal=store)
+            subscriber = await client.subscriber(
+                target.topic, name=target.name, journal=store, settled=settled
+            )
             say(f"subscribed to {target.topic}")
             try:
                 received = await _print_messages(subscriber, count, as_json=as_json)

@@ -7,7 +7,6 @@ import logging
 import random
 import secrets
 import ssl
-import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -27,8 +26,10 @@ from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
 from oncewire.client.journal import Journal, MemoryJournal
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
 from oncewire.client.link import ClientLink
+from oncewire.client.link_names import choose_name
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
+from oncewire.client.settled_publisher import SettledPublisher
 from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
@@ -43,8 +44,6 @@ IDLE_TIME_OUT_S = 2.5
 often. A stalled router costs its clients this long; a false alarm costs them a resumption."""
 SUBSCRIPTION_TIMEOUT_S = 60
 """T_sub: how long the network keeps a disconnected subscription. Publishers of its topic wait for it that long."""
-MAX_NAME_BYTES = 255
-"""Of a link: it is kept in every router's memory."""
 MAX_CONTAINER_ID_BYTES = 255
 """Open is the first frame and has 512 bytes at most (2.4.1), which include the host's name."""
 MIN_FRAME_SIZE = 4096
@@ -53,10 +52,6 @@ and name of 255 bytes each and what else stands in them, beside a map with as ma
 With less, links attach until they have something unsettled, and then never again."""
 MAX_FRAME_SIZE = (1 << 32) - 1
 """AMQP's field is an uint (2.7.1)."""
-
-
-class RandomContainerWarning(UserWarning):
-    """A link has its own name but the container-id is random: no later process can open the same link."""
 
 
 def connect(
@@ -247,7 +242,7 @@ class Client:
         self._hurry()
         try:
             for link in list(self._links.values()):
-                if isinstance(link, Publisher):
+                if isinstance(link, (Publisher, SettledPublisher)):
                     await link.close()
             for link in list(self._links.values()):
                 if isinstance(link, Subscriber):
@@ -268,7 +263,7 @@ class Client:
             with suppress(TimeoutError):  # a link may be waiting for a block since before
                 async with asyncio.timeout(PATIENCE_S):
                     for link in list(self._links.values()):
-                        if isinstance(link, (Publisher, Subscriber)):
+                        if isinstance(link, (Publisher, SettledPublisher, Subscriber)):
                             with suppress(ClientError):
                                 await link.suspend()
         finally:
@@ -327,7 +322,9 @@ class Client:
             JournalError: the journal cannot be used.
             UsageError: the name is in use in this client.
         """
-        link_name = self._link_name("pub", name, journal)
+        link_name = choose_name(
+            "pub", name, self.container_id, is_random=self._is_random, has_journal=journal is not None
+        )
         async with self._reserved(link_name, Publisher, journal) as writer:
             core = PublisherCore(
                 window=window,
@@ -350,6 +347,26 @@ class Client:
         await self._open(publisher)
         return publisher
 
+    async def settled_publisher(self, topic: str, *, name: str | None = None) -> SettledPublisher:
+        """Open a publisher whose messages are sent at most once; returns when a router has granted it.
+
+        Args:
+            topic: where its messages go.
+            name: of the link; None = random. No other publisher of this client may have it.
+
+        Raises:
+            LinkRefused, ClientError: it was refused, or no router granted it in time.
+            UsageError: the name is in use in this client.
+        """
+        link_name = choose_name(
+            "pub", name, self.container_id, is_random=self._is_random, has_journal=False
+        )
+        async with self._reserved(link_name, Publisher, None) as writer:
+            publisher = SettledPublisher(self, link_name, topic, writer, is_named=name is not None)
+            self._add(publisher, writer)
+        await self._open(publisher)
+        return publisher
+
     async def subscriber(
         self,
         topic: str,
@@ -358,6 +375,7 @@ class Client:
         journal: Journal | str | Path | None = None,
         prefetch: int = PREFETCH,
         exactly_once: bool = True,
+        settled: bool = False,
         timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
     ) -> Subscriber:
         """Subscribe; returns when the network has confirmed it: every message sent from now on is owed to it.
@@ -369,6 +387,8 @@ class Client:
             journal: where processed deliveries are kept: a path or a SqliteJournal survives this process.
             prefetch: deliveries that may arrive ahead of the application; beyond the ones it resumes with.
             exactly_once: False = at-least-once, for routers that do not know the capability.
+            settled: True = at-most-once: each message comes settled, no publisher waits for it, and what has no room
+                in `prefetch` or finds no connection is lost. `accept()` only makes room.
             timeout: seconds the network keeps it while the subscriber is disconnected, and publishers of the topic
                 may have to wait for it; None = the longest the network allows.
 
@@ -377,11 +397,19 @@ class Client:
             JournalError: the journal cannot be used.
             UsageError: the name is in use in this client.
         """
-        link_name = self._link_name("sub", name, journal)
+        if settled and journal is not None:
+            raise UsageError(
+                "a subscriber that receives settled cannot have a journal",
+                "nothing it receives is kept or comes again (at-most-once)",
+                "leave out the journal, or settled=True",
+            )
+        link_name = choose_name(
+            "sub", name, self.container_id, is_random=self._is_random, has_journal=journal is not None
+        )
         async with self._reserved(link_name, Subscriber, journal) as writer:
             core = SubscriberCore(
                 prefetch=prefetch,
-                exactly_once=exactly_once,
+                exactly_once=exactly_once and not settled,
                 recovered=writer.journal.open_subscriber(link_name),
             )
             subscriber = Subscriber(
@@ -390,7 +418,8 @@ class Client:
                 topic,
                 writer,
                 core,
-                exactly_once=exactly_once,
+                exactly_once=exactly_once and not settled,
+                settled=settled,
                 timeout_s=timeout,
                 is_named=name is not None,
             )
@@ -423,11 +452,11 @@ class Client:
             self._opening.discard((name, kind))
 
     def _add(self, link: ClientLink, writer: JournalWriter) -> None:
-        self._links[link.name, type(link)] = link
+        self._links[link.name, _end_of(link)] = link
         writer.add(link)
         writer.work(link)
 
-    async def _open(self, link: Publisher | Subscriber) -> None:
+    async def _open(self, link: Publisher | SettledPublisher | Subscriber) -> None:
         assert self._connector is not None
         if self._connector.session is not None:
             link.connected(self._connector.session)
@@ -450,36 +479,6 @@ class Client:
                 )
             )
             raise
-
-    def _link_name(self, kind: str, name: str | None, journal: object) -> str:
-        if name is None:
-            if journal is not None:
-                raise UsageError(
-                    "a journal without a name is of no use",
-                    "the next process could not open the same link",
-                    "give the link a name, and the client a container_id",
-                )
-            return f"{kind}-{secrets.token_hex(8)}"
-        if not name or len(name.encode()) > MAX_NAME_BYTES or "|" in name:
-            raise UsageError(
-                f"{name!r} is no name for a link",
-                f"a name has 1 to {MAX_NAME_BYTES} bytes and no '|'",
-                "choose another",
-            )
-        if self._is_random:
-            if journal is not None:
-                raise UsageError(
-                    f"the link {name!r} cannot have a journal",
-                    "the container-id is random, so the next process could not open the same link",
-                    "connect with a container_id of its own for each process",
-                )
-            warnings.warn(
-                f"the link {name!r} has a name but the container-id {self.container_id!r} is random: after this"
-                " process nobody can resume it, and the network keeps it until it expires; pass container_id=...",
-                RandomContainerWarning,
-                stacklevel=3,  # the caller of publisher() or subscriber()
-            )
-        return name
 
     def _check_name(self, name: str, kind: type[ClientLink]) -> None:
         self._check_alive()
@@ -558,7 +557,7 @@ class Client:
 
     def forget(self, link: ClientLink) -> None:
         """The link has ended."""
-        self._links.pop((link.name, type(link)), None)
+        self._links.pop((link.name, _end_of(link)), None)
 
     # --- events from the connector ------------------------------------------------------------------------------------
 
@@ -574,6 +573,11 @@ class Client:
         """All links wait for the next session."""
         for link in list(self._links.values()):
             link.connection_lost()
+
+
+def _end_of(link: ClientLink) -> type[ClientLink]:
+    """AMQP 2.6.1: two links of one name may only be of different directions."""
+    return Subscriber if isinstance(link, Subscriber) else Publisher
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -173,3 +173,19 @@ class StoreCorrupt(StoreError):
 
 class StoreUnusable(StoreError):
     """The database cannot be reached, opened or written, or a transaction failed: open the store again."""
+
+
+class ProcessFailed(ClientError):
+    """A consumer's function raised, repeatedly at the same place. Each of its transactions was rolled back.
+
+    Attributes:
+        error: what it raised last.
+    """
+
+    def __init__(self, what: str, why: str, fix: str, error: BaseException) -> None:
+        super().__init__(what, why, fix)
+        self.error = error
+
+
+class MessageRefused(ClientError):
+    """A message cannot be put into sequence, although it may be new: skipping it could lose it."""

@@ -8,8 +8,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from oncewire.client.bodies import Body, encode_body
-from oncewire.client.errors import MessageTooLarge, NotAccepted, StillOwed, UsageError, WindowFull
+from oncewire.client.bodies import Body, check_size, encode_body
+from oncewire.client.errors import NotAccepted, StillOwed, UsageError, WindowFull
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import LinkOwner
 from oncewire.client.outcomes import Outcome
@@ -250,12 +250,7 @@ class Publisher(PublisherLink):
         application_properties: dict[str, object] | None = None,
     ) -> bytes:
         payload = encode_body(body, properties, application_properties)
-        if self._max_message_size and len(payload) > self._max_message_size:
-            raise MessageTooLarge(
-                f"a message of {len(payload)} bytes cannot be sent",
-                f"{self.client.router_name} takes {self._max_message_size} bytes at most",
-                "send less at once, or raise max_message_size of the routers",
-            )
+        check_size(payload, self._max_message_size, self.client.router_name)
         return payload
 
     async def _submit(

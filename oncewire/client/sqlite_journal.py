@@ -64,7 +64,8 @@ CREATE TABLE IF NOT EXISTS oncewire_deliveries (
 T = TypeVar("T")
 
 
-def _to_text(outcome: Outcome) -> str:
+def outcome_to_text(outcome: Outcome) -> str:
+    """Return an outcome as a journal in a database keeps it."""
     return _ACCEPTED_TEXT if outcome is ACCEPTED else _encoded(outcome)
 
 
@@ -83,7 +84,8 @@ def _encoded(outcome: Outcome) -> str:
 _ACCEPTED_TEXT = _encoded(ACCEPTED)  # nearly every one
 
 
-def _from_text(text: str) -> Outcome:
+def outcome_from_text(text: str) -> Outcome:
+    """Read what ``outcome_to_text`` returned."""
     kind, condition, description, in_doubt, subscriptions = json.loads(text)
     return Outcome(OutcomeKind(kind), condition, description, in_doubt, tuple(subscriptions))
 
@@ -207,7 +209,7 @@ class SqliteJournal(Journal):
                 (link_name,),
             )
             stored = tuple(
-                StoredMessage(number, payload, bool(in_doubt), _from_text(outcome) if outcome else None)
+                StoredMessage(number, payload, bool(in_doubt), outcome_from_text(outcome) if outcome else None)
                 for number, payload, in_doubt, outcome in messages
             )
             return PublisherState(row[0], row[1], row[2], stored)
@@ -227,7 +229,7 @@ class SqliteJournal(Journal):
                 "SELECT tag, outcome FROM oncewire_deliveries WHERE link = ? ORDER BY place", (link_name,)
             )
             return SubscriberState(
-                row[0], tuple((tag, _from_text(outcome) if outcome else None) for tag, outcome in entries)
+                row[0], tuple((tag, outcome_from_text(outcome) if outcome else None) for tag, outcome in entries)
             )
 
         return self._run(read)
@@ -252,7 +254,7 @@ class SqliteJournal(Journal):
         self._many(
             "UPDATE oncewire_messages SET outcome = ? WHERE link = ? AND number = ?",
             (
-                (_to_text(outcome), link_name, number)
+                (outcome_to_text(outcome), link_name, number)
                 for number, outcome in changes.decided
                 if not outcome.is_accepted
             ),
@@ -275,7 +277,7 @@ class SqliteJournal(Journal):
         self._many(
             "INSERT INTO oncewire_deliveries (link, tag, outcome) VALUES (?, ?, ?)"
             " ON CONFLICT (link, tag) DO UPDATE SET outcome = excluded.outcome",  # its place stays
-            ((link_name, tag, _to_text(outcome) if outcome else None) for tag, outcome in changes.entries),
+            ((link_name, tag, outcome_to_text(outcome) if outcome else None) for tag, outcome in changes.entries),
         )
         self._many(
             "INSERT OR REPLACE INTO oncewire_subscribers VALUES (?, ?)", [(link_name, changes.incarnation)]

@@ -40,6 +40,7 @@ from oncewire.wire import (
     LinkFlow,
     ReceiverLink,
     ReceiverSettleMode,
+    SenderSettleMode,
     Source,
     Target,
     TerminusDurability,
@@ -71,6 +72,7 @@ class Subscriber(ClientLink):
         core: SubscriberCore,
         *,
         exactly_once: bool,
+        settled: bool,
         timeout_s: int | None,
         is_named: bool,
     ) -> None:
@@ -78,6 +80,7 @@ class Subscriber(ClientLink):
         self.topic = topic
         self._core = core
         self._exactly_once = exactly_once
+        self._snd_settle_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
         self._timeout_s = timeout_s
         self._granted_s: int | None = None
         self._queue: deque[Delivery] = deque()
@@ -361,6 +364,7 @@ class Subscriber(ClientLink):
             self.name,
             source=self._source(),
             target=target,
+            snd_settle_mode=self._snd_settle_mode,
             unsettled=unsettled,
             incomplete_unsettled=presented is not None and presented.incomplete,
             desired_capabilities=capabilities,

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from delivery_records.effects import Detach
-from delivery_records.inputs import Input, LinkDetach, LinkLost, LossCause, Place
+from delivery_records.effects import DetachLink
+from delivery_records.inputs import Input, LinkDetach, LinkLost, LinkPlace, LossCause
 from oncewire.transport.paced_protocol import PacedProtocol
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
@@ -44,7 +44,7 @@ from oncewire.wire import (
     StateError,
     Symbol,
 )
-from router.clients import conventions
+from router.amqp_errors import amqp_error
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode, NodeLink, NodeLinks
 from router.clients.places import Places
@@ -174,7 +174,7 @@ class ClientConnection(PacedProtocol):
         """The links it has now, by number."""
         return list(self._links)
 
-    def place_of(self, link: Link) -> Place:
+    def place_of(self, link: Link) -> LinkPlace:
         """See `LinkOwner`."""
         return self._places.place_of(link.session, self.driver)
 
@@ -427,7 +427,7 @@ class ClientConnection(PacedProtocol):
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def detach(self, number: int, link: Link, effect: Detach) -> None:
+    def detach(self, number: int, link: Link, effect: DetachLink) -> None:
         """See `LinkOwner`."""
         if number in self._links:
             self._forget(self._links[number])
@@ -435,7 +435,7 @@ class ClientConnection(PacedProtocol):
         if condition == LINK_REDIRECT:  # K-8a
             told = self._listener.redirect(self.container_id)
             condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
-        error = conventions.amqp_error(condition, effect.description, info)
+        error = amqp_error(condition, effect.description, info)
         self._detach_link(link, effect.closed, error)
 
     def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
@@ -458,9 +458,9 @@ class ClientConnection(PacedProtocol):
         self._end_links(inputs)
         with contextlib.suppress(StateError):  # it is closing already
             try:
-                self.engine.close(conventions.amqp_error(condition, description, info))
+                self.engine.close(amqp_error(condition, description, info))
             except LimitError:  # the client's frames are too small for the explanation
-                self.engine.close(conventions.amqp_error(condition, ""))
+                self.engine.close(amqp_error(condition, ""))
         self._submit(inputs)
         self.close_transport_after(CLOSE_TIMEOUT_S)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from delivery_records.effects import Detach
-from delivery_records.inputs import Place
+from delivery_records.effects import DetachLink
+from delivery_records.inputs import LinkPlace
 from oncewire.wire import Link
 from router.logs import EventLog
 from router.records_driver import RecordsDriver
@@ -32,14 +32,14 @@ class LinkOwner(Protocol):
         """The smaller of both max-frame-sizes (C-4)."""
         ...
 
-    def place_of(self, link: Link) -> Place:
+    def place_of(self, link: Link) -> LinkPlace:
         """The AMQP session and the connection of a link (A-9)."""
         ...
 
     def mark_dirty(self) -> None:
         """Write at the end of this turn."""
 
-    def detach(self, number: int, link: Link, effect: Detach) -> None:
+    def detach(self, number: int, link: Link, effect: DetachLink) -> None:
         """Detach a link, or answer its detach; before the attach was answered this is a refusal (A-8)."""
 
     def close(self, condition: str, description: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery_records.inputs import EndpointEnded, Input, Place
+from delivery_records.inputs import EndpointEnded, Input, LinkPlace
 from oncewire.wire import SessionEndpoint
 from router.records_driver import RecordsDriver
 
@@ -18,13 +18,13 @@ class Places:
         self._number = 0
         """Of the connection; 0 = none."""
 
-    def place_of(self, session: SessionEndpoint, driver: RecordsDriver) -> Place:
+    def place_of(self, session: SessionEndpoint, driver: RecordsDriver) -> LinkPlace:
         """Where a link of this session is attached."""
         if not self._number:
             self._number = driver.new_number()
         if session not in self._sessions:
             self._sessions[session] = driver.new_number()
-        return Place(self._sessions[session], self._number)
+        return LinkPlace(self._sessions[session], self._number)
 
     def end_session(self, session: SessionEndpoint) -> list[Input]:
         """A session has ended."""

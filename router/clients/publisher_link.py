@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from delivery_records import effects
-from delivery_records.inputs import Input, LinkFlow, PublisherAttach, PublisherSettle, Transfer
-from delivery_records.outcomes import Outcome
+from delivery_records.inputs import ClientFlow, Input, PublisherAttach, PublisherSettle, PublisherTransfer
+from delivery_records.outcomes import DeliveryOutcome
 from oncewire.wire import (
     Attach,
     DeliveryReceived,
@@ -17,6 +17,7 @@ from oncewire.wire import (
     DispositionReceived,
     Fields,
     LimitError,
+    LinkFlow,
     ReceiverLink,
     ReceiverSettleMode,
     Rejected,
@@ -27,8 +28,8 @@ from oncewire.wire import (
     ULong,
     vocabulary,
 )
-from oncewire.wire import LinkFlow as FlowEvent
-from router.clients import conventions
+from router.amqp_errors import amqp_error
+from router.clients import delivery_states
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import LinkRefusal, refuse_unless_policy, refuse_unless_topic
 
@@ -70,11 +71,11 @@ class PublisherLink:
             container_id=connection.container_id,
             link_name=self.link.name,
             topic=topic,
-            unsettled=conventions.outcomes_of_map(remote.unsettled),
+            unsettled=delivery_states.outcomes_of_map(remote.unsettled),
             exactly_once=exactly_once and presents_map and not settles_first,
             settles_first=settles_first,
             timeout_s=float(target.timeout) if target.timeout else None,
-            map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
+            map_bound=delivery_states.map_bound(connection.frame_size) if presents_map else 0,
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
             starts=_starts_of(remote) if presents_map else (),
@@ -84,9 +85,9 @@ class PublisherLink:
 
     # --- from the client ----------------------------------------------------------------------------------------------
 
-    def transfer_input(self, event: DeliveryReceived) -> Transfer:
+    def transfer_input(self, event: DeliveryReceived) -> PublisherTransfer:
         """A whole delivery of the publisher (I-1)."""
-        return Transfer(
+        return PublisherTransfer(
             self.number,
             event.delivery_id,
             event.tag,
@@ -104,7 +105,7 @@ class PublisherLink:
             return None
         return PublisherSettle(self.number, [tag for _, tag in event.deliveries])
 
-    def flow_input(self, event: FlowEvent) -> Input | None:
+    def flow_input(self, event: LinkFlow) -> Input | None:
         """The answer to our echo (A-4), or the question who still owes a delivery."""
         properties = event.properties
         if not properties:
@@ -113,7 +114,7 @@ class PublisherLink:
         if event.echo:
             with contextlib.suppress(StateError):  # detached in the same read
                 self.link.flow()
-        return LinkFlow(
+        return ClientFlow(
             self.number,
             echoed_epoch=int(echoed) if isinstance(echoed, int) else None,
             asked_tag=asked if isinstance(asked, bytes) else None,
@@ -140,7 +141,7 @@ class PublisherLink:
         """Tell the outcome of deliveries (I-3)."""
         self.link.dispose(effect.delivery_ids, _told_state(effect), effect.settled)
 
-    def _grant(self, effect: effects.GrantCredit) -> None:
+    def _grant(self, effect: effects.GrantPublisherCredit) -> None:
         """Let the publisher send up to a total (C-1); the first grant tells the session (F24)."""
         moved = (self.link.delivery_count - self._initial_count) & SERIAL_MASK
         credit = (effect.limit - moved) & SERIAL_MASK
@@ -170,7 +171,7 @@ class PublisherLink:
         """I-6a: what the publisher tells its next router."""
         self.link.flow({vocabulary.START: ULong(effect.created), vocabulary.START_TAG: effect.tag})
 
-    def _detach(self, effect: effects.Detach) -> None:
+    def _detach(self, effect: effects.DetachLink) -> None:
         self.connection.detach(self.number, self.link, effect)
 
     def _close(self, effect: effects.CloseConnection) -> None:
@@ -200,20 +201,20 @@ class PublisherLink:
 
     _handlers: ClassVar[dict[type, Callable[[PublisherLink, Any], None]]] = {
         effects.Dispose: _dispose,
-        effects.GrantCredit: _grant,
+        effects.GrantPublisherCredit: _grant,
         effects.PublisherReply: _reply,
         effects.AskEcho: _ask_echo,
         effects.TellOwing: _tell_owing,
         effects.TellStart: _tell_start,
-        effects.Detach: _detach,
+        effects.DetachLink: _detach,
         effects.CloseConnection: _close,
     }
 
 
 def _told_state(effect: effects.Dispose) -> DeliveryState:
-    if effect.outcome is Outcome.REJECTED and effect.condition:
-        return Rejected(conventions.amqp_error(effect.condition, effect.description, effect.info))
-    return conventions.state_of(effect.outcome)
+    if effect.outcome is DeliveryOutcome.REJECTED and effect.condition:
+        return Rejected(amqp_error(effect.condition, effect.description, effect.info))
+    return delivery_states.state_of(effect.outcome)
 
 
 def _starts_of(attach: Attach) -> list[tuple[bytes, int]]:

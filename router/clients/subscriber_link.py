@@ -10,13 +10,14 @@ from typing import Any, ClassVar, cast
 
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import Input, LinkFlow, SubscriberAttach, SubscriberDisposition
-from delivery_records.outcomes import Outcome
+from delivery_records.inputs import ClientFlow, Input, SubscriberAttach, SubscriberDisposition
+from delivery_records.outcomes import DeliveryOutcome
 from oncewire.wire import (
     CreditError,
     DeliveryState,
     DispositionReceived,
     LimitError,
+    LinkFlow,
     LocalProtocolError,
     Modified,
     ReceiverSettleMode,
@@ -30,8 +31,7 @@ from oncewire.wire import (
     ULong,
     vocabulary,
 )
-from oncewire.wire import LinkFlow as FlowEvent
-from router.clients import conventions
+from router.clients import delivery_states
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
@@ -71,7 +71,7 @@ class SubscriberLink:
         self._sent = 0
         self._waiting: deque[effects.Deliver] = deque()
         """Decided in a turn in which the client took back credit: only then can the engine be out of credit."""
-        self._flow: LinkFlow | None = None
+        self._flow: ClientFlow | None = None
         """The client's last word on credit."""
         self._is_replied = False
         self._is_held = False
@@ -99,7 +99,7 @@ class SubscriberLink:
         if source is not None:
             refuse_unless_topic(source.address, source.capabilities)
             refuse_unless_policy(source.expiry_policy)
-            if conventions.outcome_of(source.default_outcome) is not None:
+            if delivery_states.outcome_of(source.default_outcome) is not None:
                 self._default_state = source.default_outcome
         connection = self.connection
         presents_map = remote.unsettled is not None
@@ -121,12 +121,12 @@ class SubscriberLink:
             container_id=connection.container_id,
             link_name=self.link.name,
             topic=None if source is None else source.address,
-            unsettled=conventions.outcomes_of_map(remote.unsettled),
+            unsettled=delivery_states.outcomes_of_map(remote.unsettled),
             exactly_once=exactly_once,
             mode=mode,
             expiry_policy=str(asked.expiry_policy),
             timeout_s=None if default_timeout else float(asked.timeout),
-            map_bound=conventions.map_bound(connection.frame_size) if presents_map else 0,
+            map_bound=delivery_states.map_bound(connection.frame_size) if presents_map else 0,
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
             place=connection.place_of(self.link),
@@ -138,13 +138,13 @@ class SubscriberLink:
         """The subscriber stated outcomes (E-4); settled without one counts as its default-outcome (E-4a)."""
         tags = [tag for _, tag in event.deliveries]
         state = event.state
-        outcome = conventions.outcome_of(state)
+        outcome = delivery_states.outcome_of(state)
         if event.settled:
             for tag in tags:
                 self._ids.pop(tag, None)
             if outcome is None:
                 state = self._default_state
-                outcome = conventions.outcome_of(state)
+                outcome = delivery_states.outcome_of(state)
         elif outcome is None:
             return None
         annotations = state.message_annotations if isinstance(state, Modified) else None
@@ -152,7 +152,7 @@ class SubscriberLink:
             self.number, tags, outcome, event.settled, cast("Mapping[object, object] | None", annotations)
         )
 
-    def flow_input(self, event: FlowEvent) -> Input | None:
+    def flow_input(self, event: LinkFlow) -> Input | None:
         """The subscriber's credit; kept until the attach is answered, and while its socket is behind."""
         assert event.credit_limit is not None
         if self._waiting:
@@ -160,13 +160,13 @@ class SubscriberLink:
         if event.echo and event.properties is not None:
             with contextlib.suppress(StateError):  # detached in the same read
                 self.link.flow()
-        self._flow = LinkFlow(
+        self._flow = ClientFlow(
             self.number, limit=event.credit_limit, drain=event.drain, delivery_count=event.delivery_count or 0
         )
         if not self._is_replied:
             return None
         echoed = None if event.properties is None else event.properties.get(vocabulary.ECHO)
-        flow = LinkFlow(self.number, limit=self._sent) if self._is_held else self._flow
+        flow = ClientFlow(self.number, limit=self._sent) if self._is_held else self._flow
         if isinstance(echoed, int):
             return replace(flow, echoed_epoch=int(echoed))  # A-10: proof of life does not wait for the socket
         return None if self._is_held else flow
@@ -174,7 +174,7 @@ class SubscriberLink:
     def hold_input(self) -> Input | None:
         """The client does not read fast enough: new deliveries wait in the record core, not in the socket (C-2)."""
         self._is_held = True
-        return LinkFlow(self.number, limit=self._sent) if self._is_replied else None
+        return ClientFlow(self.number, limit=self._sent) if self._is_replied else None
 
     def release_input(self) -> Input | None:
         """The client reads again: its own word on credit holds."""
@@ -210,7 +210,7 @@ class SubscriberLink:
             message = edit_for_attempt(effect, counts_repeats=self._may_get_again)
         elif not message and self._needs_payload:
             message = EMPTY_DATA_SECTION
-        state = None if effect.outcome is None else conventions.state_of(effect.outcome)
+        state = None if effect.outcome is None else delivery_states.state_of(effect.outcome)
         try:
             delivery_id = self.link.send(
                 effect.tag, message, settled=effect.settled, state=state, resume=effect.resume,
@@ -279,13 +279,13 @@ class SubscriberLink:
             }
         )
 
-    def _drained(self, _effect: effects.Drained) -> None:
+    def _drained(self, _effect: effects.CompleteDrain) -> None:
         """Nothing more is here (C-5)."""
         self.link.drained()
         if self._flow is not None:
             self._sent = max(self._sent, self._flow.limit)
 
-    def _detach(self, effect: effects.Detach) -> None:
+    def _detach(self, effect: effects.DetachLink) -> None:
         self.connection.detach(self.number, self.link, effect)
 
     def _close(self, effect: effects.CloseConnection) -> None:
@@ -334,7 +334,7 @@ class SubscriberLink:
             bytes=len(effect.message),
         )
         self.connection.driver.submit(
-            [SubscriberDisposition(self.number, [effect.tag], Outcome.REJECTED, settled=True)]
+            [SubscriberDisposition(self.number, [effect.tag], DeliveryOutcome.REJECTED, settled=True)]
         )
 
     _handlers: ClassVar[dict[type, Callable[[SubscriberLink, Any], None]]] = {
@@ -342,7 +342,7 @@ class SubscriberLink:
         effects.SubscriberReply: _reply,
         effects.AskEcho: _ask_echo,
         effects.Confirm: _confirm,
-        effects.Drained: _drained,
-        effects.Detach: _detach,
+        effects.CompleteDrain: _drained,
+        effects.DetachLink: _detach,
         effects.CloseConnection: _close,
     }

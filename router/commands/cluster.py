@@ -16,7 +16,7 @@ from router.config import RouterConfig
 from router.config_loading import SETTINGS, SHORT_FLAGS, load
 from router.store_setup import store_factory
 from topology.cluster import ChangedMeanwhile, ClusterState, RoutersLive, begin_new_life, read_cluster
-from topology.store import Store, StoreError
+from topology.store import ClusterStore, StoreError
 
 WAIT_S = 15.0
 """Longer than the default lease lives: router keys out of a backup end by themselves within it."""
@@ -90,7 +90,7 @@ def new_nonce(wait_s: float, force: bool, file: str | None, as_json: bool, **fla
         click.echo(_NEXT)
 
 
-def _run(config: RouterConfig, work: Callable[[Store], Awaitable[ClusterState]]) -> ClusterState:
+def _run(config: RouterConfig, work: Callable[[ClusterStore], Awaitable[ClusterState]]) -> ClusterState:
     async def run() -> ClusterState:
         store = store_factory(config)()
         try:

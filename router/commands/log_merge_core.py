@@ -22,7 +22,7 @@ _KNOWN = ("time", "level", "event", "router")
 
 
 @dataclass(slots=True)
-class Entry:
+class LogEntry:
     """One event of one log, and the foreign lines behind it."""
 
     at: datetime
@@ -55,7 +55,7 @@ class Entry:
         return data
 
 
-def parse(line: str, source: str) -> Entry | None:
+def parse(line: str, source: str) -> LogEntry | None:
     """The event a line tells, in one of the router's two forms; None for a foreign line."""
     if line.startswith("{"):
         try:
@@ -77,7 +77,7 @@ def parse(line: str, source: str) -> Entry | None:
     at = parse_time(time)
     if at is None or not isinstance(event, str) or not event:
         return None
-    return Entry(at, level, event, router, source, fields)
+    return LogEntry(at, level, event, router, source, fields)
 
 
 def parse_time(text: str) -> datetime | None:
@@ -89,9 +89,9 @@ def parse_time(text: str) -> datetime | None:
         return None
 
 
-def entries(lines: Iterable[str], source: str) -> Iterator[Entry]:
+def entries(lines: Iterable[str], source: str) -> Iterator[LogEntry]:
     """The entries of one log, in its order."""
-    current: Entry | None = None
+    current: LogEntry | None = None
     before: list[str] = []
     for raw in lines:
         line = raw.rstrip("\r\n")
@@ -104,20 +104,20 @@ def entries(lines: Iterable[str], source: str) -> Iterator[Entry]:
                 current.lines.append(line)
             else:
                 yield current
-                current = Entry(current.at, "", "", current.router, source, lines=[line])
+                current = LogEntry(current.at, "", "", current.router, source, lines=[line])
             continue
         if current is not None:
             yield current
         elif before:
-            yield Entry(found.at, "", "", found.router, source, lines=before)
+            yield LogEntry(found.at, "", "", found.router, source, lines=before)
         current = found
     if current is not None:
         yield current
     elif before:
-        yield Entry(datetime.min.replace(tzinfo=UTC), "", "", "", source, lines=before)
+        yield LogEntry(datetime.min.replace(tzinfo=UTC), "", "", "", source, lines=before)
 
 
-def merged(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[Entry]:
+def merged(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[LogEntry]:
     """All entries of several logs, by time; entries of one log keep their order.
 
     Args:
@@ -128,7 +128,7 @@ def merged(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[Entry]:
         yield entry
 
 
-def _ordered(number: int, found: Iterator[Entry]) -> Iterator[tuple[datetime, int, int, Entry]]:
+def _ordered(number: int, found: Iterator[LogEntry]) -> Iterator[tuple[datetime, int, int, LogEntry]]:
     """A clock that was set back, or threads, must not spoil the merge: time never goes back within a log."""
     latest = datetime.min.replace(tzinfo=UTC)
     for place, entry in enumerate(found):

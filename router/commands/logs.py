@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 import click
 
 from oncewire.cli.errors import CliError
-from router.commands.log_merge_core import Entry, merged, parse_time
+from router.commands.log_merge_core import LogEntry, merged, parse_time
 
 STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -67,7 +67,7 @@ def _to_the_end(file: str, lines: Iterator[bytes]) -> Iterator[str]:
         raise CliError(f"the log {file} cannot be read to its end", why, "check the file, or leave it out") from None
 
 
-def _is_wanted(entry: Entry, begin: datetime | None, routers: Iterable[str], events: Iterable[str]) -> bool:
+def _is_wanted(entry: LogEntry, begin: datetime | None, routers: Iterable[str], events: Iterable[str]) -> bool:
     if begin is not None and entry.at < begin:
         return False
     if routers and entry.router not in routers:

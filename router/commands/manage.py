@@ -54,16 +54,23 @@ _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask before it is d
 @_TYPE
 @_common
 def list_entities(type_name: str, url: str, user: str | None, as_json: bool) -> None:
-    """Show all entities of TYPE the router at URL knows."""
+    """Show all entities of TYPE that the router at URL knows.
+
+    The table has as many columns as fit. `oncewire manage show` and --json have all attributes.
+    """
+    from topology.inspector.show_cli import console, shown
+
     document = asyncio.run(_list(url, authorization_of(user), type_name))
     if as_json:
         click.echo(json.dumps(document))
         return
-    if TYPES[type_name].table is None:  # one entity, with more attributes than a line has room for
+    table = TYPES[type_name].table
+    if table is None:  # one entity, with more attributes than a line has room for
         for row in document["items"]:
             _print_answer(row, as_json)
         return
-    _print_table([each.name for each in TYPES[type_name].attributes], document["items"])
+    out = console()
+    out.print(shown(table, {table: document["items"]}, out.width))
 
 
 @manage.command("show", short_help="One entity with all its attributes.")
@@ -289,30 +296,6 @@ def _value(attribute: Attribute, text: str) -> object:
             raise ValueError
         return _WORDS[text]
     return [each for each in text.split(",") if each] if attribute.type is Type.LIST else text
-
-
-def _print_table(columns: list[str], rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from topology.inspector.show_cli import GAP, console
-
-    out = console()
-    cells = {column: [_word(row.get(column)) for row in rows] for column in columns}
-    widths = {column: max(map(len, [column, *cells[column]])) + GAP for column in columns}
-    left = list(columns)
-    while sum(widths[column] for column in left) - GAP > out.width and len(left) > 1:
-        # A name tells more than a key, and what stands last least.
-        left.remove("key" if "key" in left and "name" in left else left[-1])
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
-    for column in left:
-        table.add_column(column, overflow="fold")
-    for number in range(len(rows)):
-        table.add_row(*(Text(cells[column][number]) for column in left))
-    out.print(table)
-    if len(left) < len(columns):
-        hidden = ", ".join(column for column in columns if column not in left)
-        click.echo(f"no room for {hidden}: `oncewire manage show`, or --json", err=True)
 
 
 def _print_answer(answer: Mapping[str, Any], as_json: bool) -> None:

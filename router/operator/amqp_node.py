@@ -19,6 +19,7 @@ from oncewire.wire import (
     DecodeError,
     DeliveryReceived,
     LimitError,
+    LinkFlow,
     LocalProtocolError,
     ReceiverLink,
     Rejected,
@@ -29,7 +30,6 @@ from oncewire.wire import (
     Target,
     decode_message,
 )
-from oncewire.wire import LinkFlow as FlowEvent
 from router.clients.link_refusal import LinkRefusal, refuse_dynamic, refuse_filters
 from router.clients.local_node import NodeClient, NodeLink, is_dynamic
 from router.logs import EventLog
@@ -100,7 +100,7 @@ class ReplyLink(NodeLink):
         self._waiting.append(answer)
         self._send_waiting()
 
-    def on_flow(self, event: FlowEvent) -> None:
+    def on_flow(self, event: LinkFlow) -> None:
         """The client has given credit; what is here goes out, and drained credit is given back (2.6.7)."""
         self._send_waiting()
         if event.drain:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from delivery_records.diagnostics.trace import Choice
-from delivery_records.effects import Ending, OrderAnswered
+from delivery_records.effects import OrderAnswered, OrderEnding
 from delivery_records.inputs import EndSubscription
 from delivery_records.limits import UNKNOWN_PUT_S
 from oncewire.cli.errors import CliError
@@ -77,7 +77,7 @@ class RouterControls:
         self._load = load
         self._incarnation: Incarnation | None = None
         self._trace_end: asyncio.TimerHandle | None = None
-        self._orders: dict[int, asyncio.Future[tuple[Ending, int]]] = {}
+        self._orders: dict[int, asyncio.Future[tuple[OrderEnding, int]]] = {}
         self._next_order = 1
 
     def begin(self, incarnation: Incarnation | None) -> None:
@@ -85,7 +85,7 @@ class RouterControls:
         self._incarnation = incarnation
         for waiting in self._orders.values():
             if not waiting.done():
-                waiting.set_result((Ending.UNKNOWN, 0))
+                waiting.set_result((OrderEnding.UNKNOWN, 0))
         if incarnation is not None:
             incarnation.driver.register(OrderAnswered, self._on_answer)
 
@@ -95,21 +95,21 @@ class RouterControls:
         """See `Controls`."""
         return values_of(self._config)
 
-    async def end_subscription(self, key: str, epoch: int, *, only_if_away: bool) -> tuple[Ending, int]:
+    async def end_subscription(self, key: str, epoch: int, *, only_if_away: bool) -> tuple[OrderEnding, int]:
         """See `Controls`."""
         incarnation = self._incarnation
         if incarnation is None or not incarnation.is_serving:
-            return Ending.FAILED, 0
+            return OrderEnding.FAILED, 0
         number = self._next_order
         self._next_order += 1
-        answer: asyncio.Future[tuple[Ending, int]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[tuple[OrderEnding, int]] = asyncio.get_running_loop().create_future()
         self._orders[number] = answer
         try:
             incarnation.driver.submit([EndSubscription(number, key, epoch, only_if_away)])
             async with asyncio.timeout(ORDER_TIMEOUT_S):
                 return await answer
         except TimeoutError:
-            return Ending.UNKNOWN, 0
+            return OrderEnding.UNKNOWN, 0
         finally:
             del self._orders[number]
 

@@ -23,7 +23,7 @@ class Inspected(Protocol):
     """The router process, as far as the inspector shows it."""
 
     def waiting_for(self) -> list[str]:
-        """What is missing until clients are welcome."""
+        """What is missing until the router accepts clients."""
         ...
 
     def draining(self) -> dict[str, object] | None:

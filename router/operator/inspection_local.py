@@ -90,7 +90,8 @@ class LocalTables:
                 pulse.delayed_topics[ingress.topic] += 1
                 pulse.stuck += now - since > STUCK_S
         pulse.held = sum(
-            now - egress.held_since > STUCK_S and egress.held > 0 for egress in self._core.egresses.values()
+            now - egress.outgoing.held_since > STUCK_S and egress.outgoing.held > 0
+            for egress in self._core.egresses.values()
         )
         return pulse
 

@@ -223,8 +223,8 @@ class ViewTables:
 
     def _numbers_of_egress(self, egress: Egress) -> Row:
         numbers: Row = {
-            "confirmed": egress.proof.confirmed, "lag": egress.unsettled, "held": egress.held,
-            "credit": max(0, egress.limit - egress.sent),
+            "confirmed": egress.proof.confirmed, "lag": egress.unsettled, "held": egress.outgoing.held,
+            "credit": max(0, egress.outgoing.limit - egress.outgoing.sent),
         }  # fmt: skip
         if not egress.proof.is_proven:
             numbers["state"] = "provisional"

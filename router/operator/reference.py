@@ -11,7 +11,7 @@ from router.config_loading import SETTINGS
 from router.operator.arguments import allowed
 from router.operator.schema import CONFIG, TYPES
 from topology.inspector.rows_core import COLLECTIONS
-from topology.inspector.schema.catalogue import entity_of
+from topology.inspector.schema.catalogue import SHOWN, entity_of
 from topology.inspector.schema.model import Attribute, EntityType, Operation
 
 PAGE = Path("docs/management.md")
@@ -22,7 +22,7 @@ INSPECTOR_PAGE = Path("docs/inspector.md")
 def written(page: Path, text: str) -> str:
     """A page with its marked parts written anew; everything between them is written by hand."""
     if page == INSPECTOR_PAGE:
-        return with_parts(text, {"tables": "".join(_tables())})
+        return with_parts(text, {"tables": "".join(_tables()), "delivery": _attributes_of(SHOWN["delivery"])})
     return with_parts(text, {"entities": "".join(_entities()), "settings": settings_table(SETTINGS.values())})
 
 
@@ -34,8 +34,11 @@ def _tables() -> Iterator[str]:
     yield table(("table", "a row", "meaning"), rows)
     for entity in entities:
         if not entity.naming:
-            yield f"\nAttributes of **{entity.table}**:\n\n"
-            yield table(("attribute", "type", "meaning"), map(_shown, entity.attributes))
+            yield f"\nAttributes of **{entity.table}**:\n\n" + _attributes_of(entity)
+
+
+def _attributes_of(entity: EntityType) -> str:
+    return table(("attribute", "type", "meaning"), map(_shown, entity.attributes))
 
 
 def _shown(attribute: Attribute) -> Sequence[str]:

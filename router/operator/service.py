@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from delivery_records.diagnostics.trace import Choice
-from delivery_records.effects import Ending
+from delivery_records.effects import OrderEnding
 from router.logs import EventLog, RouterEvent
 from router.operator.access import Access, AccessDenied, Caller
 from router.operator.arguments import ManagementError, check
@@ -42,7 +42,7 @@ class Controls(Protocol):
         """The settings in force, by their keys."""
         ...
 
-    async def end_subscription(self, key: str, epoch: int, *, only_if_away: bool) -> tuple[Ending, int]:
+    async def end_subscription(self, key: str, epoch: int, *, only_if_away: bool) -> tuple[OrderEnding, int]:
         """K-5a: what became of it, and the epoch it has now where that is known."""
         ...
 
@@ -248,19 +248,19 @@ class Management:
         assert isinstance(epoch, int)
         ending, now = await self._controls.end_subscription(str(row["key"]), epoch, only_if_away=only_if_away)
         name = row["name"]
-        if ending is Ending.DELETED:
+        if ending is OrderEnding.DELETED:
             return {"deleted": name}
-        if ending is Ending.NOT_FOUND:
+        if ending is OrderEnding.NOT_FOUND:
             raise ManagementError(404, f"there is no subscription {name}", "it is gone already")
-        if ending is Ending.CHANGED:
+        if ending is OrderEnding.CHANGED:
             said = f"; its epoch is {now}" if now else ""
             raise ManagementError(409, f"{name} has changed since epoch {epoch}{said}. It was not ended", _LOOK_AGAIN)
-        if ending is Ending.ATTACHED:
+        if ending is OrderEnding.ATTACHED:
             raise ManagementError(
                 409, f"{name} is attached at router {row['router']}, or may be. It was not ended",
                 f"ask router {row['router']}, or delete it",
             )  # fmt: skip
-        if ending is Ending.FAILED:
+        if ending is OrderEnding.FAILED:
             raise ManagementError(503, f"etcd could not be asked. {name} was not ended", "try again")
         raise ManagementError(504, f"etcd did not say whether {name} was ended", _LOOK_AGAIN)
 

@@ -98,8 +98,8 @@ class DeliverySpans:
         """Before the record core is told. A sampled message gets the context of its `accept` span."""
         for item in batch:
             kind = type(item)
-            if kind is inputs.Transfer:
-                assert isinstance(item, inputs.Transfer)
+            if kind is inputs.PublisherTransfer:
+                assert isinstance(item, inputs.PublisherTransfer)
                 self._on_transfer(item, now_ns)
             elif not self._links:
                 continue
@@ -127,7 +127,7 @@ class DeliverySpans:
             elif kind is effects.SettleAtSubscriber:
                 assert isinstance(effect, effects.SettleAtSubscriber)
                 self._end_settled(effect.link, effect.tags, now_ns)
-            elif isinstance(effect, (effects.Detach, effects.CloseConnection)):
+            elif isinstance(effect, (effects.DetachLink, effects.CloseConnection)):
                 self._end_link(effect.link, now_ns, LINK_LOST)
 
     def end(self, now_ns: int) -> None:
@@ -137,7 +137,7 @@ class DeliverySpans:
 
     # ------------------------------------------------------------------ at the ingress
 
-    def _on_transfer(self, transfer: inputs.Transfer, now_ns: int) -> None:
+    def _on_transfer(self, transfer: inputs.PublisherTransfer, now_ns: int) -> None:
         if transfer.aborted or transfer.resume or transfer.message_format:
             return
         ingress = self._records.links.get(transfer.link)

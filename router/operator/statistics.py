@@ -96,10 +96,10 @@ def core_numbers(records: Records, now: float) -> CoreNumbers:
             found.publishers_without_credit += not credit
     for egress in records.egresses.values():
         found.subscriber_links += 1
-        credit = max(0, egress.limit - egress.sent)
+        credit = max(0, egress.outgoing.limit - egress.outgoing.sent)
         found.subscriber_credit += credit
         found.subscribers_without_credit += not credit
-        found.held_deliveries += egress.held
+        found.held_deliveries += egress.outgoing.held
     return found
 
 

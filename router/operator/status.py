@@ -73,7 +73,7 @@ class Status(Protocol):
     """The router as its HTTP side sees it."""
 
     def waiting_for(self) -> list[str]:
-        """What is missing until clients are welcome; empty when the router is ready."""
+        """What is missing until the router accepts clients; empty when the router is ready."""
         ...
 
     def draining(self) -> dict[str, object] | None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from delivery_records.channels import codec as peer_codec
+from delivery_records.channels import codec as channel_codec
 from oncewire.transport.engine_protocol import EngineProtocol
 from oncewire.transport.turn import Turn
 from oncewire.wire import (
@@ -38,16 +38,16 @@ from oncewire.wire import (
     Symbol,
     Target,
 )
-from router.clients import conventions
+from router.amqp_errors import amqp_error
 from router.logs import EventLog, Part
-from router.peers.handshake import PeerIdentity
-from router.peers.output import PeerOutput, QueuedFrame
+from router.peers.handshake import NeighbourIdentity
+from router.peers.output import NeighbourOutput, QueuedFrame
 from router.routed.half import FIRST_FRAMES, CarriedLinks, Half
 from router.routed.terms import way_of
 
 ADDRESS = "$router"
 LINK_NAME = "frames"
-MESSAGE_FORMAT = 0x4F574200 | peer_codec.PROTOCOL_VERSION
+MESSAGE_FORMAT = 0x4F574200 | channel_codec.PROTOCOL_VERSION
 """Batches are no AMQP messages, so they have a message-format of their own (2.8.11)."""
 
 CREDIT = 1 << 20
@@ -66,7 +66,7 @@ BEHIND_CHECK_S = 0.25
 _LOST = "the way to the other end of the link is interrupted; attach again"
 
 
-class PeerOwner(Protocol):
+class NeighbourOwner(Protocol):
     """The neighbours of one incarnation, as one connection needs them; `Neighbours` is it."""
 
     silence_s: float
@@ -74,47 +74,47 @@ class PeerOwner(Protocol):
     turn: Turn
     log: EventLog
 
-    def add_connection(self, connection: PeerConnection) -> None:
+    def add_connection(self, connection: NeighbourConnection) -> None:
         """The transport is connected."""
 
-    def remove_connection(self, connection: PeerConnection) -> None:
+    def remove_connection(self, connection: NeighbourConnection) -> None:
         """The transport is disconnected."""
 
-    def check(self, open_frame: Open) -> PeerIdentity | str:
+    def check(self, open_frame: Open) -> NeighbourIdentity | str:
         """Who the neighbour is, or why it cannot be one."""
         ...
 
-    def on_up(self, connection: PeerConnection) -> None:
+    def on_up(self, connection: NeighbourConnection) -> None:
         """Frames can be sent."""
 
-    def on_down(self, connection: PeerConnection) -> None:
+    def on_down(self, connection: NeighbourConnection) -> None:
         """No frame can be sent any more."""
 
-    def heard(self, connection: PeerConnection) -> None:
+    def heard(self, connection: NeighbourConnection) -> None:
         """Something was read, be it a part of a frame."""
 
-    def receive_batch(self, connection: PeerConnection, batch: bytes) -> str | None:
+    def receive_batch(self, connection: NeighbourConnection, batch: bytes) -> str | None:
         """Take what was received; returns what is wrong with it, None if nothing."""
         ...
 
     def submit_received(self) -> None:
         """The read is over: its frames go to the record core together."""
 
-    def open_routed(self, connection: PeerConnection, link: ReceiverLink | SenderLink) -> None:
+    def open_routed(self, connection: NeighbourConnection, link: ReceiverLink | SenderLink) -> None:
         """Another router has attached a routed link: forward or refuse it (R-3)."""
 
-    def on_dropped(self, connection: PeerConnection, broken: set[int], frames: int) -> None:
+    def on_dropped(self, connection: NeighbourConnection, broken: set[int], frames: int) -> None:
         """Bodies were dropped (T-2): so many frames, of channels to these routers."""
 
 
-class PeerConnection(EngineProtocol):
+class NeighbourConnection(EngineProtocol):
     """The asyncio protocol of one inter-router connection, either side."""
 
     high_water_bytes = OUTPUT_HIGH_BYTES
     timer_resolution_s = 0.01
     peer_noun = "a neighbour"
 
-    def __init__(self, neighbours: PeerOwner, engine: Connection, is_dialer: bool, cost: int) -> None:
+    def __init__(self, neighbours: NeighbourOwner, engine: Connection, is_dialer: bool, cost: int) -> None:
         """Wait for the transport.
 
         Args:
@@ -130,10 +130,10 @@ class PeerConnection(EngineProtocol):
         """Of this router's direction; an operator may set another one while the link is up."""
         self.agreed_cost = cost
         """What the settings of both routers came to."""
-        self.identity: PeerIdentity | None = None
+        self.identity: NeighbourIdentity | None = None
         self.refusal = ""
         """Why the connection was given up, for the log."""
-        self.output = PeerOutput()
+        self.output = NeighbourOutput()
         self.routed = CarriedLinks()
         self.is_up = False
         self.was_up = False
@@ -318,7 +318,7 @@ class PeerConnection(EngineProtocol):
         """Close the connection with an error."""
         self.refusal = self.refusal or description
         with contextlib.suppress(LocalProtocolError):  # it is closing already
-            self.engine.close(conventions.amqp_error(condition, description))
+            self.engine.close(amqp_error(condition, description))
         self._down()
         self.close_transport_after(CLOSE_TIMEOUT_S)
 

@@ -9,9 +9,9 @@ from delivery_records import Records
 from oncewire.transport.connecting import connect
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
-from router.peers.connection import PeerConnection
+from router.peers.connection import NeighbourConnection
 from router.peers.neighbours import Neighbours
-from router.settings import Connector
+from router.settings import ConnectorSettings
 
 BACK_OFF_MIN_S = 0.05
 CONNECT_TIMEOUT_S = 2.0
@@ -67,7 +67,7 @@ class Dialing:
                 await self._connect(router.record.inter_router, 1, back_off)
             await back_off.sleep()
 
-    async def _dial_connector(self, connector: Connector) -> None:
+    async def _dial_connector(self, connector: ConnectorSettings) -> None:
         """Keep a configured link."""
         back_off = _BackOff(self._config.inter_router_redial_s)
         while True:
@@ -76,7 +76,7 @@ class Dialing:
                 await self._connect(address, connector.cost, back_off)
             await back_off.sleep()
 
-    def _address_of(self, connector: Connector) -> str | None:
+    def _address_of(self, connector: ConnectorSettings) -> str | None:
         """Where to connect now; None while the router is not in etcd, or linked already."""
         if connector.is_address:
             return connector.to
@@ -103,7 +103,7 @@ class Dialing:
             self._log.event(RouterEvent.NEIGHBOUR_REFUSED, address=address, why=connection.refusal)
 
 
-async def _open(connection: PeerConnection, address: str) -> None:
+async def _open(connection: NeighbourConnection, address: str) -> None:
     host, _, port = address.rpartition(":")
     await connect(connection, host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delivery_records.channels import codec as peer_codec
+from delivery_records.channels import codec as channel_codec
 from oncewire.wire import Fields, Open, UByte, UInt, ULong, vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class PeerIdentity:
+class NeighbourIdentity:
     """What a neighbour says of itself when the connection opens (HELLO)."""
 
     node_id: str
@@ -21,14 +21,14 @@ def open_properties(rid: int, nonce: bytes, cost: int) -> Fields:
     """What a router says of itself in its open frame: incarnation, protocol versions, cluster, cost."""
     return {
         vocabulary.ROUTER_INCARNATION: ULong(rid),
-        vocabulary.ROUTER_PROTOCOL_MIN: UByte(peer_codec.PROTOCOL_VERSION),
-        vocabulary.ROUTER_PROTOCOL_MAX: UByte(peer_codec.PROTOCOL_VERSION),
+        vocabulary.ROUTER_PROTOCOL_MIN: UByte(channel_codec.PROTOCOL_VERSION),
+        vocabulary.ROUTER_PROTOCOL_MAX: UByte(channel_codec.PROTOCOL_VERSION),
         vocabulary.ROUTER_NONCE: nonce,
         vocabulary.ROUTER_COST: UInt(cost),
     }
 
 
-def identify(open_frame: Open, rid: int, nonce: bytes) -> PeerIdentity | str:
+def identify(open_frame: Open, rid: int, nonce: bytes) -> NeighbourIdentity | str:
     """Who the neighbour is, or why it cannot be one.
 
     Args:
@@ -49,10 +49,10 @@ def identify(open_frame: Open, rid: int, nonce: bytes) -> PeerIdentity | str:
         or not isinstance(newest, int)
     ):
         return "only routers of this network may connect here"
-    if not oldest <= peer_codec.PROTOCOL_VERSION <= newest:
-        return f"protocol versions {oldest} to {newest} do not contain {peer_codec.PROTOCOL_VERSION}"
+    if not oldest <= channel_codec.PROTOCOL_VERSION <= newest:
+        return f"protocol versions {oldest} to {newest} do not contain {channel_codec.PROTOCOL_VERSION}"
     if properties.get(vocabulary.ROUTER_NONCE) != nonce:
         return "the other router belongs to another cluster: its etcd has another nonce"
     if other == rid:
         return "this router has connected to itself"
-    return PeerIdentity(open_frame.container_id, other, max(1, cost))
+    return NeighbourIdentity(open_frame.container_id, other, max(1, cost))

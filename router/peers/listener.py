@@ -16,7 +16,7 @@ class _Refusal(asyncio.Protocol):
         transport.close()
 
 
-class PeerListener:
+class NeighbourListener:
     """Listens for other routers and hands them to the incarnation that lives."""
 
     def __init__(self, config: RouterConfig) -> None:

@@ -11,11 +11,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from delivery_records.channels import codec as peer_codec
-from delivery_records.channels.codec import Header, PeerCodecError, Target
+from delivery_records.channels import codec as channel_codec
+from delivery_records.channels.codec import ChannelCodecError, Header, Target
 from delivery_records.channels.messages import Hello
-from delivery_records.effects import PeerSend, PeerSendDatagram
-from delivery_records.inputs import Input, PathsChanged, PeerDatagram, PeerFrame
+from delivery_records.effects import SendDatagram, SendToRouters
+from delivery_records.inputs import Input, PathsChanged, RouterDatagram, RouterFrame
 from oncewire.transport.turn import Turn
 from oncewire.wire import (
     AmqpError,
@@ -33,8 +33,8 @@ from oncewire.wire.vocabulary import INTER_ROUTER, ROUTED_LINKS
 from router.config import RouterConfig, anonymous_is_allowed
 from router.logs import EventLog, RouterEvent
 from router.passwords import password_check
-from router.peers.connection import PeerConnection
-from router.peers.handshake import PeerIdentity, identify, open_properties
+from router.peers.connection import NeighbourConnection
+from router.peers.handshake import NeighbourIdentity, identify, open_properties
 from router.peers.link_costs import LinkCosts
 from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
 from router.records_driver import RecordsDriver
@@ -69,7 +69,7 @@ class Neighbours:
     ) -> None:  # fmt: skip
         self.rid = rid
         self.turn = turn
-        self.links: dict[int, PeerConnection] = {}
+        self.links: dict[int, NeighbourConnection] = {}
         """Links that are up, by the neighbour's incarnation."""
         self.silence_s = config.inter_router_silence_s
         """A neighbour that said nothing for so long is given up."""
@@ -86,18 +86,18 @@ class Neighbours:
         self._nonce = nonce
         self._driver = driver
         self.log = log
-        self._connections: set[PeerConnection] = set()
+        self._connections: set[NeighbourConnection] = set()
         self._inputs: list[Input] = []
         self._is_stopped = False
         self._routers_seen: set[int] = set()
         self.routed: RoutedLinks | None = None
         """The routed links of the incarnation; set before there are links to neighbours."""
-        driver.register(PeerSend, self.send)
-        driver.register(PeerSendDatagram, self.send_datagram)
+        driver.register(SendToRouters, self.send)
+        driver.register(SendDatagram, self.send_datagram)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def incoming(self) -> PeerConnection:
+    def incoming(self) -> NeighbourConnection:
         """The protocol of a connection another router opened."""
         anonymous = anonymous_is_allowed(
             self._config.inter_router_allow_anonymous, self._config.inter_router_host
@@ -107,13 +107,13 @@ class Neighbours:
             (["PLAIN"] if password else []) + (["ANONYMOUS"] if anonymous and not password else []),
             password_check({ROUTER_USER: password}) if password else None,
         )
-        return PeerConnection(self, self._engine(Role.SERVER, sasl, 1), False, 1)
+        return NeighbourConnection(self, self._engine(Role.SERVER, sasl, 1), False, 1)
 
-    def outgoing(self, cost: int) -> PeerConnection:
+    def outgoing(self, cost: int) -> NeighbourConnection:
         """The protocol of a connection this router opens."""
         password = self._config.inter_router_password
         sasl = SaslClient("PLAIN", ROUTER_USER, password) if password else SaslClient("ANONYMOUS")
-        return PeerConnection(self, self._engine(Role.CLIENT, sasl, cost), True, cost)
+        return NeighbourConnection(self, self._engine(Role.CLIENT, sasl, cost), True, cost)
 
     def _engine(self, role: Role, sasl: SaslClient | SaslServer, cost: int) -> Connection:
         return Connection(
@@ -131,21 +131,21 @@ class Neighbours:
             now=time.monotonic(),
         )
 
-    def add_connection(self, connection: PeerConnection) -> None:
+    def add_connection(self, connection: NeighbourConnection) -> None:
         """A transport is there."""
         self._connections.add(connection)
         if self._is_stopped:
             connection.abort()
 
-    def remove_connection(self, connection: PeerConnection) -> None:
+    def remove_connection(self, connection: NeighbourConnection) -> None:
         """A transport is gone."""
         self._connections.discard(connection)
 
-    def check(self, open_frame: Open) -> PeerIdentity | str:
+    def check(self, open_frame: Open) -> NeighbourIdentity | str:
         """Who the neighbour is, or why it cannot be one (HELLO)."""
         return identify(open_frame, self.rid, self._nonce)
 
-    def on_up(self, connection: PeerConnection) -> None:
+    def on_up(self, connection: NeighbourConnection) -> None:
         """A link is up. Of two links to one neighbour that of the smaller incarnation's dialing stays."""
         identity = connection.identity
         assert identity is not None
@@ -181,11 +181,11 @@ class Neighbours:
         self._update_paths()
         return True
 
-    def _is_preferred(self, connection: PeerConnection) -> bool:
+    def _is_preferred(self, connection: NeighbourConnection) -> bool:
         assert connection.identity is not None
         return connection.is_dialer == (self.rid < connection.identity.rid)
 
-    def on_down(self, connection: PeerConnection) -> None:
+    def on_down(self, connection: NeighbourConnection) -> None:
         """A link is gone."""
         identity = connection.identity
         if identity is None or self.links.get(identity.rid) is not connection:
@@ -243,7 +243,7 @@ class Neighbours:
         """Frames to these routers may be lost though no path has changed: their channels look at once (T-4)."""
         self._driver.submit([PathsChanged(frozenset(self.routing.next_hops), frozenset(rids))])
 
-    def _link_to(self, rid: int) -> PeerConnection | None:
+    def _link_to(self, rid: int) -> NeighbourConnection | None:
         hop = self.routing.next_hops.get(rid)
         return None if hop is None else self.links.get(hop)
 
@@ -253,8 +253,8 @@ class Neighbours:
 
     # --- routed links (R-3) -------------------------------------------------------------------------------------------
 
-    def open_routed(self, connection: PeerConnection, link: ReceiverLink | SenderLink) -> None:
-        """Forward or refuse the attach of another router; see `PeerOwner`."""
+    def open_routed(self, connection: NeighbourConnection, link: ReceiverLink | SenderLink) -> None:
+        """Forward or refuse the attach of another router; see `NeighbourOwner`."""
         try:
             if self.routed is not None and not self._is_stopped:
                 self.routed.open_from_router(connection, link)
@@ -266,7 +266,7 @@ class Neighbours:
         """Cost of the path to each router that can be reached."""
         return self.routing.paths.distances
 
-    def routed_next(self, rid: int) -> PeerConnection | None:
+    def routed_next(self, rid: int) -> NeighbourConnection | None:
         """The connection to the next hop, if it carries routed links."""
         link = self._link_to(rid)
         remote = None if link is None else link.engine.remote_open
@@ -274,16 +274,16 @@ class Neighbours:
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
-    def send(self, effect: PeerSend) -> None:
+    def send(self, effect: SendToRouters) -> None:
         """Send a frame to each target, one copy per next hop (T-2); where no path leads it is dropped (T-4)."""
-        kind, head, body = peer_codec.encode_payload(effect.message)
+        kind, head, body = channel_codec.encode_payload(effect.message)
         now = self._driver.records.now
         if len(effect.targets) == 1:
             link = self._link_to(effect.targets[0][0])
             if link is not None:
                 self._queue(link, kind, head, body, effect.targets, now)
             return
-        groups: dict[PeerConnection, list[Target]] = {}
+        groups: dict[NeighbourConnection, list[Target]] = {}
         for target in effect.targets:
             link = self._link_to(target[0])
             if link is not None:
@@ -292,24 +292,24 @@ class Neighbours:
             self._queue(link, kind, head, body, targets, now)
 
     def _queue(
-        self, link: PeerConnection, kind: int, head: bytes, body: bytes, targets: Sequence[Target], now: float
+        self, link: NeighbourConnection, kind: int, head: bytes, body: bytes, targets: Sequence[Target], now: float
     ) -> None:
-        header = peer_codec.encode_header(kind, self.rid, targets)
+        header = channel_codec.encode_header(kind, self.rid, targets)
         rids = (targets[0][0],) if len(targets) == 1 else tuple([target[0] for target in targets])
         link.send_frame(QueuedFrame(header + head, body, bool(body), rids, now))
 
-    def send_datagram(self, effect: PeerSendDatagram) -> None:
+    def send_datagram(self, effect: SendDatagram) -> None:
         """Send an unsequenced message; HELLO names sequence numbers, so it may not overtake frames (T-9)."""
         link = self._link_to(effect.rid)
         if link is None:
             return
-        data = peer_codec.encode_datagram(self.rid, effect.rid, effect.message)
+        data = channel_codec.encode_datagram(self.rid, effect.rid, effect.message)
         if isinstance(effect.message, Hello):
             link.send_frame(QueuedFrame(data, b"", False, (), self._driver.records.now))
         else:
             link.send_urgent(FRAME, data)
 
-    def on_dropped(self, connection: PeerConnection, broken: set[int], frames: int) -> None:
+    def on_dropped(self, connection: NeighbourConnection, broken: set[int], frames: int) -> None:
         """Bodies were dropped because a neighbour is slow; the channels of our own start again (T-2, T-4)."""
         name = connection.identity.node_id if connection.identity is not None else ""
         self.log.event(RouterEvent.NEIGHBOUR_SLOW, neighbour=name, dropped_frames=frames)
@@ -318,12 +318,12 @@ class Neighbours:
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
-    def heard(self, connection: PeerConnection) -> None:
+    def heard(self, connection: NeighbourConnection) -> None:
         """Something was read from a neighbour, be it a part of a frame: it lives."""
         if connection.identity is not None:
             self.routing.heard(connection.identity.rid)
 
-    def receive_batch(self, connection: PeerConnection, batch: bytes) -> str | None:
+    def receive_batch(self, connection: NeighbourConnection, batch: bytes) -> str | None:
         """Take what a neighbour sent; returns what is wrong with it, None if nothing."""
         if self._is_stopped or connection.identity is None:
             return None
@@ -334,13 +334,13 @@ class Neighbours:
                     self._receive_frame(data)
                 elif kind == LINK_STATE:
                     self.routing.receive(data, rid)
-        except (BatchError, PeerCodecError, LinkStateError) as error:
+        except (BatchError, ChannelCodecError, LinkStateError) as error:
             return str(error)
         self._update_paths()
         return None
 
     def _receive_frame(self, frame: bytes) -> None:
-        header = peer_codec.read_header(frame)
+        header = channel_codec.read_header(frame)
         targets = header.targets
         if len(targets) == 1 and targets[0][0] == self.rid:
             self._take(frame, header, targets[0])
@@ -349,17 +349,17 @@ class Neighbours:
             if target[0] == self.rid:
                 self._take(frame, header, target)
         now = time.monotonic()
-        for hop, copy in peer_codec.split(frame, header, self._next_hop):
+        for hop, copy in channel_codec.split(frame, header, self._next_hop):
             link = self.links.get(hop)
             if link is not None:
                 link.send_frame(QueuedFrame(copy, b"", header.carries_body, (), now))
 
     def _take(self, frame: bytes, header: Header, target: Target) -> None:
         if header.is_datagram:
-            self._inputs.append(PeerDatagram(header.origin, peer_codec.decode_datagram(frame, header)))
+            self._inputs.append(RouterDatagram(header.origin, channel_codec.decode_datagram(frame, header)))
         else:
-            message = peer_codec.decode_message(frame, header)
-            self._inputs.append(PeerFrame(header.origin, target[1], target[2], message))
+            message = channel_codec.decode_message(frame, header)
+            self._inputs.append(RouterFrame(header.origin, target[1], target[2], message))
 
     def submit_received(self) -> None:
         """Everything of one read goes to the record core together."""

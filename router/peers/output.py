@@ -45,7 +45,7 @@ class QueuedFrame:
         self.queued_at = queued_at
 
 
-class PeerOutput:
+class NeighbourOutput:
     """The queue toward one neighbour."""
 
     __slots__ = ("_frames", "_urgent", "dropped", "queued_bytes")

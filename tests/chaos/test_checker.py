@@ -254,7 +254,7 @@ def test_a_restart_within_one_incarnation_changes_nothing() -> None:
     assert (verdict.subscribers[0].incarnations, verdict.subscribers[0].resumed) == (1, 1)
 
 
-def test_a_message_sent_again_by_a_second_life_of_the_publisher_counts_once() -> None:
+def test_a_message_sent_again_by_a_second_incarnation_of_the_publisher_counts_once() -> None:
     events = published("p")
     at = next(i for i, event in enumerate(events) if isinstance(event, Sent) and event.seq == 5)
     events[at + 1 : at + 1] = [Opened(10.051, "p"), replace(events[at], t=10.052)]

@@ -21,7 +21,7 @@ from chaos.experiments.spark_demo.outputs_core import OutputVerdict, expected_ou
 from chaos.experiments.spark_demo.run import SparkOptions
 from chaos.experiments.spark_demo.sessions import kill_session, members
 from oncewire.cli.run import run
-from oncewire.client.sequence_header import Producer, ProducerId, SequenceHeader
+from oncewire.client.transactions.sequence_header import Producer, ProducerId, SequenceHeader
 from oncewire.wire import Message, encode_message
 from tests.support.golden import assert_golden
 from tests.support.processes import assert_no_process_left, assert_nothing_left, start_marked

@@ -99,7 +99,7 @@ async def test_a_silent_direction_loses_what_is_sent_and_the_connection_ends_wit
 
 
 @needs_toxiproxy
-async def test_a_proxy_that_is_cut_ends_connections_and_refuses_others_until_it_is_mended(
+async def test_a_proxy_that_is_cut_ends_connections_and_refuses_others_until_it_is_repaired(
     tmp_path: Path,
 ) -> None:
     async with proxied_echo(tmp_path) as (toxiproxy, proxy):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from oncewire.client.sequence_header import Flag, ProducerId, SequenceHeader
-from oncewire.client.sequencer import Outcome, Sequencer
-from oncewire.client.sequencer_state import Reread
+from oncewire.client.transactions.sequence_header import Flag, ProducerId, SequenceHeader
+from oncewire.client.transactions.sequencer import Outcome, Sequencer
+from oncewire.client.transactions.sequencer_state import Reread
 
 Text = tuple[int, str]
 """What a reader has processed: position and body."""

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oncewire.client.sequence_header import SequenceHeader, read_header
-from oncewire.client.sequencer import Batch, Isolation, Sequencer
-from oncewire.client.sequencer_state import Placed, Reread
-from oncewire.client.store import Intent, Store
-from oncewire.client.store_postgres import PostgresStore
-from oncewire.client.store_sqlite import SqliteStore
+from oncewire.client.transactions.sequence_header import SequenceHeader, read_header
+from oncewire.client.transactions.sequencer import Batch, Isolation, Sequencer
+from oncewire.client.transactions.sequencer_state import Placed, Reread
+from oncewire.client.transactions.store import Store
+from oncewire.client.transactions.store_postgres import PostgresStore
+from oncewire.client.transactions.store_schema import Intent
+from oncewire.client.transactions.store_sqlite import SqliteStore
 from oncewire.wire import Symbol
 
 _names = itertools.count(1)
@@ -31,6 +32,14 @@ class Database:
 
     kind: str
     address: str
+
+    @property
+    def url(self) -> str:
+        """The address that consumers take."""
+        if self.kind == "sqlite":
+            return f"sqlite:///{self.address}"
+        parts = dict(part.split("=") for part in self.address.split())
+        return f"postgresql://{parts['user']}@/{parts['dbname']}?host={parts['host']}"
 
     def open(self, name: str = "billing", **settings: float) -> Store[Any]:
         if self.kind == "sqlite":

@@ -198,7 +198,7 @@ async def test_submit_waits_while_the_window_is_full_and_submitters_are_served_i
         await publisher.flush(LONG)
 
 
-async def test_a_send_that_times_out_names_who_owes_and_the_message_stays_in_flight(
+async def test_a_send_that_times_out_names_the_pending_subscriptions_and_the_message_stays_in_flight(
     server: WireServer,
 ) -> None:
     async with connect(server.url, container_id="shop") as client:

@@ -146,7 +146,7 @@ async def test_a_pub_that_is_stopped_says_what_has_no_outcome(server: WireServer
         assert "stopped before the end; messages without an outcome: 1" in err
 
 
-async def test_a_named_sub_gets_what_was_sent_while_it_was_away(server: WireServer, network: Network) -> None:
+async def test_a_named_sub_gets_what_was_sent_while_it_was_disconnected(server: WireServer, network: Network) -> None:
     arguments = ("sub", "news", "--name", "s", "--container-id", "c", "--count", "1", "--url", server.url)
     async with connect(server.url) as client:
         publisher = await client.publisher("news")
@@ -172,7 +172,7 @@ async def test_no_router_is_said_in_three_lines(command: str) -> None:
     assert lines[2].startswith("what to do: check that a router runs")
 
 
-async def test_a_refusal_is_said_in_three_lines(server: WireServer) -> None:
+async def test_a_refusal_has_three_lines(server: WireServer) -> None:
     server.refuse.append(error("amqp:unauthorized-access", "topic t is not yours"))
     code, _, err = await finish(await start("sub", "t", "--url", server.url))
     assert code == 2

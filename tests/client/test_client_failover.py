@@ -120,7 +120,7 @@ async def test_a_router_that_takes_the_connection_and_says_nothing_is_left(netwo
             assert client.router_name.startswith("b at ")
 
 
-async def test_a_router_that_falls_silent_is_left_after_the_idle_time_out(network: Network) -> None:
+async def test_a_client_leaves_a_silent_router_after_the_idle_time_out(network: Network) -> None:
     async with (
         WireServer(network, "a") as first,
         WireServer(network, "b") as second,

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncewire.client.sequence_set import SequenceSet
+from oncewire.client.transactions.sequence_set import SequenceSet
 
 numbers = st.integers(1, 25)
 spans = st.tuples(numbers, numbers).map(lambda pair: (min(pair), max(pair)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from oncewire.client import UsageError
-from oncewire.client.sequence_header import (
+from oncewire.client.transactions.sequence_header import (
     LAST_SEQUENCE,
     MAX_BORN_MS,
     MAX_NAME_BYTES,
@@ -19,8 +19,8 @@ from oncewire.client.sequence_header import (
     final_rollback,
     read_header,
 )
-from oncewire.client.sequencer import Isolation, Outcome, Sequencer
-from oncewire.client.sequencer_state import JournalHole, Reread, StateError, decode_state
+from oncewire.client.transactions.sequencer import Isolation, Outcome, Sequencer
+from oncewire.client.transactions.sequencer_state import JournalHole, Reread, StateError, decode_state
 from oncewire.wire import Message, Symbol, decode_message, encode_message
 from oncewire.wire.vocabulary import FLOOR, PRODUCER, SEQUENCE, TRANSACTION
 from router.clients.message_edits import annotate

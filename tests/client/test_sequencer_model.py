@@ -8,8 +8,14 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from oncewire.client.sequence_header import Flag, Producer, ProducerId, SequenceHeader, final_rollback
-from oncewire.client.sequencer import Isolation, Sequencer
+from oncewire.client.transactions.sequence_header import (
+    Flag,
+    Producer,
+    ProducerId,
+    SequenceHeader,
+    final_rollback,
+)
+from oncewire.client.transactions.sequencer import Isolation, Sequencer
 from tests.client.sequence_world import Journal, Model, Reader
 
 RETENTION_S = 100.0

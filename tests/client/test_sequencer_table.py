@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from oncewire.client.sequence_header import ENDS, Flag, ProducerId, SequenceHeader, final_rollback
-from oncewire.client.sequencer import OUTCOMES, Batch, Outcome, Relation, Sequencer, Step
+from oncewire.client.transactions.sequence_header import (
+    ENDS,
+    Flag,
+    ProducerId,
+    SequenceHeader,
+    final_rollback,
+)
+from oncewire.client.transactions.sequencer import OUTCOMES, Batch, Outcome, Relation, Sequencer, Step
 from tests.client.sequence_world import Journal, Reader
 from tests.support.golden import assert_golden
 

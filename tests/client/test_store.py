@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import oncewire.client.store
-import oncewire.client.store_postgres
-import oncewire.client.store_sqlite
+import oncewire.client.transactions.store
+import oncewire.client.transactions.store_postgres
+import oncewire.client.transactions.store_sqlite
 from oncewire.client.errors import (
     StoreCorrupt,
     StoreError,
@@ -23,11 +23,17 @@ from oncewire.client.errors import (
     StoreUnusable,
     UsageError,
 )
-from oncewire.client.sequence_header import LAST_SEQUENCE, Flag, Producer, ProducerId, read_header
-from oncewire.client.sequencer import Sequencer
-from oncewire.client.store import Store
-from oncewire.client.store_postgres import PostgresStore
-from oncewire.client.store_sqlite import SqliteStore
+from oncewire.client.transactions.sequence_header import (
+    LAST_SEQUENCE,
+    Flag,
+    Producer,
+    ProducerId,
+    read_header,
+)
+from oncewire.client.transactions.sequencer import Sequencer
+from oncewire.client.transactions.store import Store
+from oncewire.client.transactions.store_postgres import PostgresStore
+from oncewire.client.transactions.store_sqlite import SqliteStore
 from tests.client.store_world import Database, new_postgres_database
 
 A = ProducerId("a", 1000)
@@ -248,8 +254,8 @@ def test_in_sqlite_the_new_owner_waits_for_an_open_transaction_and_recovers_it(t
 
 
 def test_a_lock_that_is_never_let_go_of_is_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oncewire.client.store_sqlite, "BUSY_SECONDS", 0.1)
-    monkeypatch.setattr(oncewire.client.store_postgres, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(oncewire.client.transactions.store_sqlite, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(oncewire.client.transactions.store_postgres, "LOCK_SECONDS", 1)
     database.open().close()
     holder = database.connect()
     holder.execute("BEGIN IMMEDIATE" if database.kind == "sqlite" else "BEGIN")
@@ -342,7 +348,7 @@ def test_an_output_that_was_silent_for_long_begins_a_new_life(database: Database
 def test_undelivered_decisions_are_bounded_and_never_keep_an_owner_from_opening(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oncewire.client.store, "MAX_UNCONFIRMED", 1)
+    monkeypatch.setattr(oncewire.client.transactions.store, "MAX_UNCONFIRMED", 1)
     store = database.open()
     publish(store)
     commit(store)
@@ -360,7 +366,7 @@ def test_undelivered_decisions_are_bounded_and_never_keep_an_owner_from_opening(
 
 
 def test_outputs_are_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oncewire.client.store, "MAX_OUTPUTS", 1)
+    monkeypatch.setattr(oncewire.client.transactions.store, "MAX_OUTPUTS", 1)
     store = database.open()
     store.output("totals")
     with pytest.raises(UsageError, match="publishes to 1 topics already"):
@@ -437,7 +443,7 @@ def test_a_store_needs_a_name_of_a_sensible_length(name: str, tmp_path: Path) ->
         SqliteStore(tmp_path / "store.db", name)
 
 
-def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_reported(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database " * 100)
     with pytest.raises(StoreCorrupt, match="restore the file"):
         SqliteStore(tmp_path / "text", "billing")
@@ -465,7 +471,7 @@ def test_without_psycopg_a_postgresql_store_says_what_to_install(monkeypatch: py
 
 
 @pytest.mark.needs("postgresql")
-def test_a_server_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnusable, match="check address"):
         PostgresStore(f"host={tmp_path} dbname=none", "billing")
 

@@ -14,7 +14,7 @@ import pytest
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.inputs import SubscriberDisposition
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from oncewire.client.core_effects import (
     DeliverMessage,
     DisposeDeliveries,
@@ -58,7 +58,7 @@ class Process:
         presented = self.core.begin_attach(1000)
         assert presented is not None
         states = {
-            tag: None if outcome is None else Outcome.ACCEPTED for tag, outcome in presented.unsettled.items()
+            tag: None if outcome is None else DeliveryOutcome.ACCEPTED for tag, outcome in presented.unsettled.items()
         }
         link.attach("s", unsettled=states, exactly_once=True, mode=SubscriptionMode.EXACTLY_ONCE)
         self.net.advance(0.05)
@@ -99,7 +99,7 @@ class Process:
                 self.link.flow(len(self.tags) + effect.credit, delivery_count=len(self.tags))
             elif isinstance(effect, DisposeDeliveries):
                 tags = [self.tags[number - 1] for number in effect.delivery_ids]
-                self.link.feed(SubscriberDisposition(self.link.number, tags, Outcome.ACCEPTED, False))
+                self.link.feed(SubscriberDisposition(self.link.number, tags, DeliveryOutcome.ACCEPTED, False))
 
     def finish(self, place: int) -> None:
         """The application finishes one delivery; effect and acceptance are committed."""

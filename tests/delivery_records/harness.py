@@ -16,9 +16,9 @@ from chaos.simulator.etcd import SimEtcd
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, router_key
 from delivery_records.ingress import Annotate
-from delivery_records.inputs import Failure, LossCause
+from delivery_records.inputs import LossCause, StoreFailure
 from delivery_records.limits import Limits
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.records import Records, keep_message
 from delivery_records.tags import link_key
 
@@ -31,7 +31,7 @@ E = TypeVar("E")
 class StoreFault:
     """What becomes of the next read or put of a router."""
 
-    failure: Failure
+    failure: StoreFailure
     is_applied: bool = False
     """The operation takes place although it is reported as failed."""
 
@@ -79,10 +79,10 @@ class Net:
         self.annotate = annotate
         self.etcd = SimEtcd()
         self.nodes: list[Node] = []
-        self.frames: dict[tuple[int, int], deque[inputs.PeerFrame | inputs.PeerDatagram]] = {}
+        self.frames: dict[tuple[int, int], deque[inputs.RouterFrame | inputs.RouterDatagram]] = {}
         self.held: set[tuple[int, int]] = set()
         """Pairs (sender, receiver) of indices whose frames are held back."""
-        self.lost: Callable[[inputs.PeerFrame | inputs.PeerDatagram], bool] = lambda frame: False
+        self.lost: Callable[[inputs.RouterFrame | inputs.RouterDatagram], bool] = lambda frame: False
         """Frames for which this is true are lost."""
         self.expects_faults = False
         """Whether a fault that a core confines (K-3b) is what the test is about; else it is a failure."""
@@ -192,15 +192,15 @@ class Net:
         for effect in done:
             if isinstance(effect, (effects.Read, effects.Propose)):
                 node.waiting.append(effect)
-            elif isinstance(effect, effects.PeerSend):
+            elif isinstance(effect, effects.SendToRouters):
                 for rid, generation, sequence in effect.targets:
-                    self._send(node, rid, inputs.PeerFrame(node.rid, generation, sequence, effect.message))
-            elif isinstance(effect, effects.PeerSendDatagram):
-                self._send(node, effect.rid, inputs.PeerDatagram(node.rid, effect.message))
+                    self._send(node, rid, inputs.RouterFrame(node.rid, generation, sequence, effect.message))
+            elif isinstance(effect, effects.SendDatagram):
+                self._send(node, effect.rid, inputs.RouterDatagram(node.rid, effect.message))
             elif isinstance(effect, effects.Faulted) and not self.expects_faults:
                 raise effect.error
 
-    def _send(self, node: Node, rid: int, frame: inputs.PeerFrame | inputs.PeerDatagram) -> None:
+    def _send(self, node: Node, rid: int, frame: inputs.RouterFrame | inputs.RouterDatagram) -> None:
         receiver = next((n for n in self.nodes if n.rid == rid), None)
         if receiver is not None and not receiver.is_gone and not self.lost(frame):
             self.frames.setdefault((node.rid, rid), deque()).append(frame)
@@ -214,7 +214,7 @@ class Net:
         if isinstance(operation, effects.Read):
             node.answers.append(self.etcd.read(operation.nonce, operation.key))
         elif not self.etcd.compare_and_swap(operation.key, operation.expect, operation.record):
-            node.answers.append(inputs.StoreFailed(operation.nonce, Failure.CONFLICT))
+            node.answers.append(inputs.StoreFailed(operation.nonce, StoreFailure.CONFLICT))
 
     # ------------------------------------------------------------------ clients
 
@@ -249,7 +249,7 @@ class Net:
         self, node: Node, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         limit: int = 1000, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE, policy: str = "link-detach",
         timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False, answers: bool = True,
-        place: inputs.Place = inputs.NO_PLACE,
+        place: inputs.LinkPlace = inputs.NO_PLACE,
     ) -> SubscriberLink:  # fmt: skip
         """A subscriber with the capability, attached, alive (A-10), confirmed and with credit."""
         link = SubscriberLink(self, node)
@@ -331,12 +331,12 @@ class Link:
         """True when the attach was answered, other than by a refusal."""
         return bool(self.all(effects.SubscriberReply) or self.all(effects.PublisherReply))
 
-    def detached(self) -> effects.Detach | None:
+    def detached(self) -> effects.DetachLink | None:
         """How the router detached the link, if it did."""
-        found = self.all(effects.Detach)
+        found = self.all(effects.DetachLink)
         return found[-1] if found else None
 
-    def end(self) -> effects.Detach:
+    def end(self) -> effects.DetachLink:
         """How the router detached the link; it must have."""
         found = self.detached()
         assert found is not None, "the link is still attached"
@@ -367,7 +367,7 @@ class PublisherLink(Link):
         self, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         exactly_once: bool = True, settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
         incomplete: bool = False, peer: str = "", starts: Sequence[tuple[bytes, int]] = (),
-        expiry_policy: str = "session-end", place: inputs.Place = inputs.NO_PLACE,
+        expiry_policy: str = "session-end", place: inputs.LinkPlace = inputs.NO_PLACE,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
@@ -379,7 +379,7 @@ class PublisherLink(Link):
 
     def echo(self) -> None:
         """Answer the challenge of A-4."""
-        self.feed(inputs.LinkFlow(self.number, echoed_epoch=self.last(effects.AskEcho).epoch))
+        self.feed(inputs.ClientFlow(self.number, echoed_epoch=self.last(effects.AskEcho).epoch))
 
     def send(
         self, tag: bytes, body: bytes | None = None, *, settled: bool = False, resume: bool = False,
@@ -388,7 +388,7 @@ class PublisherLink(Link):
         """Send one delivery, its tag as its body unless said otherwise; returns the delivery-id."""
         self._deliveries += 1
         self.feed(
-            inputs.Transfer(
+            inputs.PublisherTransfer(
                 self.number, self._deliveries, tag, tag if body is None else body, settled, resume, aborted,
                 message_format, receiver_settles,
             )
@@ -401,24 +401,24 @@ class PublisherLink(Link):
 
     def ask(self, tag: bytes) -> effects.TellOwing:
         """Who still owes this delivery?"""
-        self.feed(inputs.LinkFlow(self.number, asked_tag=tag))
+        self.feed(inputs.ClientFlow(self.number, asked_tag=tag))
         return self.last(effects.TellOwing)
 
     @property
     def credit(self) -> int:
         """Deliveries it may send now."""
-        grants = self.all(effects.GrantCredit)
+        grants = self.all(effects.GrantPublisherCredit)
         return grants[-1].limit - self._deliveries if grants else 0
 
     @property
-    def outcomes(self) -> list[tuple[int, Outcome]]:
+    def outcomes(self) -> list[tuple[int, DeliveryOutcome]]:
         """What it was told, in order: (delivery-id, outcome)."""
         return [(number, told.outcome) for told in self.all(effects.Dispose) for number in told.delivery_ids]
 
     @property
     def accepted(self) -> list[int]:
         """Delivery-ids it was told are accepted, in order."""
-        return [number for number, outcome in self.outcomes if outcome is Outcome.ACCEPTED]
+        return [number for number, outcome in self.outcomes if outcome is DeliveryOutcome.ACCEPTED]
 
 
 class SubscriberLink(Link):
@@ -428,7 +428,7 @@ class SubscriberLink(Link):
         self, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         exactly_once: bool = False, mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE,
         policy: str = "link-detach", timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
-        peer: str = "", place: inputs.Place = inputs.NO_PLACE,
+        peer: str = "", place: inputs.LinkPlace = inputs.NO_PLACE,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
@@ -440,14 +440,14 @@ class SubscriberLink(Link):
 
     def echo(self) -> None:
         """Answer the challenge of A-10, without credit."""
-        self.feed(inputs.LinkFlow(self.number, echoed_epoch=self.last(effects.AskEcho).epoch))
+        self.feed(inputs.ClientFlow(self.number, echoed_epoch=self.last(effects.AskEcho).epoch))
 
     def flow(self, limit: int, *, delivery_count: int = 0, drain: bool = False) -> None:
         """Give credit for `limit` deliveries in all."""
-        self.feed(inputs.LinkFlow(self.number, limit=limit, delivery_count=delivery_count, drain=drain))
+        self.feed(inputs.ClientFlow(self.number, limit=limit, delivery_count=delivery_count, drain=drain))
 
     def answer(
-        self, outcome: Outcome | None, *tags: bytes, settled: bool = False,
+        self, outcome: DeliveryOutcome | None, *tags: bytes, settled: bool = False,
         annotations: dict[object, object] | None = None,
     ) -> None:  # fmt: skip
         """State an outcome for deliveries, named by the publisher's tags."""
@@ -456,7 +456,7 @@ class SubscriberLink(Link):
 
     def accept(self, *tags: bytes) -> None:
         """Accept deliveries without settling them."""
-        self.answer(Outcome.ACCEPTED, *tags)
+        self.answer(DeliveryOutcome.ACCEPTED, *tags)
 
     def network_tag(self, tag: bytes) -> bytes:
         """The network tag under which a publisher's tag came here last."""

@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from chaos.mutants.edits import Edit, load
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, RouterRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.channels.messages import Ack, Hello, PeerMessage, Run
+from delivery_records.channels.messages import Ack, Hello, RouterMessage, Run
 from delivery_records.ingress import Annotate
 from delivery_records.limits import Limits
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.records import Records, keep_message
 from tests.delivery_records.harness import NONCE, TOPIC, Net, Node, PublisherLink, SubscriberLink
 
@@ -91,7 +91,7 @@ class Publisher:
 
     def __init__(self, net: Net, node: Node, name: str) -> None:
         self.net, self.name = net, name
-        self.map: dict[bytes, Outcome | None] = {}
+        self.map: dict[bytes, DeliveryOutcome | None] = {}
         self.sent: list[bytes] = []
         self.given_up: set[bytes] = set()
         self.attach(node)
@@ -130,7 +130,7 @@ class Publisher:
         self._read += len(outcomes)
         told = [self.tags[number] for number, _ in outcomes]
         assert told == [tag for tag in self.map if tag in told], "I-3: outcomes come in order"
-        self.map.update(dict.fromkeys(told, Outcome.ACCEPTED))
+        self.map.update(dict.fromkeys(told, DeliveryOutcome.ACCEPTED))
         return told
 
 
@@ -149,7 +149,7 @@ class Subscriber:
 
     def attach(self, node: Node) -> None:
         self.link = SubscriberLink(self.net, node)
-        unsettled = {tag: Outcome.ACCEPTED if done else None for tag, done in self.map.items()}
+        unsettled = {tag: DeliveryOutcome.ACCEPTED if done else None for tag, done in self.map.items()}
         self._read = len(node.done)
         mode = SubscriptionMode.EXACTLY_ONCE
         self.link.attach(
@@ -202,7 +202,7 @@ class Subscriber:
             self._accept(unsettled)
 
     def _accept(self, tags: list[bytes]) -> None:
-        self.link.feed(inputs.SubscriberDisposition(self.link.number, tags, Outcome.ACCEPTED, False))
+        self.link.feed(inputs.SubscriberDisposition(self.link.number, tags, DeliveryOutcome.ACCEPTED, False))
 
 
 def body_under(tag: bytes) -> bytes:
@@ -245,7 +245,7 @@ class FrugalSubscriber(Subscriber):
         self.link.flow(self.limit, delivery_count=self.count, drain=drain)
         self.read()
 
-    def refuse(self, outcome: Outcome) -> bytes | None:
+    def refuse(self, outcome: DeliveryOutcome) -> bytes | None:
         """E-4a: the oldest is wanted again; returns the publisher's tag."""
         tag = next((tag for tag in self.queue if tag in self.map and tag not in self.to_resume), None)
         if tag is not None:
@@ -274,7 +274,7 @@ class FrugalSubscriber(Subscriber):
             elif isinstance(effect, effects.SettleAtSubscriber):
                 for tag in effect.tags:
                     self._forget(tag)
-            elif isinstance(effect, effects.Drained):
+            elif isinstance(effect, effects.CompleteDrain):
                 assert self.count <= self.limit
                 self.count = self.limit
 
@@ -299,7 +299,7 @@ class PlayedEgress:
     def __init__(self, net: Net, node: Node, rid: int = 7999) -> None:
         """Put the router's key and open its channel (T-4)."""
         self.net, self.node, self.rid = net, node, rid
-        self.got: list[PeerMessage] = []
+        self.got: list[RouterMessage] = []
         """Sequenced messages it received and the test has not read yet."""
         self._read = 0
         self._generation = 1
@@ -310,19 +310,19 @@ class PlayedEgress:
         self._say(Hello(1, False, 0, 0, net.etcd.revision))
 
     def _say(self, hello: Hello) -> None:
-        self.net.feed(self.node, inputs.PeerDatagram(self.rid, hello))
+        self.net.feed(self.node, inputs.RouterDatagram(self.rid, hello))
 
-    def read(self) -> list[PeerMessage]:
+    def read(self) -> list[RouterMessage]:
         """Take what has come since; every HELLO is answered (T-4, T-9)."""
         while self._read < len(self.node.done):
             effect = self.node.done[self._read]
             self._read += 1
-            if isinstance(effect, effects.PeerSend):
+            if isinstance(effect, effects.SendToRouters):
                 for rid, generation, sequence in effect.targets:
                     assert (rid, generation, sequence) == (self.rid, self._generation, self._received + 1)
                     self._received = sequence
                 self.got.append(effect.message)
-            elif isinstance(effect, effects.PeerSendDatagram) and isinstance(effect.message, Hello):
+            elif isinstance(effect, effects.SendDatagram) and isinstance(effect.message, Hello):
                 hello = effect.message
                 assert hello.generation == self._generation, (
                     "the channel started over although nothing was lost"
@@ -335,12 +335,12 @@ class PlayedEgress:
         return taken
 
     def acknowledge(
-        self, publisher_epoch: int, subscription_epoch: int, outcome: Outcome, *runs: Run
+        self, publisher_epoch: int, subscription_epoch: int, outcome: DeliveryOutcome, *runs: Run
     ) -> None:
         """Send an ACK, whether it is true or not."""
         self._sent += 1
         ack = Ack(publisher_epoch, subscription_epoch, outcome, runs)
-        self.net.feed(self.node, inputs.PeerFrame(self.rid, self._generation, self._sent, ack))
+        self.net.feed(self.node, inputs.RouterFrame(self.rid, self._generation, self._sent, ack))
 
     def attach(self, key: str, name: str, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE) -> int:
         """Attach a subscription at this router, or move its link (A-6); returns its epoch."""

@@ -6,9 +6,9 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionMode, SubscriptionRecord
-from delivery_records.inputs import Failure
+from delivery_records.inputs import StoreFailure
 from delivery_records.limits import PUT_RETRIES, UNKNOWN_PUT_S
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
 KINDS = pytest.mark.parametrize("kind", ["s", "p"])
@@ -25,7 +25,7 @@ def _attach(net: Net, kind: str, node: int = 0) -> Link:
     return publisher
 
 
-def _fail(net: Net, *failures: Failure, node: int = 0) -> None:
+def _fail(net: Net, *failures: StoreFailure, node: int = 0) -> None:
     """Let the next operations of the router fail like this."""
     net.nodes[node].faults.extend(StoreFault(failure) for failure in failures)
 
@@ -83,7 +83,7 @@ def test_a_lost_compare_is_tried_again_after_doubling_pauses(kind: str) -> None:
     net = Net()
     reads = []
     for _ in range(PUT_RETRIES):
-        net.nodes[0].faults.extend([StoreFault(Failure.CONFLICT)])
+        net.nodes[0].faults.extend([StoreFault(StoreFailure.CONFLICT)])
     link = _attach(net, kind)
     while not link.answered():
         reads.append(net.now)
@@ -97,7 +97,7 @@ def test_a_lost_compare_is_tried_again_after_doubling_pauses(kind: str) -> None:
 @KINDS
 def test_a_key_that_keeps_changing_refuses_the_attach(kind: str) -> None:
     net = Net()
-    _fail(net, *[Failure.CONFLICT] * (PUT_RETRIES + 1))
+    _fail(net, *[StoreFailure.CONFLICT] * (PUT_RETRIES + 1))
     link = _attach(net, kind)
     net.advance(5.0)
     assert (link.end().condition, link.end().closed) == ("amqp:resource-locked", True)
@@ -106,7 +106,7 @@ def test_a_key_that_keeps_changing_refuses_the_attach(kind: str) -> None:
 @KINDS
 def test_an_unreachable_etcd_closes_the_connection_at_the_read(kind: str) -> None:
     net = Net()
-    _fail(net, Failure.UNAVAILABLE)
+    _fail(net, StoreFailure.UNAVAILABLE)
     link = _attach(net, kind)
     assert link.connection_closed()
     assert _attach(net, kind).answered()
@@ -115,7 +115,7 @@ def test_an_unreachable_etcd_closes_the_connection_at_the_read(kind: str) -> Non
 @KINDS
 def test_a_read_of_unknown_fate_closes_the_connection_at_once(kind: str) -> None:
     net = Net()
-    _fail(net, Failure.UNKNOWN)
+    _fail(net, StoreFailure.UNKNOWN)
     assert _attach(net, kind).connection_closed()
 
 
@@ -134,7 +134,7 @@ def _fail_put(net: Net, kind: str, fault: StoreFault) -> Link:
 @KINDS
 def test_an_unreachable_etcd_closes_the_connection_at_the_put(kind: str) -> None:
     net = Net()
-    link = _fail_put(net, kind, StoreFault(Failure.UNAVAILABLE))
+    link = _fail_put(net, kind, StoreFault(StoreFailure.UNAVAILABLE))
     assert link.connection_closed()
     assert _attach(net, kind).answered()
 
@@ -142,7 +142,7 @@ def test_an_unreachable_etcd_closes_the_connection_at_the_put(kind: str) -> None
 @KINDS
 def test_a_put_of_unknown_fate_that_shows_in_the_watch_is_an_attach_like_any_other(kind: str) -> None:
     net = Net()
-    link = _fail_put(net, kind, StoreFault(Failure.UNKNOWN, is_applied=True))
+    link = _fail_put(net, kind, StoreFault(StoreFailure.UNKNOWN, is_applied=True))
     assert link.answered()
     net.advance(2 * UNKNOWN_PUT_S)
     assert not link.connection_closed()
@@ -151,7 +151,7 @@ def test_a_put_of_unknown_fate_that_shows_in_the_watch_is_an_attach_like_any_oth
 @KINDS
 def test_a_put_of_unknown_fate_is_waited_for_and_then_closes_the_connection(kind: str) -> None:
     net = Net()
-    link = _fail_put(net, kind, StoreFault(Failure.UNKNOWN))
+    link = _fail_put(net, kind, StoreFault(StoreFailure.UNKNOWN))
     net.advance(UNKNOWN_PUT_S - 0.1)
     assert not link.connection_closed()
     net.advance(0.2)
@@ -164,7 +164,7 @@ def test_a_put_that_shows_after_its_client_was_sent_away_counts_as_attached_and_
     net = Net()
     node = net.nodes[0]
     node.is_watch_held = True
-    link = _fail_put(net, kind, StoreFault(Failure.UNKNOWN, is_applied=True))
+    link = _fail_put(net, kind, StoreFault(StoreFailure.UNKNOWN, is_applied=True))
     net.advance(UNKNOWN_PUT_S + 0.1)
     assert link.connection_closed()
     node.is_watch_held = False
@@ -290,7 +290,7 @@ def test_a_topic_change_that_loses_its_compare_is_tried_again() -> None:
     second = SubscriberLink(net, node)
     second.attach(topic="new", exactly_once=True, mode=SubscriptionMode.EXACTLY_ONCE, unsettled={})
     net._operate(node, node.waiting.popleft())
-    node.faults.append(StoreFault(Failure.CONFLICT))
+    node.faults.append(StoreFault(StoreFailure.CONFLICT))
     node.is_store_held = False
     net.advance(1.0)
     assert second.last(effects.SubscriberReply).topic == "new"
@@ -300,7 +300,7 @@ def test_a_publisher_that_changes_its_topic_gets_a_new_session() -> None:
     net = Net()
     first = net.publisher(net.nodes[0], topic="old")
     second = net.publisher(net.nodes[0], topic="new")
-    one, other = first.last(effects.GrantCredit).session, second.last(effects.GrantCredit).session
+    one, other = first.last(effects.GrantPublisherCredit).session, second.last(effects.GrantPublisherCredit).session
     assert one is not None
     assert other is not None
     assert other > one
@@ -357,7 +357,7 @@ def test_unfinished_deliveries_without_a_session_are_refused_and_nothing_is_writ
 
 def test_a_map_with_outcomes_only_counts_as_empty() -> None:
     net = Net()
-    publisher = net.publisher(net.nodes[0], unsettled={b"1": Outcome.ACCEPTED, b"2": Outcome.REJECTED})
+    publisher = net.publisher(net.nodes[0], unsettled={b"1": DeliveryOutcome.ACCEPTED, b"2": DeliveryOutcome.REJECTED})
     assert publisher.credit > 0
     assert not publisher.last(effects.PublisherReply).resumed
 
@@ -366,7 +366,7 @@ def test_a_session_that_cannot_be_started_closes_the_connection() -> None:
     net = Net()
     publisher = PublisherLink(net, net.nodes[0])
     publisher.attach(unsettled={})
-    _fail(net, Failure.UNAVAILABLE)
+    _fail(net, StoreFailure.UNAVAILABLE)
     publisher.echo()
     assert publisher.connection_closed()
     assert net.publisher(net.nodes[0]).credit > 0
@@ -378,7 +378,7 @@ def test_a_session_of_unknown_fate_closes_the_connection_and_may_show_later() ->
     publisher = PublisherLink(net, node)
     publisher.attach(unsettled={})
     node.is_watch_held = True
-    node.faults.append(StoreFault(Failure.UNKNOWN, is_applied=True))
+    node.faults.append(StoreFault(StoreFailure.UNKNOWN, is_applied=True))
     publisher.echo()
     net.advance(UNKNOWN_PUT_S - 0.1)
     assert not publisher.connection_closed()
@@ -386,7 +386,7 @@ def test_a_session_of_unknown_fate_closes_the_connection_and_may_show_later() ->
     assert publisher.connection_closed()
     node.is_watch_held = False
     net.run()
-    assert publisher.all(effects.GrantCredit) == []
+    assert publisher.all(effects.GrantPublisherCredit) == []
     assert net.publisher(node).credit > 0
 
 
@@ -396,7 +396,7 @@ def test_a_put_of_unknown_fate_does_not_touch_the_link_that_replaced_its_own() -
     node = net.nodes[0]
     first = PublisherLink(net, node)
     first.attach(unsettled={})
-    node.faults.append(StoreFault(Failure.UNKNOWN))
+    node.faults.append(StoreFault(StoreFailure.UNKNOWN))
     first.echo()
     second = net.publisher(node)
     second.send(b"1")
@@ -421,7 +421,7 @@ def test_a_session_whose_epoch_was_overtaken_is_not_started() -> None:
 
 def test_the_decisions_of_the_procedure_are_counted() -> None:
     net = Net()
-    _fail(net, Failure.CONFLICT)
+    _fail(net, StoreFailure.CONFLICT)
     _attach(net, "s")
     net.advance(1.0)
     assert net.nodes[0].count(Decision.ATTACH_RETRIED) == 1

@@ -15,8 +15,8 @@ def _join(net: Net, node: Node, name: str = "s") -> SubscriberLink:
     return subscriber
 
 
-def _barriers(node: Node) -> list[effects.PeerSendDatagram]:
-    return [sent for sent in node.all(effects.PeerSendDatagram) if isinstance(sent.message, Barrier)]
+def _barriers(node: Node) -> list[effects.SendDatagram]:
+    return [sent for sent in node.all(effects.SendDatagram) if isinstance(sent.message, Barrier)]
 
 
 def test_the_only_router_confirms_at_once() -> None:
@@ -98,7 +98,7 @@ def test_a_steady_stream_of_joins_does_not_put_the_barrier_off() -> None:
 
 def test_a_barrier_that_was_lost_is_repeated() -> None:
     net = Net(2)
-    net.lost = lambda frame: isinstance(frame, inputs.PeerDatagram)
+    net.lost = lambda frame: isinstance(frame, inputs.RouterDatagram)
     subscriber = _join(net, net.nodes[0])
     net.advance(1.0)
     assert not subscriber.confirmed()
@@ -124,7 +124,7 @@ def test_one_answer_serves_every_smaller_barrier() -> None:
     net.held = set()
     net.feed(
         net.nodes[0],
-        inputs.PeerDatagram(net.nodes[1].rid, Applied(early.last(effects.SubscriberReply).incarnation)),
+        inputs.RouterDatagram(net.nodes[1].rid, Applied(early.last(effects.SubscriberReply).incarnation)),
     )
     assert (early.confirmed(), late.confirmed()) == (True, False)
 

@@ -6,7 +6,7 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.attachments.attaching import Attempt
-from delivery_records.inputs import Failure
+from delivery_records.inputs import StoreFailure
 from delivery_records.limits import ENTRY_BYTES, KIB, ROOM_CHECK_S, UNKNOWN_PUT_S, Limits
 from delivery_records.outcomes import Decision
 from tests.delivery_records.harness import TOPIC, Link, Net, PublisherLink, StoreFault, SubscriberLink
@@ -189,9 +189,9 @@ def test_an_attach_that_comes_to_nothing_leaves_no_map_in_the_budget(end: str) -
     node = net.nodes[0]
     net.publisher(node, "p").drop()
     if end == "unavailable":
-        node.faults.append(StoreFault(Failure.UNAVAILABLE))
+        node.faults.append(StoreFault(StoreFailure.UNAVAILABLE))
     elif end == "conflicts":
-        node.faults += [StoreFault(Failure.CONFLICT)] * 20
+        node.faults += [StoreFault(StoreFailure.CONFLICT)] * 20
     elif end != "other topic":
         node.is_store_held = True
     links: list[Link] = [*attaching(net, 2)]
@@ -222,7 +222,7 @@ def test_a_put_of_unknown_fate_is_remembered_without_its_map() -> None:
     nonce = node.all(effects.Propose)[-1].nonce
     attempt = node.core.links[link.number]
     assert isinstance(attempt, Attempt)
-    net.feed(node, inputs.StoreFailed(nonce, Failure.UNKNOWN))
+    net.feed(node, inputs.StoreFailed(nonce, StoreFailure.UNKNOWN))
     net.advance(UNKNOWN_PUT_S)
     assert link.connection_closed()
     assert node.core.budget.held == 0

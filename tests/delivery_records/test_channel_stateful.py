@@ -17,7 +17,7 @@ from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import inputs
 from delivery_records.channels.channel import Channel, ChannelState
-from delivery_records.channels.messages import Credit, Msg, MsgPart, PeerMessage, Settle, Sync
+from delivery_records.channels.messages import Credit, Msg, MsgPart, RouterMessage, Settle, Sync
 from delivery_records.limits import Limits
 from tests.delivery_records.harness import Node
 from tests.delivery_records.stateful_models import (
@@ -58,7 +58,7 @@ QUIET_S = 6.0
 """Longer than any pause between two HELLOs (T-4)."""
 
 
-def body_of(message: PeerMessage) -> int:
+def body_of(message: RouterMessage) -> int:
     """Bytes of a body in a frame (T-5)."""
     if isinstance(message, Msg):
         return len(message.message)
@@ -101,14 +101,14 @@ class Stream:
 class Generation:
     """One direction of a channel in one generation."""
 
-    sent: list[PeerMessage] = field(default_factory=list)
+    sent: list[RouterMessage] = field(default_factory=list)
     taken: int = 0
     body_sent: int = 0
     body_taken: int = 0
     allowed: int = CREDIT_BYTES
     streams: dict[int, Stream] = field(default_factory=dict)
 
-    def on_sent(self, sequence: int, message: PeerMessage) -> None:
+    def on_sent(self, sequence: int, message: RouterMessage) -> None:
         self.sent.append(message)
         assert sequence == len(self.sent), "T-1: frames are numbered without holes"
         size = body_of(message)
@@ -120,7 +120,7 @@ class Generation:
             head = message.head if isinstance(message, MsgPart) else message
             self.streams.setdefault(head.publisher_epoch, Stream()).on_sent(message)
 
-    def on_taken(self, sequence: int, message: PeerMessage) -> None:
+    def on_taken(self, sequence: int, message: RouterMessage) -> None:
         assert sequence == self.taken + 1, (
             f"T-1: frame {sequence} was taken after {self.taken}: no FIFO prefix"
         )
@@ -141,7 +141,7 @@ class Transport(CoreNet):
     def start_router(self) -> Node:
         node = super().start_router()
 
-        def taken(origin: int, generation: int, sequence: int, message: PeerMessage) -> None:
+        def taken(origin: int, generation: int, sequence: int, message: RouterMessage) -> None:
             self.generations[(origin, node.rid, generation)].on_taken(sequence, message)
             if isinstance(message, Credit):
                 back = self.generations.setdefault((node.rid, origin, generation), Generation())
@@ -151,8 +151,8 @@ class Transport(CoreNet):
         setattr(node.core, "taken", taken)  # noqa: B010 - SMALL makes the core call it
         return node
 
-    def _send(self, node: Node, rid: int, frame: inputs.PeerFrame | inputs.PeerDatagram) -> None:
-        if isinstance(frame, inputs.PeerFrame):
+    def _send(self, node: Node, rid: int, frame: inputs.RouterFrame | inputs.RouterDatagram) -> None:
+        if isinstance(frame, inputs.RouterFrame):
             place = (node.rid, rid, frame.generation)
             self.generations.setdefault(place, Generation()).on_sent(frame.sequence, frame.message)
         super()._send(node, rid, frame)

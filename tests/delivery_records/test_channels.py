@@ -27,17 +27,17 @@ def _pair(**changes: object) -> tuple[Net, SubscriberLink, PublisherLink]:
     return net, net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
 
 
-def _sent(node: Node, kind: type) -> list[effects.PeerSend]:
-    return [sent for sent in node.all(effects.PeerSend) if isinstance(sent.message, kind)]
+def _sent(node: Node, kind: type) -> list[effects.SendToRouters]:
+    return [sent for sent in node.all(effects.SendToRouters) if isinstance(sent.message, kind)]
 
 
 def _drop_nth(net: Net, numbers: set[int]) -> None:
     """Lose the n-th sequenced frames from now on."""
     count = 0
 
-    def is_lost(frame: inputs.PeerFrame | inputs.PeerDatagram) -> bool:
+    def is_lost(frame: inputs.RouterFrame | inputs.RouterDatagram) -> bool:
         nonlocal count
-        if isinstance(frame, inputs.PeerFrame):
+        if isinstance(frame, inputs.RouterFrame):
             count += 1
             return count in numbers
         return False
@@ -85,7 +85,7 @@ def test_a_frame_that_comes_twice_is_taken_once() -> None:
     publisher.send(b"1")
     sent = _sent(net.nodes[0], Msg)[-1]
     ((_, generation, sequence),) = sent.targets
-    net.feed(net.nodes[1], inputs.PeerFrame(net.nodes[0].rid, generation, sequence, sent.message))
+    net.feed(net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, generation, sequence, sent.message))
     publisher.send(b"2")
     assert subscriber.deliveries == [b"1", b"2"]
 
@@ -161,7 +161,7 @@ def test_a_peer_that_does_not_answer_is_greeted_ever_more_rarely() -> None:
     net.publisher(net.nodes[0])
     net.subscriber(net.nodes[1])
     net.advance(60.0)
-    hellos = [sent for sent in net.nodes[0].all(effects.PeerSendDatagram) if isinstance(sent.message, Hello)]
+    hellos = [sent for sent in net.nodes[0].all(effects.SendDatagram) if isinstance(sent.message, Hello)]
     assert 10 <= len(hellos) <= 60.0 / HELLO_RETRY_CAP_S + 12
     net.held = set()
     net.advance(HELLO_RETRY_CAP_S)
@@ -183,18 +183,18 @@ def test_a_quiet_channel_is_not_probed() -> None:
     subscriber.accept(b"1")
     publisher.settle(b"1")
     net.advance(5.0)
-    before = [len(node.all(effects.PeerSendDatagram)) for node in net.nodes]
+    before = [len(node.all(effects.SendDatagram)) for node in net.nodes]
     net.advance(600.0)
-    assert [len(node.all(effects.PeerSendDatagram)) for node in net.nodes] == before
+    assert [len(node.all(effects.SendDatagram)) for node in net.nodes] == before
 
 
 def test_a_stray_frame_of_an_unknown_router_is_not_greeted_for_ever() -> None:
     net = Net()
-    net.feed(net.nodes[0], inputs.PeerFrame(4242, 3, 7, Settle(1, ((0, 1),))))
+    net.feed(net.nodes[0], inputs.RouterFrame(4242, 3, 7, Settle(1, ((0, 1),))))
     net.advance(60.0)
-    before = len(net.nodes[0].all(effects.PeerSendDatagram))
+    before = len(net.nodes[0].all(effects.SendDatagram))
     net.advance(600.0)
-    assert len(net.nodes[0].all(effects.PeerSendDatagram)) == before
+    assert len(net.nodes[0].all(effects.SendDatagram)) == before
     assert list(net.nodes[0].core.channels.existing()) == []
 
 
@@ -203,7 +203,7 @@ def test_frames_of_a_dead_router_are_not_taken() -> None:
     publisher.send(b"1")
     net.kill(net.nodes[0])
     late = Msg(publisher.last(effects.AskEcho).epoch + 1, 1, b"2", b"2")
-    net.feed(net.nodes[1], inputs.PeerFrame(net.nodes[0].rid, 1, 99, late))
+    net.feed(net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, 1, 99, late))
     assert subscriber.deliveries == [b"1"]
     assert list(net.nodes[1].core.channels.existing()) == []
 
@@ -285,7 +285,7 @@ def test_a_large_presettled_message_passes_in_its_place() -> None:
     assert len(subscriber.all(effects.Deliver)[1].message) == MIB
 
 
-def _body_bytes(frames: list[inputs.PeerFrame]) -> int:
+def _body_bytes(frames: list[inputs.RouterFrame]) -> int:
     total = 0
     for frame in frames:
         if isinstance(frame.message, Msg):
@@ -308,7 +308,7 @@ def test_bodies_under_way_never_exceed_the_credit_and_all_of_it_comes_back(seed:
         body = rng.randbytes(rng.choice([10, 1000, 20_000, 300_000, 1_000_000]))
         bodies.append(body)
         rng.choice(publishers).send(b"%d" % number, body)
-        under_way = [frame for frame in net.frames.get(pair, ()) if isinstance(frame, inputs.PeerFrame)]
+        under_way = [frame for frame in net.frames.get(pair, ()) if isinstance(frame, inputs.RouterFrame)]
         assert _body_bytes(under_way) <= CHANNEL_CREDIT_BYTES
         if rng.random() < 0.3:
             for _ in range(min(rng.randrange(20), len(under_way))):
@@ -334,10 +334,10 @@ def test_control_passes_while_bodies_wait_for_credit() -> None:
     returning.send(b"r")
     net.held = {(0, 1)}
     large.send(b"l", bytes(2 * CHANNEL_CREDIT_BYTES))
-    before = len(net.nodes[0].all(effects.PeerSend))
+    before = len(net.nodes[0].all(effects.SendToRouters))
     near.accept(b"r")  # an ACK to router 1, behind no body
     small.settle()
-    assert len(net.nodes[0].all(effects.PeerSend)) == before + 1
+    assert len(net.nodes[0].all(effects.SendToRouters)) == before + 1
     net.held = set()
     net.run()
     subscriber.accept(b"r")

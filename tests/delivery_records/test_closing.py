@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects
-from delivery_records.inputs import Failure, LossCause
+from delivery_records.inputs import LossCause, StoreFailure
 from delivery_records.limits import UNKNOWN_PUT_S
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
@@ -65,14 +65,14 @@ def test_a_newer_epoch_seen_before_the_answer_of_etcd_is_answered_as_stolen_once
     net.run()
     net.nodes[0].is_store_held = False
     net.run()
-    assert [(end.closed, end.condition) for end in link.all(effects.Detach)] == [(True, "amqp:link:stolen")]
+    assert [(end.closed, end.condition) for end in link.all(effects.DetachLink)] == [(True, "amqp:link:stolen")]
 
 
 @KINDS
 def test_a_close_that_cannot_reach_etcd_closes_the_connection(kind: str) -> None:
     net = Net()
     link = _attached(net, kind)
-    net.nodes[0].faults.append(StoreFault(Failure.UNAVAILABLE))
+    net.nodes[0].faults.append(StoreFault(StoreFailure.UNAVAILABLE))
     link.detach(closed=True)
     assert link.connection_closed()
     assert link.detached() is None
@@ -91,7 +91,7 @@ def test_a_close_of_unknown_fate_waits_for_the_watch_and_then_closes_the_connect
     link = _attached(net, kind)
     node = net.nodes[0]
     node.is_watch_held = True
-    node.faults.append(StoreFault(Failure.UNKNOWN, is_applied=applied))
+    node.faults.append(StoreFault(StoreFailure.UNKNOWN, is_applied=applied))
     link.detach(closed=True)
     net.advance(UNKNOWN_PUT_S - 0.1)
     assert link.detached() is None

@@ -6,7 +6,7 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
-from delivery_records.inputs import Failure
+from delivery_records.inputs import StoreFailure
 from delivery_records.limits import UNKNOWN_PUT_S
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
@@ -26,7 +26,7 @@ def attached(net: Net, role: str, at: int = 0) -> PublisherLink | SubscriberLink
 
 def close_behind_the_answer(link: Link) -> None:
     """The answer to the echo makes the router write (A-10, A-4); the close comes in the same read."""
-    answer = inputs.LinkFlow(link.number, echoed_epoch=link.last(effects.AskEcho).epoch)
+    answer = inputs.ClientFlow(link.number, echoed_epoch=link.last(effects.AskEcho).epoch)
     link.feed(answer, inputs.LinkDetach(link.number, True))
 
 
@@ -35,7 +35,7 @@ def test_a_close_behind_the_answer_to_the_echo_is_carried_out(role: str) -> None
     net = Net()
     link = attached(net, role)
     close_behind_the_answer(link)
-    assert link.end() == effects.Detach(link.number, True)
+    assert link.end() == effects.DetachLink(link.number, True)
     assert not net.has_subscription()
     assert not net.has_publisher()
 
@@ -43,7 +43,11 @@ def test_a_close_behind_the_answer_to_the_echo_is_carried_out(role: str) -> None
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
     "fault",
-    [StoreFault(Failure.UNAVAILABLE), StoreFault(Failure.UNKNOWN), StoreFault(Failure.UNKNOWN, is_applied=True)],
+    [
+        StoreFault(StoreFailure.UNAVAILABLE),
+        StoreFault(StoreFailure.UNKNOWN),
+        StoreFault(StoreFailure.UNKNOWN, is_applied=True),
+    ],
 )
 def test_a_close_behind_a_put_that_fails_is_answered(role: str, fault: StoreFault) -> None:
     """K-2a: with the end of the connection, if it is not known that the link is closed."""
@@ -52,7 +56,7 @@ def test_a_close_behind_a_put_that_fails_is_answered(role: str, fault: StoreFaul
     net.nodes[0].faults.append(fault)
     close_behind_the_answer(link)
     net.advance(UNKNOWN_PUT_S)
-    assert link.connection_closed() or link.end() == effects.Detach(link.number, True)
+    assert link.connection_closed() or link.end() == effects.DetachLink(link.number, True)
     assert link.number not in net.nodes[0].core.links
 
 

@@ -32,7 +32,7 @@ def lines_of_activation(size: int) -> int:
     net.publisher(net.nodes[0]).drop()
     link = PublisherLink(net, net.nodes[0])
     link.attach(unsettled=dict.fromkeys(tags), starts=[(tag, 1) for tag in tags])
-    core, answer = net.nodes[0].core, inputs.LinkFlow(link.number, echoed_epoch=link.last(effects.AskEcho).epoch)
+    core, answer = net.nodes[0].core, inputs.ClientFlow(link.number, echoed_epoch=link.last(effects.AskEcho).epoch)
     before = sys.gettrace()
     sys.settrace(count)
     try:

@@ -26,7 +26,7 @@ def lines_of_flows(subscriber: SubscriberLink, limit: int) -> int:
         lines += event == "line"
         return count
 
-    core, batches = subscriber.node.core, [[inputs.LinkFlow(subscriber.number, limit=limit)] for _ in range(FLOWS)]
+    core, batches = subscriber.node.core, [[inputs.ClientFlow(subscriber.number, limit=limit)] for _ in range(FLOWS)]
     before = sys.gettrace()
     sys.settrace(count)
     try:

@@ -15,7 +15,7 @@ from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import effects, inputs
 from delivery_records.limits import KIB, WINDOW_BYTES, Limits
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink
 from tests.delivery_records.stateful_models import (
     Core,
@@ -96,7 +96,7 @@ class PublisherCreditMachine(RuleBasedStateMachine):
         """After one turn: exactly the grant that is due; of bytes the model knows bounds only, not the mean."""
         self.is_sound = False
         self.largest = max(self.largest, self.size)
-        grants = [grant.limit for grant in self.link.all(effects.GrantCredit)]
+        grants = [grant.limit for grant in self.link.all(effects.GrantPublisherCredit)]
         new, self._read = grants[self._read :], len(grants)
         free = max(0, self.size - len(self.window))
         wanted = self.unreceived + free
@@ -207,7 +207,7 @@ class PublisherCreditMachine(RuleBasedStateMachine):
     def accept(self, count: int) -> None:
         for subscriber in self.subscribers.values():
             tags = [delivery.tag for delivery in subscriber.all(effects.Deliver)][-count:]
-            subscriber.feed(inputs.SubscriberDisposition(subscriber.number, tags, Outcome.ACCEPTED, False))
+            subscriber.feed(inputs.SubscriberDisposition(subscriber.number, tags, DeliveryOutcome.ACCEPTED, False))
             self._check(is_own_turn=False)
 
     @rule(name=st.sampled_from(["q1", "q2"]))
@@ -352,16 +352,16 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
         """C-5: answered, and no credit is left then."""
         if luck == 0:
             subscriber = self.subscribers[index]
-            before = len(subscriber.link.all(effects.Drained))
+            before = len(subscriber.link.all(effects.CompleteDrain))
             subscriber.replenish(drain=True)
-            assert len(subscriber.link.all(effects.Drained)) == before + 1, "C-5: a drain is answered"
+            assert len(subscriber.link.all(effects.CompleteDrain)) == before + 1, "C-5: a drain is answered"
             assert subscriber.credit == 0, "C-5: nothing is left after a drain"
 
     @rule(
         index=st.integers(0, 1), luck=st.integers(0, 3),
-        outcome=st.sampled_from([Outcome.RELEASED, Outcome.MODIFIED, Outcome.MODIFIED_FAILED]),
+        outcome=st.sampled_from([DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED, DeliveryOutcome.MODIFIED_FAILED]),
     )  # fmt: skip
-    def refuse(self, index: int, luck: int, outcome: Outcome) -> None:
+    def refuse(self, index: int, luck: int, outcome: DeliveryOutcome) -> None:
         """E-4a; now and then the publisher gives up what was just asked for again."""
         if luck > 1:
             return
@@ -485,8 +485,8 @@ class SubscriberCreditMachine(RuleBasedStateMachine):
                 assert done == owed or subscriber.refused, "G3: in order"
         for node in self.net.nodes:
             for egress in node.core.egresses.values():
-                assert (egress.held, egress.mapped) == (0, 0), (
-                    f"C-4: {egress.mapped} places are taken at rest"
+                assert (egress.outgoing.held, egress.outgoing.mapped) == (0, 0), (
+                    f"C-4: {egress.outgoing.mapped} places are taken at rest"
                 )
                 assert not any(egress.sessions.values()), "G6: entries"
 
@@ -502,7 +502,7 @@ SUBSCRIBER_FAULTS = {
     "held ones go without credit": (
         "C-3",
         Edit(
-            "no-credit", "C-3", "egress",
+            "no-credit", "C-3", "outgoing",
             "        while waiting and not self._settle_queue and self.sent < self.limit:\n",
             "        while waiting and not self._settle_queue:\n",
             "a subscriber gets more than it asked for",
@@ -512,7 +512,7 @@ SUBSCRIBER_FAULTS = {
         "C-3|C-5",
         Edit(
             "no-release", "C-3", "egress",
-            "            self.proof.on_sign_of_life()  # A-10\n        self._pump()\n",
+            "            self.proof.on_sign_of_life()  # A-10\n        self.outgoing.pump()\n",
             "            self.proof.on_sign_of_life()  # A-10\n",
             "what is held waits for the next frame of somebody else",
         ),
@@ -520,8 +520,8 @@ SUBSCRIBER_FAULTS = {
     "a place is never given back": (
         "C-3|C-4",
         Edit(
-            "place-leak", "C-4", "egress",
-            "        elif state is AGAIN:\n            self._count_place(entry, -1)\n", "",
+            "place-leak", "C-4", "outgoing",
+            "        elif state in WANTED:\n            self._count_place(entry, -1)\n", "",
             "a delivery that was refused and given up fills the map for good",
         ),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from delivery_records import effects, inputs
 from delivery_records.limits import DRAIN_CHECK_S, DRAIN_LIMIT_S, DRAIN_PATIENCE_S
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Link, Net, Node, PublisherLink, SubscriberLink
 
 REDIRECT = "amqp:connection:redirect"
@@ -47,14 +47,14 @@ def test_credit_is_taken_back_and_what_was_sent_on_it_is_still_accepted() -> Non
     publisher.settle(b"1", b"2")
     net.advance(DRAIN_CHECK_S)
     assert is_sent_away(publisher)
-    assert publisher.last(effects.GrantCredit).limit <= 2
+    assert publisher.last(effects.GrantPublisherCredit).limit <= 2
 
 
 def test_a_subscriber_without_a_map_goes_when_what_it_accepted_is_settled_and_gets_no_repeat() -> None:
     net = Net(2)
     subscriber, publisher = net.stock_subscriber(net.nodes[0]), net.publisher(net.nodes[1])
     publisher.send(b"1")
-    subscriber.answer(Outcome.ACCEPTED, b"1", settled=True)
+    subscriber.answer(DeliveryOutcome.ACCEPTED, b"1", settled=True)
     drain(net, net.nodes[0], [subscriber])
     net.advance(1.0)
     assert not is_sent_away(subscriber)
@@ -114,7 +114,7 @@ def test_what_publishers_of_this_router_have_sent_goes_on_so_that_one_connection
     subscriber.flow(10)
     assert subscriber.deliveries == [b"a", b"b"]  # b passes x, which is held back
     for tag in (b"a", b"b"):
-        subscriber.answer(Outcome.ACCEPTED, tag, settled=True)
+        subscriber.answer(DeliveryOutcome.ACCEPTED, tag, settled=True)
         local.settle(tag)
     net.advance(DRAIN_CHECK_S)
     assert is_sent_away(local)
@@ -158,7 +158,7 @@ def test_a_delivery_that_is_wanted_again_keeps_its_subscriber_here_until_it_came
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[1])
     publisher.send(b"1")
     drain(net, net.nodes[0], [subscriber])
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     net.advance(DRAIN_PATIENCE_S + DRAIN_CHECK_S)
     assert not is_sent_away(subscriber)
     net.advance(1.0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects
-from delivery_records.inputs import EndpointEnded, Failure, LossCause, Place
+from delivery_records.inputs import EndpointEnded, LinkPlace, LossCause, StoreFailure
 from delivery_records.limits import EXPIRY_RETRY_S, ORPHAN_RANK_STEP_S, Limits
 from delivery_records.outcomes import Decision
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault
 
 T = 20.0
-PLACE = Place(amqp_session=5, connection=6)
+PLACE = LinkPlace(amqp_session=5, connection=6)
 
 
 def _lose(link: Link, cause: LossCause) -> None:
@@ -105,7 +105,7 @@ def test_a_publisher_that_attaches_again_in_its_session_resumes() -> None:
 def test_a_subscription_that_came_back_waits_for_no_session_any_more() -> None:
     net = Net()
     net.subscriber(net.nodes[0], policy="session-end", timeout_s=T, place=PLACE).detach(closed=False)
-    other = Place(8, 9)
+    other = LinkPlace(8, 9)
     second = net.subscriber(net.nodes[0], policy="session-end", timeout_s=T, place=other)
     net.feed(net.nodes[0], EndpointEnded(PLACE.amqp_session))
     net.advance(2 * T)
@@ -203,7 +203,7 @@ def test_a_late_proposal_loses_against_an_attach() -> None:
 def test_a_proposal_that_could_not_reach_etcd_is_made_again() -> None:
     net = Net()
     net.subscriber(net.nodes[0], timeout_s=T).drop()
-    net.nodes[0].faults.append(StoreFault(Failure.UNAVAILABLE))
+    net.nodes[0].faults.append(StoreFault(StoreFailure.UNAVAILABLE))
     net.advance(T + 0.5)
     assert net.has_subscription()
     net.advance(EXPIRY_RETRY_S)

@@ -8,7 +8,7 @@ from delivery_records import effects, inputs
 from delivery_records.attachments.proof import ProofOfLife
 from delivery_records.channels.messages import Msg, Sync
 from delivery_records.egress import Egress
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.timers import OF_AN_EGRESS, OF_AN_INGRESS, Timer
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink
 
@@ -103,7 +103,7 @@ def test_a_frame_that_cannot_be_encoded_ends_the_publisher_it_speaks_for_and_its
     net.advance(1.0)
     subscriber = next(e for e in net.nodes[1].core.egresses.values())
     tags = [tag for entries in subscriber.sessions.values() for tag in entries]
-    net.feed(net.nodes[1], inputs.SubscriberDisposition(subscriber.link, tags, Outcome.ACCEPTED, False))
+    net.feed(net.nodes[1], inputs.SubscriberDisposition(subscriber.link, tags, DeliveryOutcome.ACCEPTED, False))
     assert other.accepted == [delivery]
 
 
@@ -115,7 +115,7 @@ def test_a_frame_of_another_router_that_cannot_be_handled_restarts_its_channel(m
     channel = core.channels.channel(net.nodes[0].rid)
     generation = channel.generation
     broken = Msg(0, 0, b"1", b"", to=("no number",))  # type: ignore[arg-type]  # a fault of ours
-    net.feed(net.nodes[1], inputs.PeerFrame(net.nodes[0].rid, generation, channel.received + 1, broken))
+    net.feed(net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, generation, channel.received + 1, broken))
     assert core.channels.channel(net.nodes[0].rid).generation > generation
     delivery = publisher.send(b"1")
     subscriber.accept(b"1")
@@ -131,7 +131,7 @@ def test_a_map_with_a_tag_over_32_bytes_is_refused_and_nothing_is_written(role: 
         net.feed(node, inputs.PublisherAttach(link, "x", "link", TOPIC, {b"ok": None, LONG_TAG: None}))
     else:
         net.feed(node, inputs.SubscriberAttach(link, "x", "link", TOPIC, {b"ok": None, LONG_TAG: None}))
-    (refusal,) = node.all(effects.Detach)
+    (refusal,) = node.all(effects.DetachLink)
     assert (refusal.closed, refusal.condition) == (True, "amqp:invalid-field")
     assert "32 bytes" in refusal.description
     assert not node.all(effects.Read)
@@ -140,7 +140,7 @@ def test_a_map_with_a_tag_over_32_bytes_is_refused_and_nothing_is_written(role: 
 def test_a_question_for_a_tag_over_32_bytes_is_refused() -> None:
     net = Net()
     publisher = net.publisher(net.nodes[0])
-    publisher.feed(inputs.LinkFlow(publisher.number, asked_tag=LONG_TAG))
+    publisher.feed(inputs.ClientFlow(publisher.number, asked_tag=LONG_TAG))
     assert publisher.end().condition == "amqp:invalid-field"
     assert not publisher.all(effects.TellOwing)
 
@@ -152,11 +152,11 @@ def test_a_tag_that_is_used_again_before_its_settle_is_on_its_way_is_no_fault() 
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
     publisher.feed(
-        inputs.PublisherSettle(publisher.number, [b"1"]), inputs.Transfer(publisher.number, 2, b"1", b"again")
+        inputs.PublisherSettle(publisher.number, [b"1"]), inputs.PublisherTransfer(publisher.number, 2, b"1", b"again")
     )
     publisher.settle(b"1")
     (egress,) = net.nodes[1].core.egresses.values()
-    assert (egress.unsettled, egress.mapped) == (0, 0)
+    assert (egress.unsettled, egress.outgoing.mapped) == (0, 0)
 
 
 NOT_OF_A_LINK = {
@@ -191,7 +191,7 @@ def fault_of_a_session_end_publisher(*, detached_before: bool) -> Net:
     net = Net(2)
     net.subscriber(net.nodes[1])
     node, publisher = net.nodes[0], PublisherLink(net, net.nodes[0])
-    publisher.attach(exactly_once=False, expiry_policy="session-end", place=inputs.Place(5, 6))
+    publisher.attach(exactly_once=False, expiry_policy="session-end", place=inputs.LinkPlace(5, 6))
     (epoch,) = node.core.endpoints.ingress_by_epoch
     if detached_before:
         publisher.detach(closed=False)

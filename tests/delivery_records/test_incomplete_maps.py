@@ -5,7 +5,7 @@ from __future__ import annotations
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.limits import REDUCTION_QUIET_S
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 TAGS = [b"1", b"2", b"3", b"4"]
@@ -23,7 +23,7 @@ def _amassed(net: Net) -> tuple[dict[bytes, bytes], PublisherLink]:
 
 
 def _part(
-    net: Net, tags: dict[bytes, bytes], *names: bytes, outcome: Outcome | None = Outcome.ACCEPTED
+    net: Net, tags: dict[bytes, bytes], *names: bytes, outcome: DeliveryOutcome | None = DeliveryOutcome.ACCEPTED
 ) -> SubscriberLink:
     """Attach with a part of the map."""
     return net.subscriber(net.nodes[0], unsettled={tags[name]: outcome for name in names}, incomplete=True)
@@ -123,7 +123,7 @@ def test_what_is_wanted_again_is_not_sent_as_new_on_the_same_link() -> None:
     net = Net()
     tags, _ = _arrived(net)
     part = _part(net, tags, b"1", b"2", outcome=None)
-    part.answer(Outcome.RELEASED, b"1")
+    part.answer(DeliveryOutcome.RELEASED, b"1")
     net.advance(0)
     assert [delivery.tag for delivery in part.all(effects.Deliver)] == [tags[b"1"], tags[b"2"]]
 
@@ -157,7 +157,7 @@ def test_a_part_of_which_nothing_is_left_makes_way_for_the_next_at_once() -> Non
 def test_what_is_settled_without_credit_is_resumed_when_there_is_some() -> None:
     net = Net()
     tags, publisher = _amassed(net)
-    part = net.subscriber(net.nodes[0], unsettled={tags[b"1"]: Outcome.ACCEPTED}, incomplete=True, limit=0)
+    part = net.subscriber(net.nodes[0], unsettled={tags[b"1"]: DeliveryOutcome.ACCEPTED}, incomplete=True, limit=0)
     publisher.settle(b"1")
     net.advance(0.5 * REDUCTION_QUIET_S)
     assert (part.settled, part.detached()) == ([], None)
@@ -250,7 +250,7 @@ def test_a_part_without_capability_is_reduced_the_same_way() -> None:
     tags, publisher = _amassed(net)
     part = net.subscriber(
         net.nodes[0],
-        unsettled={tags[b"1"]: Outcome.ACCEPTED},
+        unsettled={tags[b"1"]: DeliveryOutcome.ACCEPTED},
         incomplete=True,
         mode=SubscriptionMode.AT_LEAST_ONCE,
     )

@@ -47,7 +47,7 @@ def answers_to_a_resuming_publisher(session: int, mod_revision: int) -> list[eff
 )
 def test_a_session_that_began_before_the_nonce_is_refused_as_expired(session: int, mod_revision: int) -> None:
     *_, refused = answers_to_a_resuming_publisher(session, mod_revision)
-    assert isinstance(refused, effects.Detach)
+    assert isinstance(refused, effects.DetachLink)
     assert refused.condition == "oncewire:session-expired"
 
 

@@ -7,11 +7,11 @@ import pytest
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, PublisherRecord
 from delivery_records.limits import Limits
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.tags import network_tag
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
 
-AGAIN = [Outcome.RELEASED, Outcome.MODIFIED, Outcome.MODIFIED_FAILED]
+AGAIN = [DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED, DeliveryOutcome.MODIFIED_FAILED]
 
 
 def session_of(net: Net, name: str = "p") -> int:
@@ -21,13 +21,13 @@ def session_of(net: Net, name: str = "p") -> int:
     return held.record.session if held.record.session > 0 else held.mod_revision
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNDELIVERABLE])
-def test_a_subscription_that_is_done_owes_nothing_whatever_it_said(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED, DeliveryOutcome.UNDELIVERABLE])
+def test_a_subscription_that_is_done_owes_nothing_whatever_it_said(outcome: DeliveryOutcome) -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
     subscriber.answer(outcome, b"1")
-    assert publisher.outcomes == [(delivery, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
 
 
 def test_a_publisher_is_accepted_only_after_every_subscription_is_done() -> None:
@@ -37,8 +37,8 @@ def test_a_publisher_is_accepted_only_after_every_subscription_is_done() -> None
     delivery = publisher.send(b"1")
     near.accept(b"1")
     assert publisher.outcomes == []
-    far.answer(Outcome.REJECTED, b"1")
-    assert publisher.outcomes == [(delivery, Outcome.ACCEPTED)]
+    far.answer(DeliveryOutcome.REJECTED, b"1")
+    assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
 
 
 def test_with_reports_on_a_rejection_is_told_with_names_and_number() -> None:
@@ -47,9 +47,9 @@ def test_with_reports_on_a_rejection_is_told_with_names_and_number() -> None:
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
     for subscriber in subscribers:
-        subscriber.answer(Outcome.REJECTED, b"1")
+        subscriber.answer(DeliveryOutcome.REJECTED, b"1")
     told = publisher.last(effects.Dispose)
-    assert told.outcome is Outcome.REJECTED
+    assert told.outcome is DeliveryOutcome.REJECTED
     assert told.condition == "oncewire:rejected"
     assert told.info == {"subscriptions": [f"s{index}/link" for index in range(8)], "count": 10}
 
@@ -59,13 +59,13 @@ def test_with_reports_on_an_accepted_delivery_behind_a_rejected_one_is_accepted(
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     first, second = publisher.send(b"1"), publisher.send(b"2")
     subscriber.accept(b"2")
-    subscriber.answer(Outcome.REJECTED, b"1")
-    assert sorted(publisher.outcomes) == [(first, Outcome.REJECTED), (second, Outcome.ACCEPTED)]
+    subscriber.answer(DeliveryOutcome.REJECTED, b"1")
+    assert sorted(publisher.outcomes) == [(first, DeliveryOutcome.REJECTED), (second, DeliveryOutcome.ACCEPTED)]
 
 
 @pytest.mark.parametrize("outcome", AGAIN)
 @pytest.mark.parametrize("routers", [1, 2])
-def test_an_answer_of_again_settles_the_delivery_and_it_comes_again(outcome: Outcome, routers: int) -> None:
+def test_an_answer_of_again_settles_the_delivery_and_it_comes_again(outcome: DeliveryOutcome, routers: int) -> None:
     net = Net(routers)
     subscriber, publisher = net.subscriber(net.nodes[-1]), net.publisher(net.nodes[0])
     publisher.send(b"1", b"body")
@@ -82,7 +82,7 @@ def test_a_subscriber_that_settles_with_released_gets_no_settlement_of_its_own_b
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")
-    subscriber.answer(Outcome.RELEASED, b"1", settled=True)
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1", settled=True)
     assert subscriber.settled == []
     assert subscriber.deliveries == [b"1", b"1"]
 
@@ -110,7 +110,7 @@ def test_a_first_release_is_retried_at_once_and_later_ones_after_doubling_waits(
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")
-    waits = [_wait_for_attempt(net, subscriber, Outcome.RELEASED) for _ in range(9)]
+    waits = [_wait_for_attempt(net, subscriber, DeliveryOutcome.RELEASED) for _ in range(9)]
     assert waits == pytest.approx([0, 1, 2, 4, 8, 16, 32, 60, 60])
     assert {delivery.attempt for delivery in subscriber.all(effects.Deliver)} == {0}
 
@@ -119,12 +119,12 @@ def test_failed_attempts_are_counted_and_wait_for_a_doubling_time() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")
-    waits = [_wait_for_attempt(net, subscriber, Outcome.MODIFIED_FAILED) for _ in range(8)]
+    waits = [_wait_for_attempt(net, subscriber, DeliveryOutcome.MODIFIED_FAILED) for _ in range(8)]
     assert waits == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
     assert [delivery.attempt for delivery in subscriber.all(effects.Deliver)] == list(range(9))
 
 
-def _wait_for_attempt(net: Net, subscriber: SubscriberLink, outcome: Outcome) -> float:
+def _wait_for_attempt(net: Net, subscriber: SubscriberLink, outcome: DeliveryOutcome) -> float:
     """Answer the newest attempt; seconds until the next one came."""
     started, had = net.now, len(subscriber.deliveries)
     subscriber.answer(outcome, b"1")
@@ -139,8 +139,8 @@ def test_the_annotations_of_modified_come_with_the_next_attempt_only() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")
-    subscriber.answer(Outcome.MODIFIED, b"1", annotations={"x-why": "busy"})
-    subscriber.answer(Outcome.RELEASED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED, b"1", annotations={"x-why": "busy"})
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1")
     net.advance(10.0)
     assert [d.annotations for d in subscriber.all(effects.Deliver)] == [None, {"x-why": "busy"}, None]
 
@@ -150,9 +150,9 @@ def test_at_the_poison_limit_a_delivery_counts_as_rejected() -> None:
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
     for _ in range(3):
-        subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+        subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
         net.advance(60.0)
-    assert publisher.outcomes == [(delivery, Outcome.REJECTED)]
+    assert publisher.outcomes == [(delivery, DeliveryOutcome.REJECTED)]
     assert len(subscriber.deliveries) == 3
     assert net.nodes[0].count(Decision.DELIVERY_POISONED) == 1
     publisher.settle(b"1")
@@ -165,14 +165,14 @@ def test_one_subscription_at_the_poison_limit_does_not_end_the_retries_of_anothe
     poisoned, slow = net.subscriber(net.nodes[0], "poisoned"), net.subscriber(net.nodes[0], "slow")
     publisher = net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
-    poisoned.answer(Outcome.MODIFIED_FAILED, b"1")
+    poisoned.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     net.advance(1.0)
-    slow.answer(Outcome.MODIFIED_FAILED, b"1")
-    poisoned.answer(Outcome.MODIFIED_FAILED, b"1")
+    slow.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
+    poisoned.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     net.advance(1.0)
     assert slow.deliveries == [b"1", b"1"]
     slow.accept(b"1")
-    assert publisher.outcomes == [(delivery, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
 
 
 def test_a_loop_of_releases_ends_at_the_poison_limit() -> None:
@@ -180,12 +180,12 @@ def test_a_loop_of_releases_ends_at_the_poison_limit() -> None:
     subscriber, publisher = net.subscriber(net.nodes[0], timeout_s=60.0), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
     for _ in range(199):
-        subscriber.answer(Outcome.RELEASED, b"1")
+        subscriber.answer(DeliveryOutcome.RELEASED, b"1")
         net.advance(60.0)
     assert publisher.outcomes == []
-    subscriber.answer(Outcome.RELEASED, b"1")
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1")
     net.advance(60.0)
-    assert publisher.outcomes == [(delivery, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
     assert len(subscriber.deliveries) == 200
 
 
@@ -194,7 +194,7 @@ def test_the_waiting_time_stays_finite_however_many_attempts_are_allowed() -> No
     subscriber, publisher = net.subscriber(net.nodes[0], limit=2000), net.publisher(net.nodes[0])
     publisher.send(b"1")
     for _ in range(1100):
-        subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+        subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
         net.advance(60.0)
     assert len(subscriber.deliveries) == 1101
 
@@ -203,7 +203,7 @@ def test_while_one_delivery_waits_for_its_retry_later_ones_go_on() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     first, second = publisher.send(b"1"), publisher.send(b"2")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     third = publisher.send(b"3")
     subscriber.accept(b"2", b"3")
     assert subscriber.deliveries == [b"1", b"2", b"3"]
@@ -218,7 +218,7 @@ def test_a_retry_goes_to_the_subscription_that_asked_and_to_no_other() -> None:
     one, other = net.subscriber(net.nodes[0], "one"), net.subscriber(net.nodes[0], "other")
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1")
-    one.answer(Outcome.RELEASED, b"1")
+    one.answer(DeliveryOutcome.RELEASED, b"1")
     assert (one.deliveries, other.deliveries) == ([b"1", b"1"], [b"1"])
 
 
@@ -226,7 +226,7 @@ def test_a_retry_that_is_due_after_the_publisher_settled_is_not_sent() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     publisher.settle(b"1")
     net.advance(100.0)
     assert subscriber.deliveries == [b"1"]
@@ -236,7 +236,7 @@ def test_a_retry_of_a_subscription_that_is_gone_is_not_sent() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     net.delete_subscription()
     net.advance(100.0)
     assert subscriber.deliveries == [b"1"]
@@ -247,8 +247,8 @@ def test_a_request_that_was_lost_with_its_channel_is_answered_by_the_repeat() ->
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1", b"body")
-    net.lost = lambda frame: isinstance(frame, inputs.PeerFrame)
-    subscriber.answer(Outcome.RELEASED, b"1")
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame)
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1")
     net.lost = lambda frame: False
     net.advance(5.0)
     assert [d.message for d in subscriber.all(effects.Deliver)] == [b"body", b"body"]
@@ -262,7 +262,7 @@ def test_a_delivery_its_publisher_has_not_repeated_yet_is_not_retried_without_it
     net.publisher(net.nodes[1]).send(b"1", b"body")
     net.kill(net.nodes[1])
     again = net.publisher(net.nodes[2], unsettled={b"1": None})
-    subscriber.answer(Outcome.RELEASED, b"1")
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1")
     net.advance(5.0)
     assert [d.message for d in subscriber.all(effects.Deliver)] == [b"body"]
     delivery = again.send(b"1", b"body")
@@ -279,7 +279,7 @@ def test_what_waits_for_a_retry_is_not_taken_for_older_than_the_subscription_whe
     first = net.publisher(net.nodes[1])
     first.send(b"1")
     first.send(b"2")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     net.kill(net.nodes[1])
     again = net.publisher(net.nodes[2], unsettled={b"1": None, b"2": None})
     again.send(b"1")
@@ -295,7 +295,7 @@ def test_a_retry_that_waits_for_credit_is_not_taken_for_older_than_the_subscript
     first = net.publisher(net.nodes[1])
     first.send(b"1")
     first.send(b"2")
-    subscriber.answer(Outcome.RELEASED, b"1")  # held: both credits are used up
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1")  # held: both credits are used up
     net.advance(1.0)
     assert subscriber.deliveries == [b"1", b"2"]
     net.kill(net.nodes[1])
@@ -312,7 +312,7 @@ def test_a_retry_that_waits_for_credit_is_not_taken_for_older_than_the_subscript
 
 @pytest.mark.parametrize("outcome", AGAIN)
 def test_an_entry_presented_as_wanted_again_is_left_out_of_the_reply_and_comes_as_new(
-    outcome: Outcome,
+    outcome: DeliveryOutcome,
 ) -> None:
     net = Net(2)
     first = net.subscriber(net.nodes[0])
@@ -322,7 +322,7 @@ def test_an_entry_presented_as_wanted_again_is_left_out_of_the_reply_and_comes_a
     first.drop()
     session = session_of(net)
     one, two = network_tag(NONCE, session, b"1"), network_tag(NONCE, session, b"2")
-    second = net.subscriber(net.nodes[0], unsettled={one: outcome, two: Outcome.ACCEPTED})
+    second = net.subscriber(net.nodes[0], unsettled={one: outcome, two: DeliveryOutcome.ACCEPTED})
     assert second.last(effects.SubscriberReply).kept == [two]
     assert [(d.tag[11:], d.resume) for d in second.all(effects.Deliver)] == [(b"1", False)]
     assert publisher.accepted == []
@@ -334,7 +334,7 @@ def test_an_outcome_is_repeated_when_the_same_delivery_comes_again() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
     publisher.send(b"1")
-    net.lost = lambda frame: isinstance(frame, inputs.PeerFrame)
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame)
     subscriber.accept(b"1")  # its ACK is lost
     net.lost = lambda frame: False
     net.advance(5.0)
@@ -359,11 +359,11 @@ def test_a_malformed_message_is_rejected_in_its_place_and_goes_nowhere() -> None
     assert publisher.outcomes == []
     subscriber.accept(b"3", b"1")
     assert sorted(publisher.outcomes) == [
-        (ids[0], Outcome.ACCEPTED),
-        (ids[1], Outcome.REJECTED),
-        (ids[2], Outcome.ACCEPTED),
+        (ids[0], DeliveryOutcome.ACCEPTED),
+        (ids[1], DeliveryOutcome.REJECTED),
+        (ids[2], DeliveryOutcome.ACCEPTED),
     ]
-    rejected = next(told for told in publisher.all(effects.Dispose) if told.outcome is Outcome.REJECTED)
+    rejected = next(told for told in publisher.all(effects.Dispose) if told.outcome is DeliveryOutcome.REJECTED)
     assert (rejected.condition, rejected.description) == ("amqp:decode-error", "no section at byte 0")
 
 

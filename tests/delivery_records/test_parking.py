@@ -5,7 +5,7 @@ from __future__ import annotations
 from delivery_records import effects, inputs
 from delivery_records.channels.messages import Ack, Msg
 from delivery_records.limits import PARKED_FRAMES, PARKED_S, Limits
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Net
 
 
@@ -38,7 +38,7 @@ def test_an_answer_of_a_subscription_that_is_not_in_view_yet_waits() -> None:
     second = net.subscriber(net.nodes[1], "here")
     net.nodes[0].is_watch_held = True
     second.drop()
-    third = net.subscriber(net.nodes[1], "here", unsettled={second.network_tag(b"1"): Outcome.ACCEPTED})
+    third = net.subscriber(net.nodes[1], "here", unsettled={second.network_tag(b"1"): DeliveryOutcome.ACCEPTED})
     assert third.last(effects.SubscriberReply).kept == [second.network_tag(b"1")]
     assert publisher.accepted == []
     net.nodes[0].is_watch_held = False
@@ -67,7 +67,7 @@ def test_a_parked_stream_that_gets_too_long_restarts_the_channel_and_nothing_is_
     net.nodes[1].is_watch_held = True
     publisher = net.publisher(net.nodes[0])
     tags = [number.to_bytes(2, "big") for number in range(PARKED_FRAMES + 10)]
-    publisher.feed(*(inputs.Transfer(publisher.number, number, tag, b"") for number, tag in enumerate(tags)))
+    publisher.feed(*(inputs.PublisherTransfer(publisher.number, number, tag, b"") for number, tag in enumerate(tags)))
     assert _restarts(net) == 0  # what is repeated would only be too long again
     net.nodes[1].is_watch_held = False
     net.advance(1.0)
@@ -152,7 +152,7 @@ def test_an_answer_in_a_former_epoch_of_the_same_life_still_counts() -> None:
     assert publisher.accepted == [delivery]
 
 
-def test_an_answer_of_a_former_life_counts_for_nothing() -> None:
+def test_an_outcome_of_a_former_incarnation_is_ignored() -> None:
     net = Net(3)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
     net.subscriber(net.nodes[0], "other")
@@ -180,8 +180,8 @@ def test_an_answer_about_another_window_counts_for_nothing() -> None:
     subscription = next(iter(node.core.view.subscriptions.values()))
     channel = node.core.channels.find(net.nodes[1].rid)
     assert channel is not None
-    stray = Ack(999, subscription.epoch, Outcome.ACCEPTED, ((0, 100),))
-    net.feed(node, inputs.PeerFrame(net.nodes[1].rid, channel.generation, channel.received + 1, stray))
+    stray = Ack(999, subscription.epoch, DeliveryOutcome.ACCEPTED, ((0, 100),))
+    net.feed(node, inputs.RouterFrame(net.nodes[1].rid, channel.generation, channel.received + 1, stray))
     assert publisher.accepted == []
     assert node.count(Decision.ACK_STALE) == 1
 
@@ -196,8 +196,8 @@ def test_an_answer_beyond_the_window_is_cut_to_it() -> None:
     channel = node.core.channels.find(net.nodes[1].rid)
     assert channel is not None
     epoch = next(iter(node.core.endpoints.ingress_by_epoch))
-    wild = Ack(epoch, subscription.epoch, Outcome.ACCEPTED, ((0, 2**62),))
-    net.feed(node, inputs.PeerFrame(net.nodes[1].rid, channel.generation, channel.received + 1, wild))
+    wild = Ack(epoch, subscription.epoch, DeliveryOutcome.ACCEPTED, ((0, 2**62),))
+    net.feed(node, inputs.RouterFrame(net.nodes[1].rid, channel.generation, channel.received + 1, wild))
     second = publisher.send(b"2")
     assert publisher.accepted == [first]
     assert second not in publisher.accepted
@@ -212,7 +212,7 @@ def test_a_message_of_a_publisher_that_did_not_sync_is_dropped() -> None:
     net.advance(0.5)
     stray = Msg(epoch, 0, b"1", b"1")
     net.feed(
-        net.nodes[1], inputs.PeerFrame(net.nodes[0].rid, channel.generation, channel.received + 1, stray)
+        net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, channel.generation, channel.received + 1, stray)
     )
     assert subscriber.deliveries == []
     assert net.nodes[1].count(Decision.FRAME_NOT_SYNCED) == 1

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_records.channels import codec as peer_codec
-from delivery_records.channels.codec import PeerCodecError, Target
+from delivery_records.channels import codec as channel_codec
+from delivery_records.channels.codec import ChannelCodecError, Target
 from delivery_records.channels.messages import (
     Ack,
     Applied,
@@ -21,11 +21,11 @@ from delivery_records.channels.messages import (
     Msg,
     MsgPart,
     Nack,
-    PeerMessage,
+    RouterMessage,
     Settle,
     Sync,
 )
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -74,7 +74,7 @@ MESSAGES = st.one_of(
     MSGS,
     parts(),
     st.builds(Settle, U64, RUNS),
-    st.builds(Ack, U64, U64, st.sampled_from(Outcome), RUNS),
+    st.builds(Ack, U64, U64, st.sampled_from(DeliveryOutcome), RUNS),
     st.builds(Nack, U64, U64, U64, st.booleans()),
     st.builds(Credit, U64),
 )
@@ -94,54 +94,54 @@ def fields(value: object) -> object:
 
 @given(U64, TARGETS, MESSAGES)
 def test_every_message_comes_back_as_it_was_sent(
-    origin: int, targets: tuple[Target, ...], message: PeerMessage
+    origin: int, targets: tuple[Target, ...], message: RouterMessage
 ) -> None:
-    frame = peer_codec.encode_frame(origin, targets, message)
-    header = peer_codec.read_header(frame)
-    assert (header.origin, header.targets, header.hop_limit) == (origin, targets, peer_codec.HOP_LIMIT)
+    frame = channel_codec.encode_frame(origin, targets, message)
+    header = channel_codec.read_header(frame)
+    assert (header.origin, header.targets, header.hop_limit) == (origin, targets, channel_codec.HOP_LIMIT)
     assert header.carries_body == isinstance(message, Msg | MsgPart)
     assert not header.is_datagram
-    decoded = peer_codec.decode_message(frame, header)
+    decoded = channel_codec.decode_message(frame, header)
     assert type(decoded) is type(message)
     assert fields(decoded) == fields(message)
 
 
 @given(U64, U64, DATAGRAMS)
 def test_every_datagram_comes_back_as_it_was_sent(origin: int, rid: int, message: Datagram) -> None:
-    frame = peer_codec.encode_datagram(origin, rid, message)
-    header = peer_codec.read_header(frame)
+    frame = channel_codec.encode_datagram(origin, rid, message)
+    header = channel_codec.read_header(frame)
     assert header.is_datagram
     assert header.targets == ((rid, 0, 0),)
-    assert peer_codec.decode_datagram(frame, header) == message
+    assert channel_codec.decode_datagram(frame, header) == message
 
 
 @given(TARGETS, MESSAGES, st.dictionaries(U64, st.none() | st.integers(1, 3)))
 def test_splitting_gives_each_target_to_its_next_hop_once_with_the_same_payload(
-    targets: tuple[Target, ...], message: PeerMessage, hops: dict[int, int | None]
+    targets: tuple[Target, ...], message: RouterMessage, hops: dict[int, int | None]
 ) -> None:
     def next_hop(rid: int) -> int | None:
         return hops.get(rid, rid % 4 or None)
 
-    frame = peer_codec.encode_frame(7, targets, message)
-    copies = peer_codec.split(frame, peer_codec.read_header(frame), next_hop)
+    frame = channel_codec.encode_frame(7, targets, message)
+    copies = channel_codec.split(frame, channel_codec.read_header(frame), next_hop)
     assert len({hop for hop, _ in copies}) == len(copies)
     reached: list[Target] = []
     for hop, copy in copies:
-        header = peer_codec.read_header(copy)
+        header = channel_codec.read_header(copy)
         assert all(next_hop(rid) == hop for rid, _, _ in header.targets)
-        assert header.hop_limit == peer_codec.HOP_LIMIT - 1
-        assert fields(peer_codec.decode_message(copy, header)) == fields(message)
+        assert header.hop_limit == channel_codec.HOP_LIMIT - 1
+        assert fields(channel_codec.decode_message(copy, header)) == fields(message)
         reached += header.targets
     assert sorted(reached) == sorted(target for target in targets if next_hop(target[0]) is not None)
 
 
 def test_a_frame_that_goes_in_circles_ends() -> None:
-    frame = peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
+    frame = channel_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
     hops = 0
-    while copies := peer_codec.split(frame, peer_codec.read_header(frame), lambda rid: rid):
+    while copies := channel_codec.split(frame, channel_codec.read_header(frame), lambda rid: rid):
         ((_, frame),) = copies
         hops += 1
-    assert hops == peer_codec.HOP_LIMIT - 1
+    assert hops == channel_codec.HOP_LIMIT - 1
 
 
 @given(st.binary(max_size=80))
@@ -151,50 +151,50 @@ def test_any_bytes_are_a_frame_or_a_typed_error(data: bytes) -> None:
 
 @given(TARGETS, MESSAGES | DATAGRAMS, st.data())
 def test_a_damaged_frame_is_a_frame_or_a_typed_error(
-    targets: tuple[Target, ...], message: PeerMessage | Datagram, data: st.DataObject
+    targets: tuple[Target, ...], message: RouterMessage | Datagram, data: st.DataObject
 ) -> None:
     if isinstance(message, Hello | Barrier | Applied):
-        frame = bytearray(peer_codec.encode_datagram(1, targets[0][0], message))
+        frame = bytearray(channel_codec.encode_datagram(1, targets[0][0], message))
     else:
-        frame = bytearray(peer_codec.encode_frame(1, targets, message))
+        frame = bytearray(channel_codec.encode_frame(1, targets, message))
     for _ in range(data.draw(st.integers(1, 4))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     decode_anything(bytes(frame[: data.draw(st.integers(0, len(frame)))]))
 
 
 def decode_anything(data: bytes) -> None:
-    with contextlib.suppress(PeerCodecError):
-        header = peer_codec.read_header(data)
+    with contextlib.suppress(ChannelCodecError):
+        header = channel_codec.read_header(data)
         if header.is_datagram:
-            peer_codec.decode_datagram(data, header)
+            channel_codec.decode_datagram(data, header)
         else:
-            peer_codec.decode_message(data, header)
+            channel_codec.decode_message(data, header)
 
 
 def test_another_protocol_version_is_refused_by_name() -> None:
-    frame = bytearray(peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5)))
+    frame = bytearray(channel_codec.encode_frame(1, [(2, 1, 1)], Credit(5)))
     frame[0] = 9
-    with pytest.raises(PeerCodecError, match="version 9; this router speaks 1"):
-        peer_codec.read_header(bytes(frame))
+    with pytest.raises(ChannelCodecError, match="version 9; this router speaks 1"):
+        channel_codec.read_header(bytes(frame))
 
 
 def test_a_sync_that_claims_more_tags_than_it_has_bytes_is_refused_before_any_is_read() -> None:
-    frame = bytearray(peer_codec.encode_frame(1, [(2, 1, 1)], Sync(1, (), (), ())))
+    frame = bytearray(channel_codec.encode_frame(1, [(2, 1, 1)], Sync(1, (), (), ())))
     frame[-4:] = struct.pack(">I", 2**32 - 1)
-    with pytest.raises(PeerCodecError, match="claims"):
-        peer_codec.decode_message(bytes(frame), peer_codec.read_header(bytes(frame)))
+    with pytest.raises(ChannelCodecError, match="claims"):
+        channel_codec.decode_message(bytes(frame), channel_codec.read_header(bytes(frame)))
 
 
 def test_a_sequenced_frame_is_not_read_as_a_datagram_nor_the_other_way_round() -> None:
-    frame = peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
-    with pytest.raises(PeerCodecError, match="not a datagram"):
-        peer_codec.decode_datagram(frame, peer_codec.read_header(frame))
-    datagram = peer_codec.encode_datagram(1, 2, Barrier(5))
-    with pytest.raises(PeerCodecError, match="not a sequenced frame"):
-        peer_codec.decode_message(datagram, peer_codec.read_header(datagram))
+    frame = channel_codec.encode_frame(1, [(2, 1, 1)], Credit(5))
+    with pytest.raises(ChannelCodecError, match="not a datagram"):
+        channel_codec.decode_datagram(frame, channel_codec.read_header(frame))
+    datagram = channel_codec.encode_datagram(1, 2, Barrier(5))
+    with pytest.raises(ChannelCodecError, match="not a sequenced frame"):
+        channel_codec.decode_message(datagram, channel_codec.read_header(datagram))
 
 
 def test_trailing_bytes_are_refused() -> None:
-    frame = peer_codec.encode_frame(1, [(2, 1, 1)], Credit(5)) + b"x"
-    with pytest.raises(PeerCodecError, match="too many"):
-        peer_codec.decode_message(frame, peer_codec.read_header(frame))
+    frame = channel_codec.encode_frame(1, [(2, 1, 1)], Credit(5)) + b"x"
+    with pytest.raises(ChannelCodecError, match="too many"):
+        channel_codec.decode_message(frame, channel_codec.read_header(frame))

@@ -6,9 +6,9 @@ import pytest
 
 from delivery_records import effects
 from delivery_records.attachments.view import Kind, SubscriptionMode, SubscriptionRecord
-from delivery_records.inputs import Failure, LinkFlow
+from delivery_records.inputs import ClientFlow, StoreFailure
 from delivery_records.limits import PROOF_TIMEOUT_S, PROVISIONAL_TIMEOUT_S
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, Node, StoreFault, SubscriberLink
 
 LONG = 3600.0
@@ -66,8 +66,8 @@ def test_an_echo_of_another_attach_is_no_sign_of_life() -> None:
     net = Net()
     old = _silent(net)
     subscriber = _silent(net)
-    subscriber.feed(LinkFlow(subscriber.number, limit=9, echoed_epoch=old.last(effects.AskEcho).epoch))
-    subscriber.feed(LinkFlow(subscriber.number, limit=9))
+    subscriber.feed(ClientFlow(subscriber.number, limit=9, echoed_epoch=old.last(effects.AskEcho).epoch))
+    subscriber.feed(ClientFlow(subscriber.number, limit=9))
     assert _record(net).provisional
 
 
@@ -138,8 +138,8 @@ def test_a_new_subscription_with_a_long_timeout_is_provisional_until_it_shows_li
     assert _record(net).timeout_s == LONG
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REJECTED, Outcome.RELEASED, None])
-def test_any_disposition_is_a_sign_of_life(outcome: Outcome | None) -> None:
+@pytest.mark.parametrize("outcome", [DeliveryOutcome.REJECTED, DeliveryOutcome.RELEASED, None])
+def test_any_disposition_is_a_sign_of_life(outcome: DeliveryOutcome | None) -> None:
     net = Net()
     subscriber = _silent(net)
     net.publisher(net.nodes[0]).send(b"1")
@@ -216,7 +216,7 @@ def test_a_provisional_subscription_that_comes_back_is_still_provisional() -> No
 def test_a_proof_that_could_not_be_written_is_tried_again_at_the_next_sign_of_life() -> None:
     net = Net()
     subscriber = _silent(net)
-    net.nodes[0].faults.append(StoreFault(Failure.UNAVAILABLE))
+    net.nodes[0].faults.append(StoreFault(StoreFailure.UNAVAILABLE))
     subscriber.flow(10, delivery_count=1)
     assert _record(net).provisional
     subscriber.flow(11, delivery_count=2)
@@ -226,7 +226,7 @@ def test_a_proof_that_could_not_be_written_is_tried_again_at_the_next_sign_of_li
 def test_a_proof_that_could_not_be_written_is_tried_again_after_a_while_without_a_sign() -> None:
     net = Net()
     subscriber = _silent(net)
-    net.nodes[0].faults.append(StoreFault(Failure.UNAVAILABLE))
+    net.nodes[0].faults.append(StoreFault(StoreFailure.UNAVAILABLE))
     subscriber.flow(10, delivery_count=1)
     net.advance(PROVISIONAL_TIMEOUT_S + 1.0)
     assert not _record(net).provisional
@@ -236,7 +236,7 @@ def test_a_proof_of_unknown_fate_that_was_written_does_not_steal_the_link() -> N
     net = Net()
     subscriber, publisher = _silent(net), net.publisher(net.nodes[0])
     node = net.nodes[0]
-    node.faults.append(StoreFault(Failure.UNKNOWN, is_applied=True))
+    node.faults.append(StoreFault(StoreFailure.UNKNOWN, is_applied=True))
     node.is_watch_held = True
     subscriber.flow(10, delivery_count=1)
     node.is_watch_held = False
@@ -250,7 +250,7 @@ def test_a_proof_of_unknown_fate_that_was_written_does_not_steal_the_link() -> N
 def test_a_proof_of_unknown_fate_that_was_lost_is_tried_again() -> None:
     net = Net()
     subscriber = _silent(net)
-    net.nodes[0].faults.append(StoreFault(Failure.UNKNOWN))
+    net.nodes[0].faults.append(StoreFault(StoreFailure.UNKNOWN))
     subscriber.flow(10, delivery_count=1)
     assert _record(net).provisional
     subscriber.flow(11, delivery_count=2)

@@ -17,7 +17,7 @@ def test_the_first_credit_is_the_window_and_tells_the_session_once() -> None:
         publisher.send(bytes([number]))
         subscriber.accept(bytes([number]))
         publisher.settle(bytes([number]))
-    sessions = [grant.session for grant in publisher.all(effects.GrantCredit)]
+    sessions = [grant.session for grant in publisher.all(effects.GrantPublisherCredit)]
     assert sessions[0] is not None
     assert set(sessions[1:]) == {None}
 

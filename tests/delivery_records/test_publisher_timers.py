@@ -23,7 +23,7 @@ def test_a_publisher_that_does_not_answer_the_echo_is_detached_and_keeps_its_key
     assert publisher.detached() is None
     net.advance(0.2)
     assert (publisher.end().condition, publisher.end().closed) == ("amqp:link:detach-forced", False)
-    assert publisher.all(effects.GrantCredit) == []
+    assert publisher.all(effects.GrantPublisherCredit) == []
     assert net.has_publisher()
 
 
@@ -32,10 +32,10 @@ def test_neither_another_number_nor_a_plain_flow_is_proof_of_life() -> None:
     publisher = PublisherLink(net, net.nodes[0])
     publisher.attach(unsettled={})
     epoch = publisher.last(effects.AskEcho).epoch
-    publisher.feed(inputs.LinkFlow(publisher.number))
-    publisher.feed(inputs.LinkFlow(publisher.number, echoed_epoch=epoch + 1))
-    publisher.feed(inputs.LinkFlow(publisher.number, echoed_epoch=epoch - 1))
-    assert publisher.all(effects.GrantCredit) == []
+    publisher.feed(inputs.ClientFlow(publisher.number))
+    publisher.feed(inputs.ClientFlow(publisher.number, echoed_epoch=epoch + 1))
+    publisher.feed(inputs.ClientFlow(publisher.number, echoed_epoch=epoch - 1))
+    assert publisher.all(effects.GrantPublisherCredit) == []
     publisher.echo()
     assert publisher.credit > 0
 
@@ -65,10 +65,10 @@ def test_a_publisher_whose_session_has_no_room_is_waited_for() -> None:
     publisher = _present(net, b"1")
     ingress = net.nodes[0].core.links[publisher.number]
     assert isinstance(ingress, Ingress)
-    ingress.on_session_window(True, net.nodes[0].core.now)
+    ingress.resends.on_session_window(True, net.nodes[0].core.now)
     net.advance(3 * RESEND_TIMEOUT_S)
     assert publisher.detached() is None
-    ingress.on_session_window(False, net.nodes[0].core.now)
+    ingress.resends.on_session_window(False, net.nodes[0].core.now)
     net.advance(RESEND_TIMEOUT_S - 0.1)
     assert publisher.detached() is None
     net.advance(0.2)

@@ -8,7 +8,7 @@ import pytest
 
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.inputs import EndSubscription
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, SubscriberLink
 
 
@@ -50,7 +50,7 @@ def test_a_message_whose_only_subscription_ended_without_it_is_released(
     subscriber.accept(b"1")
     publisher.settle(b"1")
     end(net, subscriber)
-    assert publisher.outcomes == [(first, Outcome.ACCEPTED), (second, Outcome.RELEASED)]
+    assert publisher.outcomes == [(first, DeliveryOutcome.ACCEPTED), (second, DeliveryOutcome.RELEASED)]
 
 
 def test_a_message_that_one_of_its_subscriptions_was_done_with_is_accepted_when_the_other_one_ends() -> None:
@@ -61,7 +61,7 @@ def test_a_message_that_one_of_its_subscriptions_was_done_with_is_accepted_when_
     done.accept(b"1")
     done.detach(closed=True)
     ends.detach(closed=True)
-    assert publisher.outcomes == [(sent, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(sent, DeliveryOutcome.ACCEPTED)]
 
 
 def test_a_message_that_an_at_most_once_subscription_got_is_accepted_when_the_others_end() -> None:
@@ -71,7 +71,7 @@ def test_a_message_that_an_at_most_once_subscription_got_is_accepted_when_the_ot
     publisher = net.stock_publisher(net.nodes[0])
     sent = publisher.send(b"1")
     ends.detach(closed=True)
-    assert publisher.outcomes == [(sent, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(sent, DeliveryOutcome.ACCEPTED)]
 
 
 def test_a_publisher_with_the_capability_is_accepted_when_its_only_subscription_ends() -> None:
@@ -79,4 +79,4 @@ def test_a_publisher_with_the_capability_is_accepted_when_its_only_subscription_
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     sent = publisher.send(b"1")
     subscriber.detach(closed=True)
-    assert publisher.outcomes == [(sent, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(sent, DeliveryOutcome.ACCEPTED)]

@@ -6,9 +6,9 @@ import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, SubscriptionMode
-from delivery_records.inputs import Failure
+from delivery_records.inputs import StoreFailure
 from delivery_records.limits import UNKNOWN_PUT_S
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Link, Net, PublisherLink, StoreFault, SubscriberLink
 
 
@@ -88,7 +88,7 @@ def test_a_session_whose_publisher_moved_after_the_attach_is_in_view_for_all_of_
     tag = subscriber.network_tag(b"1")
     subscriber.drop()
     here = SubscriberLink(net, net.nodes[0])
-    here.attach(unsettled={tag: Outcome.ACCEPTED})
+    here.attach(unsettled={tag: DeliveryOutcome.ACCEPTED})
     net.run()
     publisher.drop()
     net.publisher(net.nodes[2], unsettled={b"1": None}).send(b"1")
@@ -227,7 +227,7 @@ def test_a_proof_of_life_around_a_snapshot_keeps_its_link(applied: bool) -> None
     node = net.nodes[0]
     subscriber, publisher = net.subscriber(node, timeout_s=3600.0), net.publisher(node)
     node.is_watch_held = True
-    node.faults.append(StoreFault(Failure.UNKNOWN, is_applied=applied))
+    node.faults.append(StoreFault(StoreFailure.UNKNOWN, is_applied=applied))
     subscriber.flow(10, delivery_count=1)
     net.load_snapshot(node)
     node.is_watch_held = False

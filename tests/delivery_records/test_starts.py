@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from delivery_records import effects
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import network_tag
 from tests.delivery_records.harness import NONCE, Net, PublisherLink, SubscriberLink
 from tests.delivery_records.test_outcomes import session_of
 
-UNSETTLED: dict[bytes, Outcome | None] = {b"1": None, b"2": None}
+UNSETTLED: dict[bytes, DeliveryOutcome | None] = {b"1": None, b"2": None}
 
 
 def renewed(net: Net) -> tuple[PublisherLink, SubscriberLink]:
@@ -22,7 +22,7 @@ def renewed(net: Net) -> tuple[PublisherLink, SubscriberLink]:
     publisher.send(b"2")
     former.accept(b"1", b"2")
     former.detach(closed=True)
-    assert former.end() == effects.Detach(former.number, True)
+    assert former.end() == effects.DetachLink(former.number, True)
     return publisher, net.subscriber(net.nodes[-1], "s")
 
 
@@ -34,7 +34,7 @@ def moved(net: Net, starts: list[tuple[bytes, int]], *sent_after: bytes) -> Publ
     return publisher
 
 
-def test_a_new_life_is_not_sent_what_a_former_one_had_when_the_publisher_moves() -> None:
+def test_a_new_incarnation_is_not_sent_what_a_former_one_had_when_the_publisher_moves() -> None:
     net = Net(2)
     publisher, back = renewed(net)
     told = publisher.last(effects.TellStart)
@@ -89,7 +89,7 @@ def test_a_subscriber_that_presents_what_a_former_life_was_done_with_is_not_sent
     net = Net(2)
     _, back = renewed(net)
     back.drop()
-    mine = {network_tag(NONCE, session_of(net), tag): Outcome.ACCEPTED for tag in UNSETTLED}
+    mine = {network_tag(NONCE, session_of(net), tag): DeliveryOutcome.ACCEPTED for tag in UNSETTLED}
     back = net.subscriber(net.nodes[-1], "s", unsettled=mine)
     publisher = moved(net, [])
     assert back.deliveries == []

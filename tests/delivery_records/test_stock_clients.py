@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from delivery_records import effects, inputs
 from delivery_records.limits import PROOF_TIMEOUT_S, STOCK_REPLY_WAIT_S, Limits
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 
 def test_a_publisher_without_a_map_gets_its_session_with_the_attach_and_credit_at_once() -> None:
     net = Net()
     publisher = net.stock_publisher(net.nodes[0])
-    reply, grant = publisher.last(effects.PublisherReply), publisher.last(effects.GrantCredit)
+    reply, grant = publisher.last(effects.PublisherReply), publisher.last(effects.GrantPublisherCredit)
     assert (reply.presented_map, reply.resumed, reply.exactly_once) == (False, False, False)
     assert publisher.all(effects.AskEcho) == []
     assert grant.session == net.etcd.revision
@@ -28,25 +28,25 @@ def test_a_delivery_nobody_subscribed_to_is_released() -> None:
     net = Net()
     publisher = net.stock_publisher(net.nodes[0])
     first = publisher.send(b"1")
-    assert publisher.outcomes == [(first, Outcome.RELEASED)]
+    assert publisher.outcomes == [(first, DeliveryOutcome.RELEASED)]
     subscriber = net.subscriber(net.nodes[0])
     second = publisher.send(b"2")
     subscriber.accept(b"2")
-    assert publisher.outcomes == [(first, Outcome.RELEASED), (second, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(first, DeliveryOutcome.RELEASED), (second, DeliveryOutcome.ACCEPTED)]
 
 
 def test_a_publisher_with_the_capability_is_accepted_when_nobody_subscribed() -> None:
     net = Net()
     publisher = net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
-    assert publisher.outcomes == [(delivery, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
 
 
 def test_releasing_can_be_switched_off() -> None:
     net = Net(limits=Limits(release_without_subscriptions=False))
     publisher = net.stock_publisher(net.nodes[0])
     delivery = publisher.send(b"1")
-    assert publisher.outcomes == [(delivery, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
 
 
 def test_a_session_without_a_map_ends_with_its_link_and_its_deliveries_are_settled() -> None:
@@ -173,7 +173,7 @@ def test_what_is_settled_before_the_reply_is_left_out_of_it_and_gets_no_frame() 
     publisher.send(b"1")
     publisher.send(b"2")
     first.accept(b"1", b"2")
-    tags = {first.network_tag(tag): Outcome.ACCEPTED for tag in (b"1", b"2")}
+    tags = {first.network_tag(tag): DeliveryOutcome.ACCEPTED for tag in (b"1", b"2")}
     first.drop()
     net.delete_subscription()
     net.held = {(1, 0)}  # the barrier of the new subscription waits

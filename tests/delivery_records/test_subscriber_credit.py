@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from delivery_records import effects, inputs
 from delivery_records.limits import Limits
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 
@@ -18,7 +18,7 @@ def _came_back(
     first, publisher = net.subscriber(net.nodes[2]), net.publisher(net.nodes[1])
     for tag in sent:
         publisher.send(tag)
-    unsettled = {first.network_tag(tag): Outcome.ACCEPTED if tag in accepted else None for tag in sent}
+    unsettled = {first.network_tag(tag): DeliveryOutcome.ACCEPTED if tag in accepted else None for tag in sent}
     net.kill(net.nodes[2])
     return net.subscriber(net.nodes[0], unsettled=unsettled, limit=limit), publisher
 
@@ -33,7 +33,7 @@ def test_the_reply_keeps_what_is_unsettled_and_leaves_out_what_is_settled() -> N
     publisher.send(b"1")
     gone = net.publisher(net.nodes[1], "gone")
     gone.send(b"x")
-    unsettled = {first.network_tag(b"1"): None, first.network_tag(b"x"): Outcome.ACCEPTED}
+    unsettled = {first.network_tag(b"1"): None, first.network_tag(b"x"): DeliveryOutcome.ACCEPTED}
     gone.detach(closed=True)
     first.drop()
     second = net.subscriber(net.nodes[0], unsettled=unsettled)
@@ -45,7 +45,7 @@ def test_the_reply_keeps_what_is_unsettled_and_leaves_out_what_is_settled() -> N
 def test_entries_of_another_cluster_are_kept_until_the_application_decides() -> None:
     net = Net()
     foreign = b"\0else" + bytes(6) + b"1"
-    subscriber = net.subscriber(net.nodes[0], unsettled={foreign: None, b"odd": Outcome.ACCEPTED})
+    subscriber = net.subscriber(net.nodes[0], unsettled={foreign: None, b"odd": DeliveryOutcome.ACCEPTED})
     assert subscriber.last(effects.SubscriberReply).kept == [foreign, b"odd"]
 
 
@@ -69,7 +69,7 @@ def test_an_accepted_entry_is_resumed_settled_with_the_subscribers_outcome() -> 
     assert (resumed.resume, resumed.settled, resumed.outcome, resumed.message) == (
         True,
         True,
-        Outcome.ACCEPTED,
+        DeliveryOutcome.ACCEPTED,
         b"",
     )
     assert not [effect for effect in subscriber.got if isinstance(effect, effects.SettleAtSubscriber)]
@@ -187,7 +187,7 @@ def test_what_is_wanted_again_keeps_its_place_in_the_map() -> None:
     subscriber = net.subscriber(net.nodes[0], map_bound=1)
     publisher.send(b"1")
     publisher.send(b"2")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     assert subscriber.deliveries == [
         b"1"
     ]  # a newer one would lock it out until the publisher settles, which waits for it
@@ -204,7 +204,7 @@ def test_what_is_wanted_again_and_given_up_gives_its_place_free() -> None:
     subscriber = net.subscriber(net.nodes[0], map_bound=1)
     publisher.send(b"1")
     publisher.send(b"2")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     publisher.settle(b"1")
     assert subscriber.deliveries == [b"1", b"2"]
 
@@ -215,7 +215,7 @@ def test_a_retry_goes_ahead_of_new_deliveries_that_wait_for_room() -> None:
     subscriber = net.subscriber(net.nodes[0], map_bound=2)
     one.send(b"1")
     other.send(b"2")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     subscriber.accept(b"2")
     other.send(b"3")  # no room for it
     net.advance(1.0)
@@ -254,12 +254,12 @@ def test_a_drain_is_answered_at_once_when_nothing_is_held() -> None:
     net = Net()
     subscriber = net.subscriber(net.nodes[0], limit=0)
     subscriber.flow(10, drain=True)
-    assert len(subscriber.all(effects.Drained)) == 1
+    assert len(subscriber.all(effects.CompleteDrain)) == 1
     net.publisher(net.nodes[0]).send(b"1")
     assert subscriber.deliveries == []  # the credit was drained away
     subscriber.flow(11, delivery_count=10)
     assert subscriber.deliveries == [b"1"]
-    assert len(subscriber.all(effects.Drained)) == 1
+    assert len(subscriber.all(effects.CompleteDrain)) == 1
 
 
 def test_a_drain_is_answered_behind_what_is_held() -> None:
@@ -268,7 +268,7 @@ def test_a_drain_is_answered_behind_what_is_held() -> None:
     publisher.send(b"1")
     publisher.send(b"2")
     subscriber.flow(10, drain=True)
-    assert [type(effect).__name__ for effect in subscriber.got[-3:]] == ["Deliver", "Deliver", "Drained"]
+    assert [type(effect).__name__ for effect in subscriber.got[-3:]] == ["Deliver", "Deliver", "CompleteDrain"]
 
 
 def test_a_drain_is_answered_when_credit_ends_before_what_is_held() -> None:
@@ -278,7 +278,7 @@ def test_a_drain_is_answered_when_credit_ends_before_what_is_held() -> None:
     publisher.send(b"2")
     subscriber.flow(1, drain=True)
     assert subscriber.deliveries == [b"1"]
-    assert len(subscriber.all(effects.Drained)) == 1
+    assert len(subscriber.all(effects.CompleteDrain)) == 1
     subscriber.flow(2, delivery_count=1)
     assert subscriber.deliveries == [b"1", b"2"]
 
@@ -291,7 +291,7 @@ def test_a_drain_is_answered_although_the_map_is_full() -> None:
     publisher.send(b"2")
     subscriber.flow(10, drain=True)
     assert subscriber.deliveries == [b"1"]
-    assert len(subscriber.all(effects.Drained)) == 1
+    assert len(subscriber.all(effects.CompleteDrain)) == 1
 
 
 def test_a_drain_waits_for_the_reply_to_the_attach() -> None:
@@ -303,7 +303,7 @@ def test_a_drain_waits_for_the_reply_to_the_attach() -> None:
     assert subscriber.got == []
     net.held = set()
     net.advance(0.5)
-    assert [type(effect) for effect in subscriber.got] == [effects.SubscriberReply, effects.Drained]
+    assert [type(effect) for effect in subscriber.got] == [effects.SubscriberReply, effects.CompleteDrain]
 
 
 def test_settlements_of_one_turn_are_one_disposition() -> None:

@@ -6,7 +6,7 @@ from typing import cast
 
 from delivery_records import effects
 from delivery_records.limits import CHANNEL_CREDIT_BYTES, OWING_NAMES
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Net, Node
 
 
@@ -115,7 +115,7 @@ def test_the_tables_tell_the_state_of_channels() -> None:
     assert (channel["router"], channel["state"], channel["waiting"]) == ("r1", "up", 1)
 
 
-def test_a_busy_router_tells_everything_as_json() -> None:
+def test_a_busy_router_shows_everything_as_json() -> None:
     net = Net(3)
     for number in range(5):
         net.subscriber(net.nodes[number % 3], f"s{number}")
@@ -144,7 +144,7 @@ def test_decisions_are_counted_by_name() -> None:
     net = Net()
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")
-    subscriber.answer(Outcome.RELEASED, b"1")
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1")
     counts = cast("dict[str, int]", net.nodes[0].tables()["counts"])
     assert counts[Decision.RETRY_SCHEDULED.value] == 1
     assert counts[Decision.DELIVERED.value] == 2

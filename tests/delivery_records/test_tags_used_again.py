@@ -7,7 +7,7 @@ import pytest
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.entries import is_live
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import TOPIC, Net, PublisherLink, SubscriberLink
 
 EMPTY = b""
@@ -93,7 +93,7 @@ def test_a_tag_settled_and_used_again_in_one_read_names_two_deliveries(tag: byte
     publisher.send(tag, b"one")
     net.feed(subscriber.node, accepted(subscriber))
     publisher.feed(
-        inputs.PublisherSettle(publisher.number, (tag,)), inputs.Transfer(publisher.number, 2, tag, b"two")
+        inputs.PublisherSettle(publisher.number, (tag,)), inputs.PublisherTransfer(publisher.number, 2, tag, b"two")
     )
     assert bodies_and_settlements(subscriber) == [b"one", "settle", b"two"]
     net.feed(subscriber.node, accepted(subscriber))
@@ -105,7 +105,7 @@ def test_a_tag_settled_and_used_again_in_one_read_names_two_deliveries(tag: byte
 def accepted(subscriber: SubscriberLink) -> inputs.SubscriberDisposition:
     """The subscriber accepts what came last."""
     last = subscriber.all(effects.Deliver)[-1]
-    return inputs.SubscriberDisposition(subscriber.number, [last.tag], Outcome.ACCEPTED, False, None)
+    return inputs.SubscriberDisposition(subscriber.number, [last.tag], DeliveryOutcome.ACCEPTED, False, None)
 
 
 def test_a_settlement_and_a_message_with_its_tag_that_arrive_together_keep_their_order() -> None:
@@ -129,7 +129,7 @@ def test_a_pre_settled_message_with_a_tag_just_settled_does_not_overtake_the_set
     net.feed(subscriber.node, accepted(subscriber))
     publisher.feed(
         inputs.PublisherSettle(publisher.number, (EMPTY,)),
-        inputs.Transfer(publisher.number, 2, EMPTY, b"two", settled=True),
+        inputs.PublisherTransfer(publisher.number, 2, EMPTY, b"two", settled=True),
     )
     assert bodies_and_settlements(subscriber) == [b"one", "settle", b"two"]
 
@@ -138,7 +138,7 @@ def test_after_a_restart_of_the_channel_a_tag_used_again_is_not_taken_for_the_on
     net, subscriber, publisher = pair(2, stock=True)
     publisher.send(EMPTY, b"one")
     net.feed(subscriber.node, accepted(subscriber))
-    net.lost = lambda frame: isinstance(frame, inputs.PeerFrame) and frame.origin == net.nodes[0].rid
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame) and frame.origin == net.nodes[0].rid
     publisher.settle(EMPTY)
     publisher.send(EMPTY, b"two")
     net.lost = lambda frame: False
@@ -154,7 +154,7 @@ def test_a_held_delivery_that_was_given_up_leaves_its_tag_to_the_next() -> None:
     publisher = net.publisher(net.nodes[0])
     publisher.send(EMPTY, b"one")
     publisher.feed(
-        inputs.PublisherSettle(publisher.number, (EMPTY,)), inputs.Transfer(publisher.number, 2, EMPTY, b"two")
+        inputs.PublisherSettle(publisher.number, (EMPTY,)), inputs.PublisherTransfer(publisher.number, 2, EMPTY, b"two")
     )
     subscriber.flow(10)
     assert bodies_and_settlements(subscriber) == [b"two"]

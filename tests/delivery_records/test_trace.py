@@ -21,7 +21,7 @@ from delivery_records.diagnostics.trace import (
     TraceStep,
 )
 from delivery_records.limits import Limits
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import NONCE, Net, Node, PublisherLink
 from tests.docs.test_protocol_rules import PROTOCOL, defined_rules
 
@@ -101,7 +101,7 @@ def test_why_a_delivery_waits_is_told() -> None:
     assert _rules(net.nodes[0], b"2") == ["I-1", "C-3", "E-3"]
 
 
-def test_a_failover_of_the_publisher_is_told_by_its_new_router() -> None:
+def test_a_failover_of_the_publisher_is_reported_by_its_new_router() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     publisher.send(b"1")
@@ -131,7 +131,7 @@ def test_another_attempt_and_its_reason_are_told() -> None:
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     _trace_everything(net)
     publisher.send(b"1")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"1")
     net.advance(1.0)
     assert _rules(net.nodes[0], b"1") == ["I-1", "E-3", "E-4a", "E-4a", "E-4a", "E-3"]
 
@@ -210,7 +210,7 @@ def test_nothing_is_kept_while_tracing_is_off_and_the_effects_are_the_same() -> 
             _trace_everything(net)
         _lives(net, publisher, 5)
         subscriber.flow(10)
-        subscriber.answer(Outcome.RELEASED, (0).to_bytes(4, "big"))
+        subscriber.answer(DeliveryOutcome.RELEASED, (0).to_bytes(4, "big"))
         subscriber.accept(*((number).to_bytes(4, "big") for number in range(1, 5)))
         publisher.settle(*((number).to_bytes(4, "big") for number in range(5)))
         assert traced or not len(net.nodes[0].core.trace)
@@ -282,7 +282,7 @@ def test_why_else_a_delivery_is_not_sent_or_accepted_is_told() -> None:
     publisher.send(b"2")
     publisher.send(b"3")
     assert _rules(net.nodes[0], b"3")[-1] == "C-4"  # the map holds one
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"2")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"2")
     assert "failed 1 times: counts as rejected by it" in _texts(net.nodes[0], b"2")[-3]
     other.drop()
     again = net.publisher(net.nodes[0], "other", unsettled={b"4": None, b"5": None})

@@ -6,7 +6,7 @@ import pytest
 
 from delivery_records import effects
 from delivery_records.limits import RESUME_FLAGS_IGNORED
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Net, PublisherLink, SubscriberLink
 
 
@@ -31,7 +31,7 @@ def test_a_resumed_transfer_is_ignored_and_costs_its_credit() -> None:
     subscriber, publisher = _moved(net, b"1")
     before = publisher.credit
     publisher.send(b"1", resume=True)
-    assert publisher.credit == before - 1 or publisher.all(effects.GrantCredit)[-1].limit > before
+    assert publisher.credit == before - 1 or publisher.all(effects.GrantPublisherCredit)[-1].limit > before
     assert publisher.outcomes == []
     subscriber.accept(b"1")
     assert publisher.outcomes == []
@@ -151,7 +151,7 @@ def test_an_outcome_in_the_presented_map_is_the_publishers_to_settle() -> None:
     first.send(b"2")
     subscriber.accept(b"1")
     first.drop()
-    publisher = net.publisher(net.nodes[0], unsettled={b"1": Outcome.ACCEPTED, b"2": None})
+    publisher = net.publisher(net.nodes[0], unsettled={b"1": DeliveryOutcome.ACCEPTED, b"2": None})
     assert subscriber.settled == [b"1"]
     delivery = publisher.send(b"2")
     subscriber.accept(b"2")

@@ -7,7 +7,7 @@ import pytest
 from delivery_records.diagnostics.lookup import FoundDelivery, find
 from delivery_records.diagnostics.waits import Holder, Reason, Wait, owing, unsettled_since, waiting
 from delivery_records.limits import Limits
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.delivery_records.harness import Net, Node, PublisherLink
 
 
@@ -73,7 +73,7 @@ def test_a_delivery_that_is_wanted_again_says_so() -> None:
     subscriber = net.subscriber(net.nodes[0])
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"m1")
-    subscriber.answer(Outcome.MODIFIED_FAILED, b"m1")
+    subscriber.answer(DeliveryOutcome.MODIFIED_FAILED, b"m1")
     assert states(net.nodes[0]) == {"s/link": Holder.AGAIN}
 
 
@@ -208,6 +208,6 @@ def test_a_rejected_delivery_names_the_outcome_its_publisher_was_told(reports: b
     net = Net(limits=Limits(report_rejections=reports))
     subscriber = net.subscriber(net.nodes[0])
     net.publisher(net.nodes[0]).send(b"m1")
-    subscriber.answer(Outcome.REJECTED, b"m1")
+    subscriber.answer(DeliveryOutcome.REJECTED, b"m1")
     found = only(net.nodes[0], b"m1")
     assert (found.state, found.local[0].state) == (told, "rejected")

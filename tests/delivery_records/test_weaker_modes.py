@@ -7,7 +7,7 @@ import pytest
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.limits import HELD_PRESETTLED
-from delivery_records.outcomes import Decision, Outcome
+from delivery_records.outcomes import Decision, DeliveryOutcome
 from tests.delivery_records.harness import Net
 
 AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
@@ -18,7 +18,7 @@ def test_a_publisher_that_settles_first_gets_its_outcome_settled() -> None:
     subscriber, publisher = net.subscriber(net.nodes[0]), net.publisher(net.nodes[0], settles_first=True)
     first, second = publisher.send(b"1"), publisher.send(b"2")
     subscriber.accept(b"1", b"2")
-    assert publisher.outcomes == [(first, Outcome.ACCEPTED), (second, Outcome.ACCEPTED)]
+    assert publisher.outcomes == [(first, DeliveryOutcome.ACCEPTED), (second, DeliveryOutcome.ACCEPTED)]
     assert all(told.settled for told in publisher.all(effects.Dispose))
     assert subscriber.settled == [b"1", b"2"]
     assert len(net.nodes[0].core.ingresses[net.publisher_path().partition("/")[2]].window) == 0
@@ -45,7 +45,7 @@ def test_a_malformed_delivery_of_mode_first_is_rejected_and_settled() -> None:
     publisher = net.publisher(net.nodes[0])
     publisher.send(b"1", receiver_settles=True)
     (told,) = publisher.all(effects.Dispose)
-    assert (told.outcome, told.settled) == (Outcome.REJECTED, True)
+    assert (told.outcome, told.settled) == (DeliveryOutcome.REJECTED, True)
 
 
 def test_outcomes_settled_with_the_telling_do_not_count_as_never_settled() -> None:
@@ -62,7 +62,7 @@ def test_a_subscriber_that_settles_as_it_accepts_gets_no_settlement_back() -> No
     net = Net()
     subscriber, publisher = net.stock_subscriber(net.nodes[0]), net.publisher(net.nodes[0])
     delivery = publisher.send(b"1")
-    subscriber.answer(Outcome.ACCEPTED, b"1", settled=True)
+    subscriber.answer(DeliveryOutcome.ACCEPTED, b"1", settled=True)
     assert publisher.accepted == [delivery]
     publisher.settle(b"1")
     assert subscriber.settled == []
@@ -73,7 +73,7 @@ def test_a_subscriber_without_a_map_gets_what_it_did_not_confirm_again_and_flagg
     subscriber, publisher = net.stock_subscriber(net.nodes[1]), net.publisher(net.nodes[0])
     publisher.send(b"1")
     publisher.send(b"2")
-    subscriber.answer(Outcome.ACCEPTED, b"1", settled=True)
+    subscriber.answer(DeliveryOutcome.ACCEPTED, b"1", settled=True)
     subscriber.drop()
     second = net.stock_subscriber(net.nodes[1])
     assert [(d.tag[11:], d.redelivered, d.resume) for d in second.all(effects.Deliver)] == [
@@ -87,7 +87,7 @@ def test_a_repeat_that_is_wanted_again_is_still_flagged_as_one() -> None:
     publisher.send(b"1")  # processed, and the answer was lost
     subscriber.drop()
     second = net.stock_subscriber(net.nodes[0])
-    second.answer(Outcome.RELEASED, b"1", settled=True)
+    second.answer(DeliveryOutcome.RELEASED, b"1", settled=True)
     assert [d.redelivered for d in second.all(effects.Deliver)] == [True, True]
 
 
@@ -155,7 +155,7 @@ def test_a_presettled_delivery_waits_behind_held_ones_up_to_a_limit() -> None:
 def test_a_presettled_delivery_is_never_repeated() -> None:
     net = Net(2)
     subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
-    net.lost = lambda frame: isinstance(frame, inputs.PeerFrame)
+    net.lost = lambda frame: isinstance(frame, inputs.RouterFrame)
     publisher.send(b"1", settled=True)
     net.lost = lambda frame: False
     net.advance(5.0)
@@ -236,7 +236,7 @@ def test_a_topic_with_an_at_most_once_subscriber_is_not_without_subscriptions() 
     net.subscriber(net.nodes[0], mode=AT_MOST_ONCE)
     stock = net.stock_publisher(net.nodes[0])
     delivery = stock.send(b"1")
-    assert stock.outcomes == [(delivery, Outcome.ACCEPTED)]
+    assert stock.outcomes == [(delivery, DeliveryOutcome.ACCEPTED)]
 
 
 def test_a_subscription_that_comes_back_at_most_once_owes_nothing_any_more_and_the_other_way_round() -> None:

@@ -17,9 +17,9 @@ from chaos.mutants.catalogue import by_name
 from chaos.mutants.edits import Edit
 from delivery_records import effects
 from delivery_records.attachments.view import Kind
-from delivery_records.channels.messages import Msg, PeerMessage, Settle, Sync
+from delivery_records.channels.messages import Msg, RouterMessage, Settle, Sync
 from delivery_records.limits import Limits
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import link_key
 from delivery_records.window import Window
 from tests.delivery_records.harness import PublisherLink
@@ -79,7 +79,7 @@ class Model:
     """Name -> epochs of its present life, the newest last."""
     is_attached: bool = True
     frames: list[tuple[object, ...]] = field(default_factory=list)
-    told: dict[Outcome, list[int]] = field(default_factory=dict)
+    told: dict[DeliveryOutcome, list[int]] = field(default_factory=dict)
 
     def resume(self, tags: Iterable[bytes]) -> None:
         """A new epoch: every subscription owes every entry of the map (I-3, T-7)."""
@@ -136,7 +136,7 @@ class Model:
                     break
                 if not delivery.is_told:
                     delivery.is_told = True
-                    outcome = Outcome.REJECTED if delivery.is_malformed else Outcome.ACCEPTED
+                    outcome = DeliveryOutcome.REJECTED if delivery.is_malformed else DeliveryOutcome.ACCEPTED
                     self.told.setdefault(outcome, []).append(delivery.delivery_id)
         if numbers and self.subscriptions:
             self.frames.append(("SETTLE", tuple(numbers)))
@@ -206,10 +206,11 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(
         name=st.sampled_from(NAMES), ends=st.tuples(st.integers(0, 40), st.integers(0, 12)), age=st.integers(0, 2),
-        is_long=st.integers(0, 9).map(lambda n: n == 0), outcome=st.sampled_from([Outcome.ACCEPTED, Outcome.REJECTED]),
+        is_long=st.integers(0, 9).map(lambda n: n == 0),
+        outcome=st.sampled_from([DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED]),
     )  # fmt: skip
     def acknowledge(
-        self, name: str, ends: tuple[int, int], age: int, is_long: bool, outcome: Outcome
+        self, name: str, ends: tuple[int, int], age: int, is_long: bool, outcome: DeliveryOutcome
     ) -> None:
         """I-2: any egress, any epoch of this life, any numbers, as often as it likes."""
         first = ends[0] if not self.model.window else ends[0] % (self.model.end + 2)
@@ -228,7 +229,7 @@ class WindowMachine(RuleBasedStateMachine):
         owed = [delivery.number for delivery in self.model.window if name in delivery.owed]
         if epochs is None or not owed:
             return
-        self.egress.acknowledge(self.epoch, epochs[-1], Outcome.ACCEPTED, (owed[0], 2), (owed[-1], 1))
+        self.egress.acknowledge(self.epoch, epochs[-1], DeliveryOutcome.ACCEPTED, (owed[0], 2), (owed[-1], 1))
         self.model.acknowledge(name, owed[0], 2)
         self.model.acknowledge(name, owed[-1], 1)
         self.model.turn_ends()
@@ -238,14 +239,14 @@ class WindowMachine(RuleBasedStateMachine):
     def acknowledge_in_a_former_life(self, data: st.DataObject) -> None:
         """I-2, I-6: it was sent nothing behind the window's end of that time, where the next life begins."""
         publisher_epoch, epoch, end = data.draw(st.sampled_from(self.former))
-        self.egress.acknowledge(publisher_epoch, epoch, Outcome.ACCEPTED, (0, end))
+        self.egress.acknowledge(publisher_epoch, epoch, DeliveryOutcome.ACCEPTED, (0, end))
 
     @precondition(lambda self: self.model.subscriptions)
     @rule(epochs_ago=st.integers(1, 5))
     def acknowledge_another_window(self, epochs_ago: int) -> None:
         """T-7: numbers of another publisher epoch say nothing about this one."""
         subscription = next(iter(self.model.subscriptions.values()))[-1]
-        self.egress.acknowledge(self.epoch - epochs_ago, subscription, Outcome.ACCEPTED, (0, 100))
+        self.egress.acknowledge(self.epoch - epochs_ago, subscription, DeliveryOutcome.ACCEPTED, (0, 100))
 
     @rule(name=st.sampled_from(NAMES))
     def join(self, name: str) -> None:
@@ -280,7 +281,7 @@ class WindowMachine(RuleBasedStateMachine):
     def come_back(self, recorded: int) -> None:
         """A-4: told outcomes the publisher recorded are terminal in its map, the others are U."""
         told = [delivery.tag for delivery in self.model.window if delivery.is_told][:recorded]
-        unsettled = {d.tag: Outcome.ACCEPTED if d.tag in told else None for d in self.model.window}
+        unsettled = {d.tag: DeliveryOutcome.ACCEPTED if d.tag in told else None for d in self.model.window}
         self.link = self.net.publisher(self.net.nodes[0], unsettled=unsettled)
         self.read_outcomes = 0
         self.model.resume(tag for tag, outcome in unsettled.items() if outcome is None)
@@ -305,7 +306,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     def _check_told(self) -> None:
         """I-3: told is what is received and owed by nobody, up to the first that is not."""
-        told: dict[Outcome, list[int]] = {}
+        told: dict[DeliveryOutcome, list[int]] = {}
         disposed = self.link.all(effects.Dispose)
         for effect in disposed[self.read_outcomes :]:
             told.setdefault(effect.outcome, []).extend(effect.delivery_ids)
@@ -368,7 +369,7 @@ class WindowMachine(RuleBasedStateMachine):
             self.send_again(0)
         self._send(b"last", b"last")
         for name, epochs in self.model.subscriptions.items():
-            self.egress.acknowledge(self.epoch, epochs[-1], Outcome.ACCEPTED, (0, LONG_RUN))
+            self.egress.acknowledge(self.epoch, epochs[-1], DeliveryOutcome.ACCEPTED, (0, LONG_RUN))
             self.model.acknowledge(name, 0, LONG_RUN)
             self.model.turn_ends()
         self.everything_is_as_in_the_model()
@@ -382,7 +383,7 @@ class WindowMachine(RuleBasedStateMachine):
         assert all(cursor.through == window.end and not cursor.beyond for cursor in fanout.cursors.values())
 
 
-def _frame(message: PeerMessage, joined: frozenset[int]) -> tuple[object, ...]:
+def _frame(message: RouterMessage, joined: frozenset[int]) -> tuple[object, ...]:
     """A frame as the model writes it down; a MSG to all goes to everybody who has joined."""
     if isinstance(message, Sync):
         assert list(message.numbers) == sorted(set(message.numbers)), "SYNC: numbers ascend"
@@ -406,7 +407,7 @@ FAULTS = {
     "accepted out of order": (
         "told",
         Edit(
-            "in-order", "I-3", "ingress",
+            "in-order", "I-3", "publisher_outcomes",
             "            if slot is not None and (slot.pending or slot.state is AWAITED):\n                return\n",
             "            if slot is not None and (slot.pending or slot.state is AWAITED):\n"
             "                window.next_accept += 1\n                continue\n",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import shlex
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -311,3 +313,13 @@ def wrong_commands(page: str, group: click.Group) -> Iterator[str]:
                 if command is None:
                     yield f"oncewire {line.strip()}: there is no {word}"
                     break
+
+
+def rules_named_in(rule: re.Pattern[str], source: str) -> Iterator[str]:
+    """Rules in a file's comments and docstrings, found by the pattern of their names."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from rule.findall(token.string)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from rule.findall(node.value.value)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.guarantee_tables import functions_of, section, table
+from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
@@ -29,22 +25,12 @@ def rows(family: str) -> list[tuple[str, ...]]:
 RULES = [row[0] for family in HEADINGS for row in rows(family)]
 
 
-def named_in(source: str) -> Iterator[str]:
-    """Rules in a file's comments and docstrings."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield from RULE.findall(token.string)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield from RULE.findall(node.value.value)
-
-
 @pytest.fixture(scope="module")
 def carried_out() -> dict[str, set[str]]:
     """Rule -> files of the bridges that name it."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "bridges").rglob("*.py")):
-        for rule in named_in(path.read_text(encoding="utf-8")):
+        for rule in rules_named_in(RULE, path.read_text(encoding="utf-8")):
             found.setdefault(rule, set()).add(str(path.relative_to(ROOT)))
     return found
 
@@ -85,5 +71,5 @@ def test_every_rule_is_shown_by_tests_that_exist(rule: str) -> None:
 
 def test_planted_names_are_found_in_comments_and_docstrings_only() -> None:
     source = '"""Does it (J-3)."""\ntext = "O-9"\nx = 1  # O-11: waits\n'
-    assert sorted(named_in(source)) == ["J-3", "O-11"]
+    assert sorted(rules_named_in(RULE, source)) == ["J-3", "O-11"]
     assert RULE.findall("SO-1, J-2a, J-123 and XJ-1 are none, J-12 is") == ["J-12"]

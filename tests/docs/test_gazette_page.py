@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.client import sequence_header, sequencer, store
+from oncewire.client.transactions import sequence_header, sequencer, store
 from tests.docs.code_blocks import blocks_of
 from tests.docs.guarantee_tables import functions_of
 

@@ -18,6 +18,7 @@ from bridges.spark.option_table import OPTIONS
 from bridges.spark.schema import columns
 from chaos.experiments.spark_demo.cli import demo_spark
 from oncewire.client.cli import pub, sub
+from oncewire.client.transactions.sequencer import Isolation
 from router.commands.cli import local
 from tests.docs.guarantee_tables import functions_of, section, table
 from topology.cli import inspect
@@ -113,7 +114,7 @@ def test_every_setting_of_the_node_on_the_page_exists() -> None:
     named = set(re.findall(r"`((?:listen|outbox|http)\.[a-z_]+|[a-z]+_[a-z_]+)(?: = [^`]*)?`", PAGE))
     settings = {name for name in named if not name.startswith("oncewire_")}
     others = {name for name, _ in columns(include_headers=True, include_metadata=True)}
-    others |= {"session_builder", "run_forever"}
+    others |= {"session_builder", "run_forever", *(level.value for level in Isolation)}
     assert settings - others <= {*NODE, *SUBSCRIPTION}
 
 

@@ -235,7 +235,7 @@ def test_a_refusal_carries_the_id_of_its_wish_if_that_can_be_read(wish: object, 
     assert read(wish) == told
 
 
-def test_names_that_clients_choose_are_nothing_a_terminal_obeys() -> None:
+def test_control_characters_in_names_of_clients_are_escaped() -> None:
     name = "box\x1b[2J\r\n[/b]/sub"
     event = {"time": "", "level": "info", "event": "x", "fields": {name: [name]}}
     topic = {"name": name, "publishers": 0, "subscriptions": 0, "waiting": 0}

@@ -124,7 +124,7 @@ async def test_the_router_of_a_subscription_without_credit_says_that_it_holds_de
         await until(counts, lambda told: not told[0]["held_10s"])
 
 
-async def test_a_delivery_that_moves_with_its_publisher_in_a_drain_is_told_to_be_older(network: LocalNetwork) -> None:
+async def test_a_delivery_that_moves_with_its_publisher_in_a_drain_is_shown_as_older(network: LocalNetwork) -> None:
     urls = [network.routers[name].url for name in ("r1", "r3")]
     async with (
         connect(network.routers["r2"].url, container_id="far") as far,
@@ -199,7 +199,7 @@ async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network:
     async with Api.at(network.routers["r1"].http) as api:
         told = await document_of(api, Wanted("delivery", delivery.tag.hex(), network=True))
     text = text_of("delivery", told, 80)
-    assert all(word in text for word in ("ingress at router r3", "till/pub", "far/slow", "1 of 1 subscriptions"))
+    assert all(word in text for word in ("ingress at router r3", "till/pub", "far/slow", "pending"))
 
 
 async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(network: LocalNetwork) -> None:
@@ -231,7 +231,7 @@ async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(netw
     assert "settled by its publisher, and forgotten" in text
 
 
-async def test_a_router_that_does_not_answer_is_named_and_holds_up_nobody(network: LocalNetwork) -> None:
+async def test_a_router_that_does_not_reply_is_listed_and_delays_no_reply(network: LocalNetwork) -> None:
     await (await client(network, "r1", "store")).subscriber("orders", "all")
     publisher = await (await client(network, "r1", "till")).publisher("orders")
     publisher.send(TAG, BODY)

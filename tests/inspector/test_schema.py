@@ -21,7 +21,7 @@ from router.operator.amqp_requests import Answering, read_request
 from router.operator.schema import as_data
 from router.operator.service import Management
 from topology.inspector.rows_core import WATCHABLE, Head, Row
-from topology.inspector.schema.catalogue import MANAGED, entity_of, page_module
+from topology.inspector.schema.catalogue import MANAGED, SHOWN, entity_of, page_module
 from topology.inspector.schema.model import Column, Role, Unit, integer
 from topology.inspector.show_cli import shown
 
@@ -96,6 +96,29 @@ def test_the_page_has_a_column() -> None:
 def test_the_reference_has_a_row() -> None:
     page = reference.written(reference.PAGE, (DOCS / reference.PAGE).read_text(encoding="utf-8"))
     assert "| `weight` | integer, bytes |  | What it weighs. |\n" in page
+
+
+@pytest.fixture
+def weighed_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = SHOWN["delivery"]
+    line = integer("weight", "What it weighs.", Column("weight", 0), Unit.BYTES)
+    monkeypatch.setitem(SHOWN, "delivery", replace(known, attributes=(*known.attributes, line)))
+
+
+@pytest.mark.usefixtures("weighed_delivery")
+def test_a_new_attribute_of_a_delivery_is_shown_by_command_line_page_and_reference() -> None:
+    record = dict.fromkeys((each.name for each in SHOWN["delivery"].attributes), None)
+    told = {"tag": "00", "found": [record | {"role": "ingress", "router": "r1", "weight": 2_000}]}
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(shown("delivery", told, 200))
+    assert [line.split() for line in capture.get().splitlines()] == [
+        ["ingress", "at", "router", "r1"], ["weight", "2000", "bytes"], [],
+    ]  # fmt: skip
+    tables = json.loads(page_module().partition("TABLES = ")[2].rstrip(";\n"))
+    assert tables["deliveries"] == [{"name": "weight", "label": "Weight", "type": "integer", "unit": "bytes"}]
+    page = reference.written(reference.INSPECTOR_PAGE, (DOCS / reference.INSPECTOR_PAGE).read_text(encoding="utf-8"))
+    assert "| `weight` | integer, bytes | What it weighs. |\n" in page
 
 
 def test_every_table_is_that_of_an_entity() -> None:

@@ -29,8 +29,8 @@ from oncewire.client import JournalOwnerError, JournalUnusable
 from oncewire.client.core_effects import SendTransfer
 from oncewire.client.outcomes import ACCEPTED, RELEASED, Outcome
 from oncewire.client.publisher_core import PublisherCore
-from oncewire.client.sequence_header import read_header
-from oncewire.client.sequencer import Batch, Sequencer
+from oncewire.client.transactions.sequence_header import read_header
+from oncewire.client.transactions.sequencer import Batch, Sequencer
 from oncewire.wire import decode_message, encode_data_message
 
 WRITER = Writer("query", "run-1")

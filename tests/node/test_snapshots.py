@@ -79,7 +79,7 @@ def test_an_embedded_node_decides_attempts(tmp_path: Path) -> None:
         choose(node)
 
 
-def test_a_node_elsewhere_decides_attempts_and_is_killed_in_between(tmp_path: Path) -> None:
+def test_a_remote_node_decides_attempts_and_is_killed_in_between(tmp_path: Path) -> None:
     with running_node(tmp_path / "node", [NO_ROUTER]) as process, process.connect() as node:
         choose(node)
         process.restart()

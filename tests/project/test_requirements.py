@@ -75,6 +75,16 @@ def test_the_default_selection_ends_with_one_line_for_the_tests_that_take_long(t
     assert project["tool"]["pytest"]["ini_options"]["addopts"][-2:] == ["-m", requirements.DEFAULT_SELECTION]
 
 
+def test_two_processes_that_share_the_tests_end_with_the_same_lines(tmp_path: Path) -> None:
+    tests = TWO_TESTS + "\n@pytest.mark.slow\ndef test_long(): raise SystemError('ran')\n"
+    selection = ("-m", requirements.DEFAULT_SELECTION)
+    alone, shared = (run_pytest(tmp_path, tests, *selection, *options) for options in ((), ("-n", "2")))
+    assert [line for line in shared.stdout.splitlines() if line.startswith("not run: ")] == [
+        line for line in alone.stdout.splitlines() if line.startswith("not run: ")
+    ]
+    assert "not run: 1 tests that take long" in shared.stdout
+
+
 def test_a_missing_part_is_a_failure_where_everything_is_required(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, TWO_TESTS, require="all")
     assert done.returncode == 1

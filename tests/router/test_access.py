@@ -148,7 +148,7 @@ async def test_no_page_of_another_site_is_answered() -> None:
             assert (status, told["fix"]) == (415, "send Content-Type: application/json")
 
 
-async def test_a_name_that_somebody_made_to_point_here_gives_nobody_a_role() -> None:
+async def test_dns_rebinding_gives_no_role() -> None:
     flags = ("--standalone", "--id=alpha", "--http-names=router.example", *USERS)
     async with running_router(*flags) as router:
         port = router.http.rpartition(":")[2]

@@ -10,7 +10,7 @@ import pytest
 
 from oncewire.cli.errors import CliError
 from router.config_loading import SETTINGS, LoadedConfig, format_config, load
-from router.settings import Connector
+from router.settings import ConnectorSettings
 from tests.support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -53,7 +53,7 @@ def test_the_printed_settings_are_a_file_that_gives_the_same_settings(tmp_path: 
     ]
     second = loaded(tmp_path, printed)
     assert second.config == first.config
-    assert second.config.connectors == (Connector("r2", 3), Connector("r3", 1))
+    assert second.config.connectors == (ConnectorSettings("r2", 3), ConnectorSettings("r3", 1))
 
 
 def test_passwords_are_not_printed(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ MISTAKES: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, object]]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_named_with_what_is_allowed(
+def test_a_mistake_is_reported_with_what_is_allowed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

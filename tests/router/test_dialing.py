@@ -10,7 +10,7 @@ import uvloop
 
 from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, Role, SaslClient
-from router.peers.connection import PeerConnection, PeerOwner
+from router.peers.connection import NeighbourConnection, NeighbourOwner
 from router.peers.dialing import _open
 
 
@@ -21,10 +21,10 @@ class Owner:
 
     def __init__(self) -> None:
         self.turn = Turn()
-        self.connections: set[PeerConnection] = set()
+        self.connections: set[NeighbourConnection] = set()
         self.dialing: asyncio.Task[None] | None = None
 
-    def add_connection(self, connection: PeerConnection) -> None:
+    def add_connection(self, connection: NeighbourConnection) -> None:
         self.connections.add(connection)
         assert self.dialing is not None
         self.dialing.cancel()
@@ -32,7 +32,7 @@ class Owner:
     def submit_received(self) -> None:
         """Nothing was received."""
 
-    def remove_connection(self, connection: PeerConnection) -> None:
+    def remove_connection(self, connection: NeighbourConnection) -> None:
         self.connections.discard(connection)
 
 
@@ -42,7 +42,7 @@ async def give_up_between_connection_and_answer() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     owner = Owner()
     engine = Connection(Role.CLIENT, container_id="r1", sasl=SaslClient("ANONYMOUS"), now=0.0)
-    connection = PeerConnection(cast("PeerOwner", owner), engine, True, 1)
+    connection = NeighbourConnection(cast("NeighbourOwner", owner), engine, True, 1)
     port = server.sockets[0].getsockname()[1]
     owner.dialing = asyncio.create_task(_open(connection, f"127.0.0.1:{port}"))
     with pytest.raises(asyncio.CancelledError):

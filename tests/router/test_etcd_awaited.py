@@ -92,7 +92,7 @@ async def test_a_router_that_waits_for_etcd_ends_in_good_order_on_sigterm() -> N
             assert await router.process.wait() == 0
 
 
-async def test_a_router_restarted_while_etcd_is_away_serves_again_when_it_is_back(tmp_path: Path) -> None:
+async def test_a_router_restarted_while_etcd_is_unreachable_serves_again_when_etcd_is_back(tmp_path: Path) -> None:
     async with LocalNetwork(2, log_folder=tmp_path) as network:
         etcd = network.etcd
         assert etcd is not None

@@ -166,7 +166,7 @@ class _Log(EventLog):
         self.told.append((event, fields))
 
 
-async def test_a_stall_that_neighbours_may_not_bear_is_told_and_counted() -> None:
+async def test_a_stall_longer_than_the_neighbours_timeout_is_logged_and_counted() -> None:
     log = _Log()
     watch = LoopWatch(log, borne_s=0.6)
     watch.start()

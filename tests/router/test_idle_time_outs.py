@@ -73,7 +73,7 @@ def test_an_idle_client_and_its_router_keep_each_other_for_as_long_as_they_live(
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.2, 0.4, 0.6])
-def test_a_client_whose_router_stands_still_knows_it_within_three_seconds(phase: float) -> None:
+def test_a_client_detects_a_stalled_router_within_three_seconds(phase: float) -> None:
     line = Line()
     line.run(20.0 + phase)
     line.is_router_stopped = True
@@ -82,7 +82,7 @@ def test_a_client_whose_router_stands_still_knows_it_within_three_seconds(phase:
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.2, 0.4, 0.6])
-def test_a_client_that_hears_its_router_no_more_knows_it_within_three_seconds(phase: float) -> None:
+def test_a_client_that_receives_nothing_from_its_router_detects_it_within_three_seconds(phase: float) -> None:
     line = Line()
     line.run(20.0 + phase)
     line.carries_to_client = False
@@ -90,7 +90,7 @@ def test_a_client_that_hears_its_router_no_more_knows_it_within_three_seconds(ph
     assert line.noticed_after(20.0 + phase) <= STOPPED_S
 
 
-def test_a_client_whose_router_hears_it_no_more_is_told_within_the_idle_time_out_of_the_router() -> None:
+def test_a_client_whose_frames_are_lost_is_disconnected_within_the_idle_time_out_of_the_router() -> None:
     line = Line()
     line.run(20.0)
     line.carries_to_router = False

@@ -230,7 +230,7 @@ async def told(events: list[ClientEvent], kind: type[NewIncarnation]) -> None:
     await until(heard, bool)
 
 
-async def test_a_subscription_that_is_away_is_expired_at_its_router(network: LocalNetwork) -> None:
+async def test_a_disconnected_subscription_is_expired_at_its_router(network: LocalNetwork) -> None:
     r2 = network.routers["r2"]
     away = await RawClient.connect(r2.amqp_port, "away")
     await away.subscriber("orders")

@@ -19,6 +19,7 @@ import pytest
 from oncewire.wire import ACCEPTED, ConnectionClosed, decode_message
 from router.commands.local_network import LocalNetwork, chain
 from tests.router.raw_client import RawClient
+from tests.router.relay import assert_no_internal_error
 
 DEADLINE_S = 40.0
 
@@ -47,12 +48,6 @@ async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
     ) as found:
         yield found
     assert_no_internal_error(tmp_path)
-
-
-def assert_no_internal_error(folder: Path) -> None:
-    for log in folder.glob("*.log"):
-        text = log.read_text()
-        assert "internal_error" not in text, text
 
 
 def is_running(pid: int) -> bool:

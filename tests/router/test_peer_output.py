@@ -13,7 +13,7 @@ from router.peers.output import (
     QUEUE_LIMIT_BYTES,
     QUEUE_LIMIT_S,
     BatchError,
-    PeerOutput,
+    NeighbourOutput,
     QueuedFrame,
     read_batch,
 )
@@ -27,7 +27,7 @@ def control_frame(data: bytes, at: float = 0.0) -> QueuedFrame:
     return QueuedFrame(data, b"", False, (), at)
 
 
-def drained(output: PeerOutput) -> list[tuple[int, bytes]]:
+def drained(output: NeighbourOutput) -> list[tuple[int, bytes]]:
     items: list[tuple[int, bytes]] = []
     while batch := output.next_batch():
         items += read_batch(batch)
@@ -36,7 +36,7 @@ def drained(output: PeerOutput) -> list[tuple[int, bytes]]:
 
 @given(st.lists(st.binary(max_size=300), max_size=50), st.lists(st.binary(max_size=50), max_size=5))
 def test_frames_keep_their_order_and_urgent_items_go_first(frames: list[bytes], urgent: list[bytes]) -> None:
-    output = PeerOutput()
+    output = NeighbourOutput()
     for frame in frames:
         output.add_frame(QueuedFrame(frame[:1], frame[1:], True, (), 0.0))
     for item in urgent:
@@ -47,7 +47,7 @@ def test_frames_keep_their_order_and_urgent_items_go_first(frames: list[bytes], 
 
 
 def test_a_batch_ends_with_the_first_item_that_fills_it() -> None:
-    output = PeerOutput()
+    output = NeighbourOutput()
     for _ in range(3):
         output.add_frame(body_frame(BATCH_BYTES // 2))
     assert len(read_batch(output.next_batch())) == 2
@@ -55,7 +55,7 @@ def test_a_batch_ends_with_the_first_item_that_fills_it() -> None:
 
 
 def test_nothing_is_dropped_while_the_neighbour_is_quick_enough() -> None:
-    output = PeerOutput()
+    output = NeighbourOutput()
     output.add_frame(body_frame(1000, 7, at=10.0))
     assert output.drop_late_bodies(10.0 + QUEUE_LIMIT_S) == set()
     assert len(drained(output)) == 1
@@ -63,7 +63,7 @@ def test_nothing_is_dropped_while_the_neighbour_is_quick_enough() -> None:
 
 @pytest.mark.parametrize(("size", "later"), [(1000, QUEUE_LIMIT_S + 0.1), (QUEUE_LIMIT_BYTES, 0.0)])
 def test_bodies_that_are_too_many_or_too_old_are_dropped_and_control_is_not(size: int, later: float) -> None:
-    output = PeerOutput()
+    output = NeighbourOutput()
     output.add_frame(control_frame(b"sync"))
     output.add_frame(body_frame(size, 7, 9))
     output.add_frame(body_frame(10))  # of another router: whose channel it is is not ours to know

@@ -7,7 +7,7 @@ from typing import Any
 from delivery_records import Records, effects
 from delivery_records.attachments.view import Change, Kind, RouterRecord, router_key
 from delivery_records.channels.messages import Hello
-from delivery_records.inputs import PeerDatagram, PublisherAttach, StoreHealth, ViewSnapshot
+from delivery_records.inputs import PublisherAttach, RouterDatagram, StoreHealth, ViewSnapshot
 from router.logs import EventLog, Part
 from router.records_driver import RecordsDriver
 from tests.router.raw_client import until
@@ -19,14 +19,14 @@ class Driven:
     def __init__(self) -> None:
         self.faults: list[str] = []
         self.log = EventLog("r1")
-        self.sent: list[effects.PeerSendDatagram] = []
+        self.sent: list[effects.SendDatagram] = []
         self.driver = RecordsDriver(
             Records(rid=1, node_id="r1", nonce=b"abcd"),
             self.log,
             lambda _now: True,
             lambda: self.faults.append("fault"),
         )
-        self.driver.register(effects.PeerSendDatagram, self.sent.append)
+        self.driver.register(effects.SendDatagram, self.sent.append)
 
 
 class LinkShell:
@@ -82,12 +82,12 @@ async def test_an_effect_that_cannot_be_carried_out_ends_its_connection_and_the_
 async def test_a_frame_that_cannot_be_encoded_does_not_end_the_incarnation() -> None:
     driven = Driven()
 
-    def fail(_effect: effects.PeerSendDatagram) -> None:
+    def fail(_effect: effects.SendDatagram) -> None:
         raise OverflowError
 
-    driven.driver.register(effects.PeerSendDatagram, fail)
+    driven.driver.register(effects.SendDatagram, fail)
     driven.driver.submit([StoreHealth(available=True), ViewSnapshot(5, [router_change(1), router_change(2)])])
-    driven.driver.submit([PeerDatagram(2, Hello(3, True, 0, 0, 5))])
+    driven.driver.submit([RouterDatagram(2, Hello(3, True, 0, 0, 5))])
     assert driven.log.faults[Part.EFFECT] > 0
     assert driven.faults == []
     driven.driver.stop()
@@ -106,7 +106,7 @@ async def test_deadlines_of_the_core_are_met_without_input() -> None:
     driven = Driven()
     snapshot = ViewSnapshot(5, [router_change(1), router_change(2)])
     driven.driver.submit([StoreHealth(available=True), snapshot])
-    driven.driver.submit([PeerDatagram(2, Hello(3, True, 0, 0, 5))])
+    driven.driver.submit([RouterDatagram(2, Hello(3, True, 0, 0, 5))])
     # Router 2 speaks of a generation we have not opened: HELLO is repeated until it answers.
     before = len(driven.sent)
     assert before > 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delivery_records import effects, inputs
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from oncewire.wire import Message, encode_message
 from router.operator import span_core
 from router.operator.span_core import LINK_LOST, DeliverySpans, Kind, Span
@@ -140,7 +140,7 @@ def test_a_message_that_is_not_taken_and_comes_again_leaves_no_span_open(monkeyp
     net, publisher, _ = two_routers()
     spans = net.spans[net.nodes[0].rid]
     for delivery_id in range(1, 6):
-        spans.on_inputs([inputs.Transfer(publisher.number, delivery_id, b"1", body())], 0)
+        spans.on_inputs([inputs.PublisherTransfer(publisher.number, delivery_id, b"1", body())], 0)
     spans.on_inputs([inputs.PublisherSettle(publisher.number, [b"1"])], 0)
     assert [span.failure for span in net.ended] == [span_core.GIVEN_UP] * 5
     assert spans.not_begun == 0
@@ -149,7 +149,7 @@ def test_a_message_that_is_not_taken_and_comes_again_leaves_no_span_open(monkeyp
 def test_each_attempt_is_a_span_of_its_own() -> None:
     net, publisher, subscriber = two_routers()
     publisher.send(b"1", body())
-    subscriber.answer(Outcome.RELEASED, b"1")
+    subscriber.answer(DeliveryOutcome.RELEASED, b"1")
     net.run()
     subscriber.accept(b"1")
     assert [span.attributes["oncewire.outcome"] for span in net.named(Kind.FORWARD)] == ["released", "accepted"]
@@ -182,6 +182,6 @@ def test_an_opaque_a_settled_or_a_malformed_message_is_no_harm() -> None:
     publisher.send(b"1", b"\xff\xff", message_format=7)
     publisher.send(b"2", b"no message at all")
     publisher.send(b"3", body(), settled=True)
-    publisher.feed(inputs.Transfer(publisher.number, 4, b"4", body(), aborted=True))
+    publisher.feed(inputs.PublisherTransfer(publisher.number, 4, b"4", body(), aborted=True))
     assert {span.failure for span in net.named(Kind.ACCEPT)} <= {""}
     assert len(subscriber.deliveries) == 3

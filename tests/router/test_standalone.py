@@ -271,7 +271,7 @@ async def test_a_stock_publisher_and_subscriber_get_at_least_once(router: Router
     assert (outcome.state, outcome.settled) == (ACCEPTED, True)
 
 
-async def test_a_stock_publisher_is_told_that_nobody_subscribes(router: RouterProcess) -> None:
+async def test_a_stock_publisher_gets_released_when_nobody_subscribes(router: RouterProcess) -> None:
     client = await RawClient.connect(router.port)
     publisher = await client.publisher("nowhere", exactly_once=False)
     publisher.send(b"t", b"x")
@@ -464,7 +464,7 @@ async def test_a_client_that_does_not_read_holds_its_deliveries_back_and_gets_th
     await publisher.outcome(b"99")
 
 
-async def test_a_silent_client_is_given_up_and_its_subscription_kept() -> None:
+async def test_a_silent_client_is_disconnected_and_its_subscription_kept() -> None:
     async with running_router("--standalone", "--listen-idle-timeout-s=1") as router:
         client = await RawClient.connect(router.port, "store")
         await client.subscriber("orders")

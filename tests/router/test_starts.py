@@ -30,7 +30,7 @@ async def take(subscriber: Subscriber, count: int) -> list[Delivery]:
     return [await subscriber.receive(LONG) for _ in range(count)]
 
 
-async def test_a_new_life_of_a_subscription_gets_only_what_is_sent_to_it_over_a_killed_router(
+async def test_a_new_incarnation_of_a_subscription_gets_only_what_is_sent_to_it_over_a_killed_router(
     network: LocalNetwork,
 ) -> None:
     """The subscriber keeps no map, and its router dies, too: only the publisher knows where the new life starts."""

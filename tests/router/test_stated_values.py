@@ -104,7 +104,7 @@ async def test_a_confirmed_subscription_has_the_stated_time_before_its_first_mes
     assert subscriber.reply.source.timeout == HOUR, "it holds when the reply is written"
 
 
-async def test_a_stock_client_is_told_the_time_it_really_has(router: RouterProcess, own: str) -> None:
+async def test_a_stock_client_gets_the_timeout_it_really_has(router: RouterProcess, own: str) -> None:
     client = await RawClient.connect(router.port, own)
     source = Source(address=own, durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=Symbol("never"))
     subscriber = await attach(client, source)

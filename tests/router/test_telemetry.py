@@ -115,7 +115,7 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
     assert done.stdout == "[]\n"
 
 
-async def test_a_collector_that_is_away_costs_spans_and_no_delivery(tmp_path: Path) -> None:
+async def test_an_unreachable_collector_costs_spans_and_no_delivery(tmp_path: Path) -> None:
     flags = ("--standalone", "--telemetry-endpoint=http://127.0.0.1:9", "--telemetry-sample-ratio=1")
     async with running_router(*flags) as router, connect(router.url, "client") as connection:
         subscriber = await connection.subscriber("orders", name="kitchen")

@@ -11,6 +11,7 @@ from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.node import NodeSettings
 from bridges.node.receiver import Subscription
 from oncewire.client import SqliteJournal
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import encode_data_message
 
 ARRIVED_US = 1_700_000_000_000_000
@@ -22,6 +23,7 @@ class OfflineNode(EmbeddedNode):
     def __init__(self, folder: Path, retention_s: float = 0.0) -> None:
         self.folder = folder
         self.retention_s = retention_s
+        self.isolation: Isolation | None = None
         self.subscribed: list[tuple[str, tuple[str, ...]]] = []
         defaults = Subscription("", "", (), retention_s=retention_s)
         super().__init__(NodeSettings("node", folder, ("amqp://127.0.0.1:1",), defaults=defaults))
@@ -30,9 +32,10 @@ class OfflineNode(EmbeddedNode):
         """Where a journal is."""
         return self._files.journal_path(subscription)
 
-    def subscribe(self, subscription: str, topics: Sequence[str]) -> str:
+    def subscribe(self, subscription: str, topics: Sequence[str], isolation: Isolation | None = None) -> str:
         """Makes the journal, and receives nothing."""
         self.subscribed.append((subscription, tuple(topics)))
+        self.isolation = isolation or self.isolation
         self.append_messages(subscription, [])
         return self._files.marks(subscription).uuid
 
@@ -54,7 +57,7 @@ class OfflineNode(EmbeddedNode):
         path = self.path(subscription)
         client = SqliteJournal(path)
         try:
-            journal = ReceiverJournal(client.connection, path, subscription)
+            journal = ReceiverJournal(client.connection, path, subscription, self.isolation)
             source = journal.source_id(topic)
             client.begin()
             journal.append([Arrival(source, payload, None, incarnation) for payload in payloads], ARRIVED_US)

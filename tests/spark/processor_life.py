@@ -21,18 +21,24 @@ from bridges.node.journal import Arrival, ReceiverJournal
 from bridges.node.node import NodeSettings
 from bridges.node.outbox import StagedPart, Writer
 from bridges.node.outbox_journal import OutboxJournal
+from bridges.node.receiver import Subscription
 from bridges.node.storage import Storage
+from bridges.spark.option_values import Guarantee
 from bridges.spark.processor_core import Input, Step, attempt
 from bridges.spark.processor_join_core import Join, input_journals
 from bridges.spark.processor_reader import AttemptReader, Offset, Task, read_task
 from bridges.spark.processor_rows import inputs_in
 from oncewire.client.delivery_hash import delivery_hash
+from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import Message, Symbol, decode_message, encode_data_message
 
 NAME = "p"
 QUERY = "query"
 POINTS = ("begun", "chosen", "logged", "running", "staged", "decided", "done")
 """Where a life can end, in the order of a batch."""
+
+
+RETENTION_S = 3600.0
 
 
 class Killed(BaseException):
@@ -42,8 +48,13 @@ class Killed(BaseException):
 class LocalNode(EmbeddedNode):
     """An embedded node that does not connect: its journals are filled by the test."""
 
-    def subscribe(self, subscription: str, topics: Any) -> str:
+    def subscribe(self, subscription: str, topics: Any, isolation: Isolation | None = None) -> str:
         return self._files.marks(subscription).uuid
+
+    def status(self) -> dict[str, Any]:
+        """As a node that keeps what was released."""
+        names = self._files.subscriptions()
+        return {"subscriptions": {name: {"retention_s": RETENTION_S} for name in names}}
 
 
 @dataclass
@@ -68,6 +79,7 @@ class World:
         self.step = step
         self.journals = input_journals(NAME, inputs, join)
         self.checkpoint = Checkpoint()
+        self.guarantee = Guarantee.EXACTLY_ONCE
         self.storage = Storage(folder)
         self._nodes: list[LocalNode] = []
         self.runs = 0
@@ -100,11 +112,13 @@ class World:
 
     def new_reader(self) -> AttemptReader:
         """As a process has that has just been started."""
-        return AttemptReader(self.new_node(), NAME, self.journals)
+        return AttemptReader(self.new_node(), NAME, self.journals, guarantee=self.guarantee)
 
     def new_node(self) -> LocalNode:
         """As a process opens it."""
-        self._nodes.append(LocalNode(NodeSettings("node", self.folder, ())))
+        keeps = RETENTION_S if self.guarantee is Guarantee.AT_MOST_ONCE else 0.0
+        defaults = Subscription("", "", (), retention_s=keeps)
+        self._nodes.append(LocalNode(NodeSettings("node", self.folder, (), defaults=defaults)))
         return self._nodes[-1]
 
     def live(self, point: str = "", *, steps: int | None = None, tasks: int = 2) -> int:

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from bridges.node.identity import identity_of
 from oncewire.client import connect
-from oncewire.client.sequence_header import SequenceHeader, read_header
+from oncewire.client.transactions.sequence_header import SequenceHeader, read_header
 from oncewire.wire import Message, decode_message
 
 PATIENCE_S = 300.0

@@ -144,7 +144,7 @@ def test_a_sink_refuses_what_it_cannot_use(change: dict[str, str], what: str) ->
         ({**REMOTE, "bridge.secretFile": "/s"}, "and not both"),
     ],
 )
-def test_a_node_elsewhere_needs_an_address_and_one_secret(given: dict[str, str], what: str) -> None:
+def test_a_remote_node_needs_an_address_and_one_secret(given: dict[str, str], what: str) -> None:
     with pytest.raises(BadRequest) as caught:
         sink_options(given)
     assert what in str(caught.value)
@@ -183,7 +183,7 @@ def test_starting_offsets_are_a_word_or_a_position_as_a_checkpoint_has_it(text: 
     assert source_options({**SOURCE, "startingOffsets": text}).start == place
 
 
-def test_a_node_elsewhere_has_settings_of_its_own(tmp_path: Path) -> None:
+def test_a_remote_node_has_settings_of_its_own(tmp_path: Path) -> None:
     remote = {**REMOTE, "subscribe": "orders", "subscription": "billing"}
     node = open_node(source_options(remote))
     assert isinstance(node, RemoteNode)

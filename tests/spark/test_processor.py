@@ -15,7 +15,7 @@ import pytest
 
 from oncewire.client.delivery_hash import delivery_hash
 from oncewire.wire import Symbol
-from tests.node.node_process import NodeProcess
+from tests.node.node_process import NodeProcess, running_node
 from tests.spark.sink_recorder import Received, Recorder
 from tests.spark.spark_helpers import (
     QUERY_S,
@@ -224,5 +224,97 @@ def test_run_forever_gives_up_where_a_restart_cannot_help(
     run(make(lambda delivery: delivery.message.body, **more))
     other = make(lambda _: None, checkpoint=str(tmp_path / "other"), **more)
     publish(router.url, names.a, ["a1"])
-    with pytest.raises(PySparkException, match=r"bridges\.node\.errors\.(OwnedByAnother|SnapshotUnknown)"):
+    with pytest.raises(PySparkException, match=r"bridges\.node\.errors\.(OwnedByAnother|SnapshotUnknown)") as caught:
         other.run_forever()
+    first_line = str(caught.value).partition("\n")[0]
+    assert first_line.startswith(f"processor {names.p} failed: bridges.node.errors.")
+
+
+def test_the_log_of_a_failure_names_its_cause_in_the_first_line(
+    make: Callable[..., Any], router: RouterChild, names: Names, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from bridges.spark.processor_restart_core import BackOff
+
+    tries = tmp_path / "tries"
+
+    def bad_luck(delivery: Any) -> bytes:
+        import os
+        import signal
+
+        with tries.open("a") as file:
+            file.write("x")
+        tried = len(tries.read_text())
+        if tried <= 2:  # Spark itself tries a task twice
+            raise OSError("the database is away")
+        if tried <= 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return bytes(delivery.message.body)
+
+    more = {"inputs": [names.a], "handled": ()}
+    run(make(bad_luck, **more))
+    publish(router.url, names.a, ["a0"])
+    stop = threading.Event()
+    runner = threading.Thread(
+        target=make(bad_luck, **more).run_forever, args=(stop,), kwargs={"back_off": BackOff(0.01, 0.01)}
+    )
+    with Recorder(router.url, names.out) as out:
+        runner.start()
+        assert [each.text for each in received(out, 1)] == ["a0"]
+        stop.set()
+        runner.join(QUERY_S)
+    lines = [record.getMessage() for record in caplog.records if "starts again" in record.getMessage()]
+    away = f"processor {names.p} failed: OSError: the database is away (processor {names.p}: delivery "
+    assert lines[0].startswith(away)
+    assert lines[1].startswith(f"processor {names.p} failed: a Python worker of Spark crashed")
+
+
+def test_a_function_sends_to_several_topics_in_one_decision(
+    make: Callable[..., Any], router: RouterChild, names: Names, tmp_path: Path
+) -> None:
+    def split(delivery: Any) -> Any:
+        body = bytes(delivery.message.body)
+        return {names.out: body, names.more: [body + b"1", body + b"2"]}
+
+    more = {"inputs": [names.a], "output": [names.out, names.more]}
+    run(make(split, **more))
+    publish(router.url, names.a, ["a", "b"])
+    with Recorder(router.url, names.out) as out, Recorder(router.url, names.more) as also:
+        query = run(make(split, **more))
+        assert counted(query)["outputs"] == 6
+        forget_last_commit(tmp_path / "checkpoint")
+        run(make(split, **more))
+        got, rest = received(out, 2), received(also, 4)
+    assert [each.text for each in got] == ["a", "b"]
+    assert [each.text for each in rest] == ["a1", "a2", "b1", "b2"]
+    assert hashes(rest) == [hashes(got)[0]] * 2 + [hashes(got)[1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "calls", "outputs"),
+    [("exactly-once", 2, 1), ("at-least-once", 2, 2), ("at-most-once", 1, 1)],
+)
+def test_each_guarantee_calls_and_publishes_as_it_says_when_a_batch_is_run_again(
+    make: Callable[..., Any], router: RouterChild, names: Names, tmp_path: Path,
+    guarantee: str, calls: int, outputs: int,
+) -> None:  # fmt: skip
+    """The driver is killed behind the decision, before Spark has noted it."""
+    called = tmp_path / "called"
+
+    def count(delivery: Any) -> bytes:
+        with called.open("a") as file:
+            file.write("x")
+        return bytes(delivery.message.body)
+
+    keeping = running_node(tmp_path / "keeping", [router.url], "defaults.retention_s = 3600\n")
+    with keeping as keeping_node, Recorder(router.url, names.out) as out:
+        more = {"inputs": [names.a], "options": {**node_options(keeping_node), "deliveryGuarantee": guarantee}}
+        run(make(count, **more))
+        publish(router.url, names.a, ["a0"])
+        run(make(count, **more))
+        forget_last_commit(tmp_path / "checkpoint")
+        run(make(count, **more))
+        publish(router.url, names.a, ["end"])
+        run(make(count, **more))
+        got = out.wait(lambda found: [each.text for each in found][-1:] == ["end"])
+    assert [each.text for each in got] == ["a0"] * outputs + ["end"]
+    assert called.read_text() == "x" * (calls + 1)

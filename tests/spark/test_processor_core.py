@@ -25,7 +25,7 @@ from bridges.spark.processor_join_core import (
     steps_between,
     text_of,
 )
-from bridges.spark.processor_restart_core import HOPELESS, BackOff, is_hopeless
+from bridges.spark.processor_restart_core import HOPELESS, BackOff, cause_of, is_hopeless
 from oncewire.client.delivery_hash import delivery_hash
 from oncewire.wire import BodyKind, Message, Properties, Symbol, decode_message, encode_data_message
 from tests.spark.processor_life import hash_in
@@ -218,3 +218,64 @@ def test_only_errors_that_need_somebody_are_hopeless() -> None:
         "psycopg.OperationalError: away",
     ):
         assert not is_hopeless(text)
+
+
+def test_a_function_with_several_outputs_names_the_topic_of_each_message() -> None:
+    step = Step("p", lambda _: {"out": [b"1", b"2"], "more": b"3", "none": None}, ("out", "more", "none"))
+    rows = attempt(step, GIVEN)
+    assert [(row.topic, decode_message(row.payload or b"").body) for row in rows] == [
+        ("out", b"1"), ("out", b"2"), ("more", b"3"),
+    ]  # fmt: skip
+    assert {row.delivery_hash for row in rows} == {KEY}
+    (only,) = attempt(Step("p", lambda _: {"out": b"1"}, "out"), GIVEN)
+    assert only.topic == "out"
+
+
+@pytest.mark.parametrize(
+    ("returned", "why"),
+    [(b"1", "without a topic"), ({"other": b"1"}, "for 'other'"), ({"out": "text"}, "returned str")],
+)
+def test_a_message_for_no_output_of_the_processor_stops_the_query(returned: object, why: str) -> None:
+    with pytest.raises(TypeError, match=why):
+        attempt(Step("p", lambda _: returned, ("out", "more"), "errors"), GIVEN)  # type: ignore[arg-type,return-value]
+
+
+def test_an_unhandled_error_names_its_delivery() -> None:
+    def fails(_: Delivery) -> Output:
+        raise OSError("away")
+
+    with pytest.raises(OSError, match="away") as caught:
+        attempt(Step("p", fails, "out", None, (ValueError,)), GIVEN)
+    assert caught.value.__notes__ == [f"processor p: delivery {KEY} of orders j1:7, payments j2:9"]
+
+
+STREAM = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+PYTHON = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "x.py", line 1, in f
+    raise KeyError("k")
+KeyError: 'k'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "x.py", line 2, in f
+    raise OSError("away")
+OSError: away
+"""
+NOTE = "processor p: delivery 5 of orders j1:7\n SQLSTATE: 38000\n=== Streaming Query ===\nIdentifier: x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (STREAM + PYTHON + NOTE, "OSError: away (processor p: delivery 5 of orders j1:7)"),
+        (STREAM + PYTHON, "OSError: away"),
+        (STREAM + "Python worker exited unexpectedly (crashed)\n\tat java", "a Python worker of Spark crashed"),
+        (STREAM + "[OUT] no space\nmore", "[OUT] no space"),
+        ("anything", "anything"),
+    ],
+)
+def test_the_cause_of_a_failure_is_one_line(text: str, cause: str) -> None:
+    found = cause_of(text)
+    assert found.startswith(cause)
+    assert "\n" not in found

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridges.node.errors import BatchForgotten, JournalReplaced, RangeTrimmed, SnapshotUnknown
+from bridges.spark.option_values import Guarantee
 from bridges.spark.processor_core import Delivery, Step
 from bridges.spark.processor_join_core import Join
 from bridges.spark.processor_reader import aligned
@@ -101,6 +102,32 @@ def test_killing_recovery_any_number_of_times_changes_nothing(world: World, poin
     world.live()
     assert outputs(world) == expected
     assert world.decided("out")[: len(before)] == before
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_at_most_once_calls_the_function_once_at_most_wherever_it_is_killed(world: World, point: str) -> None:
+    world.guarantee = Guarantee.AT_MOST_ONCE
+    expected = fill(world)
+    kill(world, point)
+    world.live(tasks=3)
+    calls = functions(world).calls
+    assert len(calls) == len(set(calls)), "nothing is tried twice"
+    done = outputs(world)
+    assert done == [body for body in expected if body in done], "in order, none twice"
+    assert (done == expected) == (point not in {"running", "staged"}), "lost is what was tried and not decided"
+    world.arrive("a", b"a3")
+    world.arrive("b", b"b3")
+    world.live()
+    assert outputs(world)[len(done) :] == ([b"a3|b3"] if len(world.journals) == 2 else [b"a3", b"b3"])
+
+
+def test_at_least_once_keeps_no_ends_and_loses_nothing(world: World) -> None:
+    world.guarantee = Guarantee.AT_LEAST_ONCE
+    expected = fill(world)
+    kill(world, "chosen", steps=1)
+    world.live()
+    assert outputs(world) == expected
+    assert len(world.checkpoint.offsets) == 1, "the repeat ended elsewhere"
 
 
 def test_the_choice_among_inputs_is_durable_before_the_function_runs(tmp_path: Path) -> None:

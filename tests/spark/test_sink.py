@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncewire.client.sequencer import Batch, Sequencer
+from oncewire.client.transactions.sequencer import Batch, Sequencer
 from tests.node.node_process import NodeProcess
 from tests.spark.sink_recorder import Recorder
 from tests.spark.spark_helpers import Names, RouterChild, forget_last_commit, node_options, run_available

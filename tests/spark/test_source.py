@@ -110,7 +110,7 @@ def test_a_batch_ends_at_the_limit_of_rows_and_of_bytes_whichever_comes_first(no
     assert rows(max_bytes=1) == 1  # one that is too large comes alone: the query must go on
 
 
-def test_a_batch_waits_for_enough_messages_but_not_longer_than_is_said(node: OfflineNode) -> None:
+def test_a_batch_waits_for_enough_messages_until_its_time_limit(node: OfflineNode) -> None:
     query = Query(node, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
     node.append_numbers(SUB, 0, 4)
     assert not query.plan()
@@ -206,7 +206,7 @@ def kept(node: OfflineNode) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("retained", [0, 1, 2])
-def test_batches_are_kept_as_long_as_is_said_across_any_number_of_starts(node: OfflineNode, retained: int) -> None:
+def test_batches_are_kept_for_the_configured_time_across_any_number_of_starts(node: OfflineNode, retained: int) -> None:
     query = Query(node, minBatchesToRetain=str(retained))
     for batch in range(6):
         node.append_numbers(SUB, 10 * batch, 10 * batch + 10)

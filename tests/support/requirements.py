@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,13 @@ def postgresql() -> bool:
     return find_postgresql() is not None and python_module("psycopg")()
 
 
+def mongodb() -> bool:
+    """Tells whether there is a server with MongoDB's protocol to start, and the package that speaks to it."""
+    from tests.support.mongodb import find_ferretdb
+
+    return find_ferretdb() is not None and python_module("pymongo")()
+
+
 def previous_release() -> bool:
     """Tells whether the history of this checkout reaches back to the previous release."""
     from tests.support.previous_release import is_in_history
@@ -120,6 +128,7 @@ PARTS = {
     ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
     "postgresql": Part("a PostgreSQL server, or the package psycopg", postgresql, "make tools"),
+    "mongodb": Part("the server FerretDB, or the package PyMongo", mongodb, "make tools"),
     "spark": Part("the package pyspark", python_module("pyspark"), "make tools"),
     "java": Part("a Java runtime", program("java"), "sudo apt-get install -y default-jre-headless"),
 }
@@ -142,8 +151,18 @@ class NotRun:
         """Returns what the run ends with: a line for each part, and one for the tests that take long."""
         return [
             f"not run: {count} test{'s' if count > 1 else ''} for lack of {part.what}; get it by: {part.command}"
-            for part, count in self.by_part.items()
+            for part, count in self.by_part.most_common()
         ] + ([f"not run: {self.slow} tests that take long; run them by: make test-all"] if self.slow else [])
+
+    def as_numbers(self) -> dict[str, int]:
+        """Returns the counts by the names of parts, as one process of a run sends them to the one that prints."""
+        names = {part: name for name, part in PARTS.items()}
+        return {"": self.tests} | {names[part]: count for part, count in self.by_part.items()}
+
+    def add(self, numbers: dict[str, int]) -> None:
+        """Takes in what another process of the same run counted."""
+        self.tests += numbers[""]
+        self.by_part.update({PARTS[name]: count for name, count in numbers.items() if name})
 
 
 NOT_RUN = pytest.StashKey[NotRun]()
@@ -211,6 +230,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(f"{sentences} ({REQUIRE_VARIABLE}=all)", pytrace=False)
     item.config.stash[NOT_RUN].note(missing)
     pytest.skip("; ".join(f"{part.what} is missing" for part in missing))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Sends the counts to the process that prints them, where several share the tests (pytest-xdist)."""
+    config = session.config
+    if (output := getattr(config, "workeroutput", None)) is not None:
+        output["not_run"] = config.stash[NOT_RUN].as_numbers()
+        output["not_run_slow"] = config.stash[NOT_RUN].slow
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Adds up what the processes counted; each leaves out the same slow tests, and one that broke has no output."""
+    total = node.config.stash[NOT_RUN]
+    output = getattr(node, "workeroutput", {})
+    if "not_run" in output:
+        total.add(output["not_run"])
+        total.slow = output["not_run_slow"]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -21,7 +21,7 @@ from topology.etcd_server import EtcdServer
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
 from topology.memory_store import MemoryEtcd, MemoryStore
-from topology.store import Store, WatchBatch, WatchEvent
+from topology.store import ClusterStore, WatchBatch, WatchEvent
 
 # Generous: reached only by a defect, or by a machine that stands still.
 DEADLINE_S = 20.0
@@ -33,7 +33,7 @@ class StorePlace(Protocol):
 
     prefix: str
 
-    def client(self) -> Store:
+    def client(self) -> ClusterStore:
         """A new client."""
         ...
 
@@ -75,7 +75,7 @@ class MemoryPlace:
         self.etcd = MemoryEtcd(lambda: self.now)
         self._clients: list[MemoryStore] = []
 
-    def client(self) -> Store:
+    def client(self) -> ClusterStore:
         made = self.etcd.client()
         self._clients.append(made)
         return made
@@ -126,7 +126,7 @@ class EtcdClientOptions:
     watch_silence_s: float = QUICK_TIMEOUT_S
 
 
-def open_gateway_store(urls: Sequence[str], options: EtcdClientOptions | None = None) -> Store:
+def open_gateway_store(urls: Sequence[str], options: EtcdClientOptions | None = None) -> ClusterStore:
     """Over etcd's JSON gateway."""
     asked = options or EtcdClientOptions()
     context = None
@@ -143,7 +143,7 @@ def open_gateway_store(urls: Sequence[str], options: EtcdClientOptions | None = 
     )  # fmt: skip
 
 
-def open_etcd3_store(urls: Sequence[str], options: EtcdClientOptions | None = None) -> Store:
+def open_etcd3_store(urls: Sequence[str], options: EtcdClientOptions | None = None) -> ClusterStore:
     """Over gRPC."""
     asked = options or EtcdClientOptions()
     tls = asked.tls
@@ -161,7 +161,7 @@ def open_etcd3_store(urls: Sequence[str], options: EtcdClientOptions | None = No
 class OpenEtcdStore(Protocol):
     """Makes a client of a real etcd."""
 
-    def __call__(self, urls: Sequence[str], options: EtcdClientOptions | None = None) -> Store:
+    def __call__(self, urls: Sequence[str], options: EtcdClientOptions | None = None) -> ClusterStore:
         """One more client."""
         ...
 
@@ -176,10 +176,10 @@ class EtcdPlace:
         self.prefix = f"/test/{uuid.uuid4().hex}/"
         self.etcd = etcd
         self._open_store = open_store
-        self._clients: list[Store] = []
+        self._clients: list[ClusterStore] = []
         self._is_up = True
 
-    def client(self) -> Store:
+    def client(self) -> ClusterStore:
         made = self._open_store(self.etcd.urls, EtcdClientOptions(call_timeout_s=QUICK_TIMEOUT_S * 2))
         self._clients.append(made)
         return made
@@ -243,7 +243,7 @@ async def next_batch(batches: AsyncGenerator[WatchBatch, None]) -> WatchBatch:
         return await anext(batches)
 
 
-async def watch_events(store: Store, prefix: str, from_revision: int, count: int) -> list[WatchEvent]:
+async def watch_events(store: ClusterStore, prefix: str, from_revision: int, count: int) -> list[WatchEvent]:
     """The first `count` events, and what came with them in their revisions."""
     events: list[WatchEvent] = []
     async with aclosing(store.watch(prefix, from_revision)) as batches:

@@ -17,7 +17,7 @@ from delivery_records import effects, inputs
 from router.config import REDIAL_S
 from router.peers.dialing import BACK_OFF_MIN_S
 from tests.delivery_records.harness import Net, Node
-from topology.linkstate import DropNeighbour, Effect, LinkState
+from topology.linkstate import DropNeighbour, Effect, LinkStateView
 from topology.linkstate_codec import LinkStateMessage
 
 LATENCY_S = 0.002
@@ -34,7 +34,7 @@ class Routed:
     """A frame on its way to the router it is for."""
 
     target: int
-    frame: inputs.PeerFrame | inputs.PeerDatagram
+    frame: inputs.RouterFrame | inputs.RouterDatagram
 
 
 Item: TypeAlias = LinkStateMessage | Routed | Reset
@@ -71,7 +71,7 @@ class RoutedNet(Net):
         """
         self._happenings: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self.states: dict[int, LinkState] = {}
+        self.states: dict[int, LinkStateView] = {}
         self.lines: list[Line] = []
         self.stopped: dict[int, list[tuple[Line, int, int, Item]]] = {}
         """What waits for a router that stands still."""
@@ -81,7 +81,7 @@ class RoutedNet(Net):
         """Neighbours that were given up for their silence."""
         super().__init__(routers)
         for node in self.nodes:
-            self.states[node.rid] = LinkState(node.rid, node.core.node_id, self.now)
+            self.states[node.rid] = LinkStateView(node.rid, node.core.node_id, self.now)
         for one, other, cost in lines:
             line = Line((self.nodes[one].rid, self.nodes[other].rid), cost)
             self.lines.append(line)
@@ -226,7 +226,7 @@ class RoutedNet(Net):
         ]
         super()._carry_out(node, done)
 
-    def _send(self, node: Node, rid: int, frame: inputs.PeerFrame | inputs.PeerDatagram) -> None:
+    def _send(self, node: Node, rid: int, frame: inputs.RouterFrame | inputs.RouterDatagram) -> None:
         self._forward(node, Routed(rid, frame))
 
     def _step(self, node: Node) -> bool:

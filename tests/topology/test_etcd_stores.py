@@ -30,8 +30,8 @@ from topology.etcd_server import EtcdCluster, EtcdServer, free_port
 from topology.store import (
     ABSENT,
     UNCONDITIONAL,
+    ClusterStore,
     EventKind,
-    Store,
     StoreAuthError,
     StoreReplaced,
     StoreTimeout,
@@ -73,7 +73,7 @@ def prefix() -> str:
 # --- several members
 
 
-async def put_until_applied(store: Store, key: str, value: bytes) -> None:
+async def put_until_applied(store: ClusterStore, key: str, value: bytes) -> None:
     async def applied() -> bool:
         try:
             await store.compare_and_put(key, value, UNCONDITIONAL)
@@ -165,7 +165,7 @@ async def test_calls_and_watch_go_on_at_another_member_when_theirs_is_killed(
     await writer.close()
 
 
-async def test_a_member_that_stands_still_is_left_for_another(
+async def test_a_stalled_etcd_member_is_replaced_by_another(
     three: EtcdCluster, prefix: str, open_store: OpenEtcdStore
 ) -> None:
     store, writer = open_store(three.urls), open_store(three.urls[1:])

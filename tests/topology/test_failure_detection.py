@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from delivery_records import effects, inputs
-from delivery_records.outcomes import Outcome
+from delivery_records.outcomes import DeliveryOutcome
 from tests.topology.routed_network import RoutedNet
 from topology.linkstate import HEARTBEAT_S, SILENCE_S
 
@@ -60,7 +60,7 @@ class Flow:
         if new:
             self._answered += len(new)
             self.subscriber.feed(
-                inputs.SubscriberDisposition(self.subscriber.number, new, Outcome.ACCEPTED, False)
+                inputs.SubscriberDisposition(self.subscriber.number, new, DeliveryOutcome.ACCEPTED, False)
             )
         done = self.publisher.node.done[self._looked_at :]
         self._looked_at += len(done)
@@ -91,7 +91,7 @@ class Flow:
         self._answer()
         assert [tag for _, tag in self.arrivals()] == list(self.sent)
         assert self.accepted == list(range(1, len(self.sent) + 1))
-        assert all(outcome is Outcome.ACCEPTED for _, outcome in self.publisher.outcomes)
+        assert all(outcome is DeliveryOutcome.ACCEPTED for _, outcome in self.publisher.outcomes)
 
 
 def outage(shape: tuple[int, list[tuple[int, int, int]]], phase: float, strike: Strike) -> float:
@@ -133,7 +133,7 @@ def test_a_killed_router_is_routed_around_within_300_ms(
 
 @any_phase
 @both_shapes
-def test_a_router_that_stands_still_is_routed_around_within_three_seconds(
+def test_a_stalled_router_is_routed_around_within_three_seconds(
     shape: tuple[int, list[tuple[int, int, int]]], phase: float
 ) -> None:
     assert SILENCE_S - HEARTBEAT_S < outage(shape, phase, lambda net: net.stop(1)) <= STOPPED_S
@@ -153,7 +153,7 @@ def test_a_link_cut_off_one_way_is_routed_around_within_three_seconds(end: int, 
     assert outage(SQUARE, phase, silence(end)) <= STOPPED_S
 
 
-def test_a_router_that_stands_still_for_less_than_a_silence_is_not_given_up() -> None:
+def test_a_router_stalled_for_less_than_the_silence_timeout_is_kept() -> None:
     flow = Flow(SQUARE)
     flow.net.stop(1)
     flow.run(SILENCE_S - HEARTBEAT_S - 0.1)

@@ -106,7 +106,7 @@ def test_a_router_that_is_not_ready_says_what_it_waits_for() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.0, "0.0 s"), (59.9, "59.9 s"), (61, "1 min"), (7200, "2.0 h"), (2 * 86_400, "2.0 d")]
 )
-def test_ages_are_said_in_words(seconds: float, words: str) -> None:
+def test_ages_are_shown_with_units(seconds: float, words: str) -> None:
     assert age(seconds) == words
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topology import linkstate
-from topology.linkstate import MAX_AGE_S, REFRESH_S, SILENCE_S, DropNeighbour, Effect, LinkState, SendTo
+from topology.linkstate import MAX_AGE_S, REFRESH_S, SILENCE_S, DropNeighbour, Effect, LinkStateView, SendTo
 from topology.linkstate_codec import (
     MAX_NODE_ID_BYTES,
     Announcement,
@@ -31,7 +31,7 @@ class Mesh:
 
     def __init__(self, routers: Iterable[int], seed: int = 0) -> None:
         self.now = 0.0
-        self.routers = {rid: LinkState(rid, f"node-{rid}", self.now) for rid in routers}
+        self.routers = {rid: LinkStateView(rid, f"node-{rid}", self.now) for rid in routers}
         self.costs: dict[frozenset[int], int] = {}
         self.frozen: set[int] = set()
         self.dropped: list[tuple[float, int, int]] = []
@@ -172,7 +172,7 @@ def test_quiet_neighbours_are_kept_by_their_heartbeats() -> None:
 
 
 def test_any_traffic_counts_as_a_sign_of_life() -> None:
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     for tenths in range(100):
         router.heard(2, tenths / 10)
@@ -181,7 +181,7 @@ def test_any_traffic_counts_as_a_sign_of_life() -> None:
 
 
 def test_a_link_only_one_end_announces_is_not_used() -> None:
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     router.receive(Announcement((LinkStateUpdate(2, "b", 1, ((3, 1),)),)), 2, 0.0)
     assert router.update_paths() is None
@@ -192,7 +192,7 @@ def test_a_link_only_one_end_announces_is_not_used() -> None:
 
 
 def test_an_older_state_is_answered_with_the_newer_one_and_not_passed_on() -> None:
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     router.neighbour_up(3, 1, 0.0)
     newer = LinkStateUpdate(9, "i", 5, ((8, 1),))
@@ -206,7 +206,7 @@ def test_an_older_state_is_answered_with_the_newer_one_and_not_passed_on() -> No
 
 
 def test_a_router_speaks_for_itself_whatever_others_say_of_it() -> None:
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     false = LinkStateUpdate(1, "a", 1_000, ((7, 1),))
     other = LinkStateUpdate(9, "i", 1, ())
@@ -263,7 +263,7 @@ def test_states_that_nobody_refreshes_are_forgotten_everywhere() -> None:
 
 
 def test_a_state_keeps_its_age_from_router_to_router_and_is_refused_when_too_old() -> None:
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     router.receive(Announcement((LinkStateUpdate(9, "i", 1, (), age_s=100),)), 2, 0.0)
     effects = router.neighbour_up(3, 1, 50.0)
@@ -281,7 +281,7 @@ def test_a_state_keeps_its_age_from_router_to_router_and_is_refused_when_too_old
 
 
 def test_a_refresh_that_says_the_same_is_no_reason_to_compute_paths() -> None:
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     router.receive(Announcement((LinkStateUpdate(2, "b", 1, ((1, 1),)),)), 2, 0.0)
     router.update_paths()
@@ -345,7 +345,7 @@ def test_any_mesh_converges_after_any_cuts_and_repairs(seed: int, routers: int, 
 
 
 def test_a_sequence_nobody_reaches_is_ignored() -> None:
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     for origin in (1, 9):
         assert router.receive(Announcement((LinkStateUpdate(origin, "x", 2**64 - 1, ()),)), 2, 0.0) == []
@@ -354,7 +354,7 @@ def test_a_sequence_nobody_reaches_is_ignored() -> None:
 
 def test_no_more_routers_are_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linkstate, "MAX_ROUTERS", 10)
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     for origin in range(2, 50):
         router.receive(Announcement((LinkStateUpdate(origin, "x", 1, ()),)), 2, 0.0)
@@ -363,7 +363,7 @@ def test_no_more_routers_are_remembered_than_the_limit(monkeypatch: pytest.Monke
 
 def test_gone_incarnations_are_remembered_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linkstate, "MAX_GONE", 5)
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     for rid in range(2, 100):
         router.router_gone(rid)
     assert len(router._gone) == 5
@@ -371,7 +371,7 @@ def test_gone_incarnations_are_remembered_up_to_the_limit(monkeypatch: pytest.Mo
 
 def test_one_neighbour_more_than_the_limit_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linkstate, "MAX_NEIGHBOURS", 2)
-    router = LinkState(1, "a", 0.0)
+    router = LinkStateView(1, "a", 0.0)
     router.neighbour_up(2, 1, 0.0)
     router.neighbour_up(3, 1, 0.0)
     assert router.neighbour_up(4, 1, 0.0) == [DropNeighbour(4)]

@@ -29,7 +29,7 @@ from topology.gateway_store import GatewayStore
 from topology.lease_clock import FENCE_FRACTION
 from topology.membership import FenceReason, Membership, MembershipInput
 from topology.memory_store import MemoryEtcd
-from topology.store import PREFIX, UNCONDITIONAL, Store, StoreRejected, StoreUnavailable
+from topology.store import PREFIX, UNCONDITIONAL, ClusterStore, StoreRejected, StoreUnavailable
 
 TTL_S = 10
 # For tests that wait for its end.
@@ -42,7 +42,7 @@ KEY = link_key("container", "link")
 class Network:
     """A store all keys of which belong to one network, as the routers of a test share it."""
 
-    def __init__(self, open_store: Callable[[], Store], memory: MemoryEtcd | None, etcd: EtcdServer) -> None:
+    def __init__(self, open_store: Callable[[], ClusterStore], memory: MemoryEtcd | None, etcd: EtcdServer) -> None:
         self.open_store = open_store
         self._memory = memory
         self._etcd = etcd
@@ -220,7 +220,7 @@ async def test_a_router_whose_lease_is_revoked_fences_itself(network: Network) -
         assert not follower.membership.vet(time.monotonic())
 
 
-async def test_an_outage_shorter_than_the_deadline_fences_nobody_and_is_told(network: Network) -> None:
+async def test_an_outage_shorter_than_the_deadline_fences_no_router_and_is_logged(network: Network) -> None:
     async with member(network) as follower:
         rid = follower.membership.rid
         await network.cut_off()
@@ -247,7 +247,7 @@ async def test_an_outage_longer_than_the_deadline_fences_before_the_lease_can_en
         await network.restore()
 
 
-async def test_a_loop_that_stands_still_beyond_the_lease_does_not_cost_it(network: Network) -> None:
+async def test_an_event_loop_stalled_beyond_the_lease_keeps_it(network: Network) -> None:
     async with member(network, ttl_s=SHORT_TTL_S) as follower:
         time.sleep(SHORT_TTL_S * 1.5)  # noqa: ASYNC251  (the stall is the point)
         assert follower.membership.vet(time.monotonic())
@@ -256,7 +256,7 @@ async def test_a_loop_that_stands_still_beyond_the_lease_does_not_cost_it(networ
         assert follower.membership.rid in follower.view.routers
 
 
-async def test_a_loop_that_stands_still_for_too_long_loses_its_lease(
+async def test_an_event_loop_stalled_for_too_long_loses_its_lease(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with member(network, ttl_s=SHORT_TTL_S) as follower:

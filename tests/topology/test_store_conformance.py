@@ -236,7 +236,7 @@ async def test_a_lease_needs_a_second_at_least(place: StorePlace) -> None:
 # --- watches
 
 
-async def test_a_watch_tells_everything_since_a_past_revision_in_order(place: StorePlace) -> None:
+async def test_a_watch_returns_everything_since_a_past_revision_in_order(place: StorePlace) -> None:
     store = place.client()
     key = place.prefix + "a"
     first = await store.compare_and_put(key, b"1", ABSENT)

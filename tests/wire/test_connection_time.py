@@ -50,7 +50,7 @@ def test_what_is_sent_anyway_stands_in_for_a_heartbeat() -> None:
     assert peer.engine.next_deadline() == 3.5
 
 
-def test_a_silent_peer_is_given_up_with_a_reason() -> None:
+def test_the_connection_to_a_silent_peer_is_closed_with_a_reason() -> None:
     peer = RawPeer(Connection(Role.SERVER, container_id="e", idle_time_out_ms=1000))
     peer.open()
     engine = peer.engine

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import itertools
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from bridges.workqueue import Commit, Handle, NewItem, Operations, Rollback, Search, Taken
 from bridges.workqueue.items import HistoryEntry
+from bridges.workqueue.mongodb_operations import MongoStore
 from bridges.workqueue.postgres import PostgresStore
 from bridges.workqueue.sqlite import SqliteStore
-from bridges.workqueue.store import Store
+from bridges.workqueue.store import Job, Store
 
 T = TypeVar("T")
 START = 1_790_000_000.0
@@ -32,9 +34,30 @@ class Clock:
         return self.now
 
 
+class MongoWorldStore:
+    """A MongoDB store with an event loop of its own: operations one at a time, as the others do them."""
+
+    def __init__(self, address: str, **options: Any) -> None:
+        self._runner = asyncio.Runner()
+        try:
+            self._store = self._runner.run(MongoStore.open(address, **options))
+        except BaseException:
+            self._runner.close()
+            raise
+
+    def transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
+        (job,) = jobs
+        result, touched = self._runner.run(self._store.perform(job))
+        return [result], touched
+
+    def close(self) -> None:
+        self._runner.run(self._store.close())
+        self._runner.close()
+
+
 @dataclass
 class Database:
-    """Where a store is: kind, and file or libpq's words."""
+    """Where a store is: kind, and file, libpq's words or URL."""
 
     kind: str
     address: str
@@ -43,10 +66,14 @@ class Database:
     def url(self) -> str:
         if self.kind == "sqlite":
             return f"sqlite:///{self.address}"
+        if self.kind == "mongodb":
+            return self.address
         words = dict(word.split("=", 1) for word in self.address.split())
         return f"postgresql:///{words['dbname']}?host={words['host']}&user={words['user']}"
 
     def open(self, clock: Clock | None = None, chance: float = 1.0) -> Store:
+        if self.kind == "mongodb":  # what the tests use of a Store it has
+            return cast("Store", MongoWorldStore(self.address, clock=clock, chance=lambda: chance))
         if self.kind == "sqlite":
             return (
                 SqliteStore(self.address, clock=clock, chance=lambda: chance)
@@ -56,6 +83,9 @@ class Database:
         return PostgresStore(self.address, clock=clock, chance=lambda: chance)
 
     def connect(self) -> Any:
+        """What another program opens it with; of a MongoDB store, PyMongo's database."""
+        if self.kind == "mongodb":
+            return importlib.import_module("pymongo").MongoClient(self.address).get_default_database()
         if self.kind == "sqlite":
             return sqlite3.connect(self.address, isolation_level=None, timeout=10)
         return importlib.import_module("psycopg").connect(self.address, autocommit=True)
@@ -66,12 +96,52 @@ class Database:
             return [tuple(row) for row in connection.execute(query).fetchall()]
 
 
-def new_database(kind: str, folder: Path, server: Callable[[], str]) -> Database:
+    def make_all_due(self) -> None:
+        """As if the time of every item had come."""
+        if self.kind == "mongodb":
+            with self.connect().client as client:
+                client.get_default_database()["oncewire_items"].update_many({}, {"$set": {"due": 0}})
+            return
+        with closing(self.connect()) as connection:
+            connection.execute("UPDATE oncewire_items SET due = 0")
+
+    def version(self) -> int:
+        """Of the store in it."""
+        if self.kind == "mongodb":
+            with self.connect().client as client:
+                return int(client.get_default_database()["oncewire_store"].find_one({"_id": "version"})["version"])
+        return int(self.rows("SELECT version FROM oncewire_queue_version")[0][0])
+
+    def set_version(self, version: int) -> None:
+        """As if another version had written the store."""
+        if self.kind == "mongodb":
+            with self.connect().client as client:
+                change = {"$set": {"version": version}}
+                client.get_default_database()["oncewire_store"].update_one({"_id": "version"}, change)
+            return
+        with closing(self.connect()) as connection:
+            connection.execute(f"UPDATE oncewire_queue_version SET version = {version}")
+
+    def count_kept(self) -> tuple[int, int]:
+        """Entries of the history and known keys that take room in it."""
+        if self.kind == "mongodb":
+            with self.connect().client as client:
+                items = client.get_default_database()["oncewire_items"]
+                claims = items.count_documents({"claim": {"$gte": ""}})
+                return items.count_documents({"ended": {"$gte": 0}}), claims
+        ((entries,),) = self.rows("SELECT count(*) FROM oncewire_history")
+        ((keys,),) = self.rows("SELECT count(*) FROM oncewire_keys")
+        return entries, keys
+
+
+def new_database(kind: str, folder: Path, server: Callable[[str], str]) -> Database:
     """A database that nobody has used."""
     if kind == "sqlite":
         return Database(kind, str(folder / "queue.db"))
-    address = server()
+    address = server(kind)
     name = f"workqueue_{next(_names)}"
+    if kind == "mongodb":
+        return Database(kind, f"{address}/{name}")
     with closing(
         importlib.import_module("psycopg").connect(f"{address} dbname=postgres", autocommit=True)
     ) as admin:
@@ -90,6 +160,11 @@ class World:
         self.store = self.database.open(self.clock)
         self.do(lambda do: do.configure("work"))
 
+    @property
+    def has_transactions(self) -> bool:
+        """Whether the store changes several things at once; one that does not refuses it."""
+        return self.database.kind != "mongodb"
+
     def do(self, job: Callable[[Operations], T]) -> T:
         (result,), _ = self.store.transact([job])
         return result  # type: ignore[no-any-return]
@@ -99,7 +174,12 @@ class World:
 
     def push(self, *payloads: bytes, queue: str = "work", **options: Any) -> list[int]:
         items = [NewItem(payload, **options) for payload in payloads]
-        return [pushed.item for pushed in self.do(lambda do: do.push(queue, items))]
+        calls = [items] if self.has_transactions else [[item] for item in items]
+        return [
+            pushed.item
+            for call in calls
+            for pushed in self.do(lambda do: do.push(queue, call))  # noqa: B023  # it is done before the next one
+        ]
 
     def reserve(self, count: int = 1, timeout: float = 30.0, queue: str = "work") -> list[Taken]:
         return self.do(lambda do: do.reserve(queue, count, timeout))
@@ -121,3 +201,13 @@ class World:
 
     def history(self, queue: str = "work", **wanted: Any) -> list[HistoryEntry]:
         return list(self.do(lambda do: do.history(Search(queue, **wanted))).entries)
+
+
+@contextmanager
+def new_world(database: Database) -> Iterator[World]:
+    """A world for the block."""
+    world = World(database)
+    try:
+        yield world
+    finally:
+        world.store.close()

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from bridges.workqueue.cli import queue as group
 from oncewire.cli.run import run
+from tests.workqueue.queue_world import Database
 
 
 class Shell:
@@ -36,6 +37,11 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(f"sqlite:///{tmp_path}/q.db")
+
+
+@pytest.fixture
+def mongo_shell(mongo_database: Database) -> Shell:
+    return Shell(mongo_database.url)
 
 
 def test_an_item_goes_from_push_to_history(shell: Shell) -> None:
@@ -176,7 +182,43 @@ def test_bad_input_gets_three_lines_and_changes_nothing(shell: Shell, words: lis
     shell.run("commit", "1.1")
 
 
-@pytest.mark.parametrize("url", ["mongodb://host/db", "sqlite:////nowhere/at/all/q.db", "q.db"])
+@pytest.mark.parametrize("url", ["mongodb://127.0.0.1:1", "mysql://host/db", "sqlite:////nowhere/at/all/q.db", "q.db"])
 def test_a_store_that_cannot_be_opened_gets_three_lines(url: str) -> None:
     output = Shell(url).run("pop", "q", code=2)
     assert len(output.splitlines()) == 3
+
+
+@pytest.mark.needs("mongodb")
+def test_every_command_works_on_a_mongodb_store(mongo_shell: Shell) -> None:
+    shell = mongo_shell
+    shell.json("configure", "next", "--max-retries", "0")
+    assert shell.json("push", "q", '{"order": 17}', "--key", "k")[0]["is_new"] is True
+    assert shell.json("push", "q", '{"order": 17}', "--key", "k")[0]["is_new"] is False
+    (item,) = shell.json("reserve", "q", "--timeout", "60")
+    shell.json("extend", item["id"], "--timeout", "90")
+    shell.json("move", item["id"], "next", "--payload", "2")
+    shell.json("rollback", shell.json("reserve", "next")[0]["id"], "--reason", "bad luck")
+    (dead,) = shell.json("dead", "next")
+    shell.json("replay", "next", str(dead["entry"]))
+    (item,) = shell.json("reserve", "next")
+    shell.json("commit", item["id"], "--result", '"done"')
+    assert [entry["ending"] for entry in shell.json("history", "next")] == ["done", "replayed"]
+    assert [found["queue"] for found in shell.json("stats")[0]] == ["next", "q"]
+    (added,) = shell.json("schedule", "q", "nightly", "0 3 * * *", "1")
+    assert shell.json("schedule", "q") == [added]
+    shell.json("schedule", "q", "nightly", "--delete")
+    shell.run("pop", "q", code=1)
+    shell.json("push", "next", "3")
+    shell.json("rollback", shell.json("reserve", "next")[0]["id"])
+    shell.json("dead", "next", "--discard", str(shell.json("dead", "next")[0]["entry"]))
+
+
+@pytest.mark.needs("mongodb")
+def test_what_a_mongodb_store_cannot_do_gets_three_lines(mongo_shell: Shell) -> None:
+    mongo_shell.run("configure", "a")
+    mongo_shell.run("push", "q", "1")
+    (item,) = mongo_shell.json("reserve", "q")
+    lines = mongo_shell.run("move", item["id"], "a", "q", code=2).splitlines()
+    assert lines[0] == "error: a fork into 2 queues was not done"
+    assert lines[2].endswith("or use a SQLite or PostgreSQL store")
+    mongo_shell.run("commit", item["id"])

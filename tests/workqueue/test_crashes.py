@@ -53,11 +53,11 @@ def judge(world: World) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_workers_killed_at_every_place_lose_nothing_and_do_nothing_twice(database: Database) -> None:
-    world = fill(database)
+def test_workers_killed_at_every_place_lose_nothing_and_do_nothing_twice(sql_database: Database) -> None:
+    world = fill(sql_database)
     killed = 0
     for place in (f"{number} {side}" for number in itertools.count(1) for side in ("before", "after")):
-        code = run_worker(database, place)
+        code = run_worker(sql_database, place)
         if code == 0:
             break
         assert code == -signal.SIGKILL
@@ -69,25 +69,25 @@ def test_workers_killed_at_every_place_lose_nothing_and_do_nothing_twice(databas
 
 
 def test_workers_killed_inside_their_transactions_lose_nothing_and_do_nothing_twice(
-    database: Database,
+    sql_database: Database,
 ) -> None:
-    world = fill(database)
-    codes = [run_worker(database, f"{number} after") for number in (3, 7, 10, 13, 15)]
+    world = fill(sql_database)
+    codes = [run_worker(sql_database, f"{number} after") for number in (3, 7, 10, 13, 15)]
     assert codes == [-signal.SIGKILL] * 5
-    assert run_worker(database, "0") == 0
+    assert run_worker(sql_database, "0") == 0
     judge(world)
     world.store.close()
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_worker_killed_around_the_commit_of_its_work_has_done_it_not_at_all_or_once(
-    database: Database, side: str
+    sql_database: Database, side: str
 ) -> None:
-    world = fill(database)
-    assert run_worker(database, f"work {side}") == -signal.SIGKILL
+    world = fill(sql_database)
+    assert run_worker(sql_database, f"work {side}") == -signal.SIGKILL
     done = world.do(lambda do: do.execute("SELECT count(*) FROM effects"))
     assert done == [(0 if side == "before" else 1,)]
-    assert run_worker(database, "0") == 0
+    assert run_worker(sql_database, "0") == 0
     judge(world)
     world.store.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from bridges.workqueue import Ending, NewItem, Queue, QueueEmpty, QueueStore
+from bridges.workqueue import Ending, Queue, QueueEmpty, QueueStore
 from tests.workqueue.queue_world import Database
 
 NODES = 4
@@ -36,7 +36,7 @@ async def test_nodes_compete_and_every_item_is_done_once_whatever_fails(database
         queue, out = Queue(store, "in"), Queue(store, "out")
         await out.configure()
         await queue.configure(backoff_s=0, max_retries=5)
-        await queue.push_many([NewItem(b"%d" % number) for number in range(ITEMS)])
+        await asyncio.gather(*(queue.push(b"%d" % number) for number in range(ITEMS)))
         await asyncio.gather(*(node(number) for number in range(NODES)))
         assert done == Counter(range(ITEMS))
         endings = Counter(entry.ending for entry in (await queue.history(limit=1000)).entries)
@@ -63,7 +63,7 @@ async def test_an_instance_fires_once_however_many_nodes_wait_for_it(database: D
     async with Queue.open(database.url, "work") as queue:
         await queue.schedule("tick", "0 0 1 1 *", "t")
         # As if its time had come: the next one is in a year again.
-        await queue.transact(lambda do: do.execute("UPDATE oncewire_items SET due = 0"))
+        database.make_all_due()
         assert sorted(await asyncio.gather(*(node() for _ in range(NODES)))) == [0, 0, 0, 1]
         assert (await queue.statistics()).waiting == 1
 

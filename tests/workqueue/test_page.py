@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import re
 import time
-import tokenize
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -16,11 +12,14 @@ import pytest
 from bridges.workqueue import QueueSettings
 from bridges.workqueue.cli import queue as group
 from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PAYLOAD_BYTES, MAX_PRIORITY
+from bridges.workqueue.mongodb import PROBES
+from bridges.workqueue.mongodb_items import PURGE_COUNT
+from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
 from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
 from bridges.workqueue.sqlite import MAX_BYTES
-from tests.docs.guarantee_tables import functions_of, section, table
+from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 from tests.workqueue.queue_world import Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,20 +30,6 @@ ROWS = table(section(PAGE, "Rules"))
 RULES = [row[0] for row in ROWS[1:]]
 
 
-def named_in(source: str) -> Iterator[str]:
-    """Rules in a file's comments and docstrings."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield from RULE.findall(token.string)
-    for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            yield from RULE.findall(node.value.value)
-
-
 def test_rules_are_numbered_without_a_hole() -> None:
     assert ROWS[0] == ("Rule", "In short", "Shown by")
     assert [f"W-{number}" for number in range(1, len(RULES) + 1)] == RULES
@@ -52,7 +37,7 @@ def test_rules_are_numbered_without_a_hole() -> None:
 
 def test_the_page_and_the_code_name_the_same_rules() -> None:
     files = (ROOT / "bridges" / "workqueue").glob("*.py")
-    named = {rule for path in files for rule in named_in(path.read_text(encoding="utf-8"))}
+    named = {rule for path in files for rule in rules_named_in(RULE, path.read_text(encoding="utf-8"))}
     assert named == set(RULES)
 
 
@@ -93,6 +78,9 @@ def test_the_page_has_the_figures_of_the_code() -> None:
         f"{settings.max_payload_bytes >> 20} MiB, at most {MAX_PAYLOAD_BYTES >> 20} MiB"
         in limits["payload, result"]
     )
+    assert limits["payload, result"].endswith(f"in a MongoDB store {MAX_DOCUMENT_PAYLOAD >> 20} MiB")
+    assert f"deletes up to {PURGE_COUNT} expired documents" in PAGE
+    assert f"tries it with {PROBES * PROBES} increments" in PAGE
     assert limits["items of one call"] == str(MAX_COUNT)
     assert limits["names of queues, keys, schedules"].startswith(f"{MAX_NAME} ")
     assert limits["priority"].startswith(f"0 to {MAX_PRIORITY}; {DEFAULT_PRIORITY} ")

@@ -68,9 +68,9 @@ def everything(do: Operations) -> None:
 
 
 @pytest.fixture
-def filled(world: World) -> World:
-    fill(world)
-    return world
+def filled(sql_world: World) -> World:
+    fill(sql_world)
+    return sql_world
 
 
 def test_no_statement_reads_a_whole_table(filled: World) -> None:

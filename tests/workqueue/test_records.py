@@ -70,8 +70,7 @@ def test_the_history_forgets_after_its_time_and_the_store_becomes_smaller(world:
     assert world.history() == []
     world.push(b"y")
     world.pop()
-    assert world.do(lambda do: do.execute("SELECT count(*) FROM oncewire_history")) == [(1,)]
-    assert world.do(lambda do: do.execute("SELECT count(*) FROM oncewire_keys")) == [(0,)]
+    assert world.database.count_kept() == (1, 0)
 
 
 def test_a_queue_without_history_keeps_only_its_dead(world: World) -> None:
@@ -110,13 +109,13 @@ def test_a_dead_letter_is_replayed_once_with_its_key_and_then_expires(world: Wor
     assert world.history() == []
 
 
-def test_many_are_replayed_or_none(world: World) -> None:
-    world.push(b"x")
-    world.pop()
-    (entry,) = world.history()
+def test_many_are_replayed_or_none(sql_world: World) -> None:
+    sql_world.push(b"x")
+    sql_world.pop()
+    (entry,) = sql_world.history()
     with pytest.raises(UnknownEntry):
-        world.do(lambda do: do.replay([entry.entry, 999]))
-    assert world.pop() == []
+        sql_world.do(lambda do: do.replay([entry.entry, 999]))
+    assert sql_world.pop() == []
 
 
 def test_a_dead_letter_that_is_discarded_expires_and_nothing_else_can_be_discarded(world: World) -> None:

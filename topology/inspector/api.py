@@ -1,4 +1,4 @@
-"""The inspector over HTTP: the router itself, tables in pages, deliveries, events. See docs/inspector.md."""
+"""The inspector's HTTP API: overview, tables in pages, deliveries, events. See docs/inspector.md."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from topology.inspector.watching import MAX_WATCHERS, Watchers
 
 PREFIX = "/api/v1"
 NETWORK_ROWS = 100
-"""Rows of each router in an answer of the whole network: 100 routers make 10,000."""
+"""Rows of each router in a reply for the whole network: 100 routers make 10,000."""
 ELSEWHERE = "elsewhere"
-"""State of a subscription whose own router knows more."""
+"""State of a subscription at another router, before that router was asked."""
 TAGS_FOLLOWED = 4
-"""Deliveries of one publisher's tag that are followed to other routers, when no publisher is named."""
+"""Deliveries looked up at other routers for one publisher's tag, when no publisher is named."""
 
 MAX_QUESTIONS = 8
-"""To all routers at a time: each makes a hundred of one."""
+"""Concurrent requests with network=true: each makes a request to up to a hundred routers."""
 
 
 class BusyError(Exception):
-    """Too many questions to all routers are under way."""
+    """Too many requests with network=true are running."""
 
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -54,22 +54,22 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class InspectorRoute:
-    """One route; all of them are GET, for readers."""
+    """One route: GET, for the role viewer."""
 
     path: str
     handler: Handler
 
 
 class Inspector:
-    """The API over one router's knowledge."""
+    """The API of one router."""
 
     def __init__(self, source: Source, events: EventRing, rights_of: RightsOf) -> None:
-        """Gather nothing yet.
+        """Collects nothing yet.
 
         Args:
             source: the router.
             events: its last events.
-            rights_of: what whoever sent a request may do beside looking.
+            rights_of: rights of the sender of a request.
         """
         self.watchers = Watchers(source, events)
         self._source = source
@@ -108,7 +108,7 @@ class Inspector:
 
     @contextmanager
     def _asking_all(self) -> Iterator[None]:
-        """One more question to all routers is under way."""
+        """Counts one more request with network=true."""
         if self._questions >= MAX_QUESTIONS:
             raise BusyError
         self._questions += 1
@@ -123,7 +123,7 @@ class Inspector:
         following = page.next
         if asked.min_s:
             kept = [row for row in items if _age(row) >= asked.min_s]
-            # The longest waits come first: behind one that is too short there is none that is long enough.
+            # The longest waits come first: after one that is too short all others are too short.
             following = following if len(kept) == len(items) else None
             items = kept
         return {"items": items, "next": following, "total": page.total, "applied": self._source.applied()}
@@ -149,7 +149,7 @@ class Inspector:
         }  # fmt: skip
 
     async def _ask_holders(self, items: list[Row], authorization: str | None) -> None:
-        """Replace `elsewhere` by what the router of each subscription says of it; as far as one question goes."""
+        """Replaces `elsewhere` by the state from the router of each subscription, as far as one request has room."""
         unknown: dict[str, list[tuple[Row, str, str]]] = {}
         for row in items:
             for each in _rows_of(row, "waiting_for"):
@@ -181,7 +181,7 @@ class Inspector:
         try:
             return self._source.holder(tag_of(tag), key)
         except InputError:
-            return None  # another router's answer makes no sense
+            return None  # another router's reply is invalid
 
     async def _holders(self, request: web.Request) -> Row:
         check_names(request.query, HOLDER_PARAMETERS)
@@ -202,7 +202,7 @@ class Inspector:
     async def _followed(self, request: web.Request, tag: bytes, publisher: str, is_network: bool) -> Row:
         found, missing = await self._find(request, tag, publisher, is_network)
         if not publisher:
-            # A publisher's own tag is known to its ingress alone; the other routers know the network's.
+            # Only the ingress knows a publisher's own tag; the other routers know the network tag.
             others = {str(row["network_tag"]) for row in found} - {tag.hex()}
             for each in sorted(others)[:TAGS_FOLLOWED]:
                 more, unheard = await self._find(request, bytes.fromhex(each), "", is_network)
@@ -226,7 +226,7 @@ class Inspector:
         )
         for answer in answers:
             rows = _rows_of(answer, "found")
-            if not with_bodies:  # the others judge this router, which may be on their machine, and not who asks it
+            if not with_bodies:  # the others see this router, perhaps on their own machine, as the caller
                 rows = [{**row, "first_bytes": None} for row in rows]
             found = _merged(found, rows)
         return found, missing
@@ -270,7 +270,7 @@ def _age(row: Row) -> float:
 
 
 def _rows_of(answer: dict[str, Any] | Row, name: str = "items") -> list[Row]:
-    """The rows of another router's answer, as far as they are rows."""
+    """The valid rows of another router's reply."""
     rows = answer.get(name)
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 

@@ -1,4 +1,4 @@
-"""Asks a router's inspector for the command line; whatever goes wrong is said in three lines."""
+"""The command line's client of a router's inspector. Errors have three lines: what, why, what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncewire.cli.errors import CliError
 from topology.inspector.rows_core import MAX_ROWS, Row
 
 DEFAULT_URL = "http://127.0.0.1:8672"
-"""Where a router serves HTTP unless its settings say otherwise."""
+"""Default address of a router's HTTP server."""
 TIMEOUT_S = 10.0
 PREFIX = "/api/v1"
 STATE_PATH = f"{PREFIX}/state"
@@ -54,7 +54,7 @@ class Api:
             yield cls(url, session)
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """One answer, for example to `/api/v1/overview`.
+        """GET of one path, for example `/api/v1/overview`.
 
         Raises:
             CliError: no router answers there, or it refuses.
@@ -62,7 +62,7 @@ class Api:
         return await self._ask("GET", path, query, None)
 
     async def change(self, method: str, path: str, body: Mapping[str, object]) -> dict[str, Any]:
-        """Change something: PUT, POST or DELETE; its answer.
+        """PUT, POST or DELETE; returns the reply.
 
         Raises:
             CliError: see `get`.
@@ -70,7 +70,7 @@ class Api:
         return await self._ask(method, path, None, body)
 
     async def peek(self, path: str) -> dict[str, Any]:
-        """As `get`, with the errors of aiohttp: for somebody who waits for the end of a router."""
+        """Like `get`, but raises aiohttp's errors: for callers that wait until a router stops."""
         async with self._session.get(self._base + path) as answer:
             found = await answer.json()
         return found if isinstance(found, dict) else {}
@@ -92,7 +92,7 @@ class Api:
         return found
 
     async def table(self, table: str, query: Mapping[str, str], most: int | None) -> dict[str, Any]:
-        """Rows of a table, page by page: the answer to the first page with all rows in `items`.
+        """Rows of a table, page by page: the reply for the first page with all rows in `items`.
 
         Args:
             table: its name.
@@ -116,7 +116,7 @@ class Api:
                 return {**first, "items": rows, "next": cursor}
 
     async def watch(self, wish: Mapping[str, object]) -> AsyncIterator[dict[str, Any]]:
-        """Snapshots and changes, until the router ends.
+        """Snapshots and changes, until the router stops.
 
         Raises:
             CliError: see `get`; also when the router has gone.
@@ -157,7 +157,7 @@ class Api:
 
 
 async def read_state(url: str, authorization: str | None = None) -> dict[str, Any]:
-    """The whole state of the router at `url`, in one piece.
+    """The complete state of the router at `url`.
 
     Raises:
         CliError: no router answers there.
@@ -167,7 +167,7 @@ async def read_state(url: str, authorization: str | None = None) -> dict[str, An
 
 
 def shown_url(url: str) -> str:
-    """An address as it may be shown: without user and password."""
+    """An address without user and password."""
     try:
         return str(URL(url).with_user(None)).rstrip("/")
     except ValueError:
@@ -175,7 +175,7 @@ def shown_url(url: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Why there is no answer, in words for people: aiohttp's quote its own settings."""
+    """Why there is no reply, in plain words: aiohttp's texts quote its own settings."""
     if isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT_S:g} s"
     if isinstance(error, aiohttp.InvalidURL):

@@ -1,4 +1,4 @@
-"""Asks the other routers of the network over HTTP, and says who did not answer."""
+"""Sends requests to the other routers over HTTP, and returns which of them did not reply."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from topology.inspector.rows_core import Row
 from topology.inspector.source import OtherRouter
 
 ANSWER_S = 2.0
-"""A router that is dead or stands still must not hold up the others' answers."""
+"""A router that has stopped or is stalled must not delay the others' replies."""
 ALL_ANSWERS_S = 6.0
-"""For all of them: a reader waits no longer."""
+"""For all routers together: the longest a caller waits."""
 AT_ONCE = 16
-"""Routers asked at a time."""
+"""Concurrent requests."""
 MAX_ANSWER_BYTES = 4 << 20
-"""500 rows have under 1 MB."""
+"""500 rows are less than 1 MB."""
 
 
 async def ask_others(
     others: Sequence[OtherRouter], path: str, query: Mapping[str, str], authorization: str | None
 ) -> tuple[list[dict[str, Any]], list[Row]]:
-    """Ask each of these routers the same: see `ask_each`."""
+    """Sends the same request to each of these routers: see `ask_each`."""
     return await ask_each([(other, query) for other in others], path, authorization)
 
 
 async def ask_each(
     questions: Sequence[tuple[OtherRouter, Mapping[str, str]]], path: str, authorization: str | None
 ) -> tuple[list[dict[str, Any]], list[Row]]:
-    """Ask routers, several at a time.
+    """Sends requests to routers, several at a time.
 
     Args:
         questions: who is asked, with which parameters.

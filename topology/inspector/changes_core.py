@@ -1,4 +1,4 @@
-"""What a watcher has been shown of each table, and what it must be told next: changes only, summed up.
+"""What a watcher has of each table, and what it gets next: only changes, merged.
 
 A watcher that reads slowly is asked about later, and then gets what has become of each row, not what it was meanwhile.
 Ages alone make no change: readers let them grow by themselves.
@@ -15,9 +15,9 @@ from topology.inspector.schema.catalogue import names_that
 from topology.inspector.schema.model import Aging
 
 MAX_MARKS = 20_000
-"""Changed rows noted for one watcher; behind more than that, new snapshots are less work."""
+"""Changed rows noted for one watcher; for more, a new snapshot is less work."""
 MAX_PUTS = 500
-"""Rows of one message; the rest comes with the next."""
+"""Rows of one message; the rest is in the next."""
 GROWING = names_that(Aging.GROWS)
 SHRINKING = names_that(Aging.SHRINKS)
 _AGES = GROWING | SHRINKING
@@ -44,7 +44,7 @@ class Changes:
     delete: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        """True when there is something to tell."""
+        """True when there are changes."""
         return bool(self.put or self.delete)
 
 
@@ -58,7 +58,7 @@ class Shown:
         self._rows = {str(row["key"]): _lasting(row) for row in rows}
 
     def compare(self, rows: Sequence[Row], most: int) -> Changes:
-        """What leads from what was shown to `rows`, at most `most` rows of it; that much counts as shown then."""
+        """Changes from the rows shown to `rows`, at most `most` of them; these then count as shown."""
         changes = Changes()
         for row in rows:
             if len(changes.put) == most:
@@ -81,7 +81,7 @@ class Shown:
 
 
 class ShownAttachments(Shown):
-    """The same for a table of any size: rows that were noted as changed are looked at, and those of the snapshot."""
+    """The same for tables of any size: compares only rows of the snapshot and rows noted as changed."""
 
     __slots__ = ("_marks", "_table", "_wanted")
 
@@ -93,12 +93,12 @@ class ShownAttachments(Shown):
         self._marks: dict[str, Head | None] = {}
 
     def mark(self, key: str, before: Head | None) -> bool:
-        """A row has changed; False when too many have."""
+        """Notes a changed row; False when there are too many."""
         self._marks.setdefault(key, before)
         return len(self._marks) <= MAX_MARKS
 
     def changes(self, source: Rows, most: int) -> Changes:
-        """What the watcher must be told now."""
+        """The changes that the watcher gets now."""
         changes = Changes()
         while self._marks and len(changes.put) < most:
             key = next(iter(self._marks))
@@ -128,7 +128,7 @@ class ShownAttachments(Shown):
 
 
 def _lasting(value: Row) -> Row:
-    """A row without what changes by itself."""
+    """A row without attributes that change with time."""
     lasting: Row = {}
     for name, part in value.items():
         if name in _AGES:

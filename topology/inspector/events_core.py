@@ -1,4 +1,4 @@
-"""The last events of a router: a ring with running numbers."""
+"""The last events of a router: a ring buffer with sequence numbers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import NamedTuple
 from topology.inspector.rows_core import Row
 
 EVENTS_KEPT = 1_000
-"""Some minutes of a busy router's life, and under 1 MB."""
+"""Some minutes of a busy router, and less than 1 MB."""
 EXACT = 2**53
-"""Larger numbers go out as text: a browser would round them."""
+"""Larger numbers are sent as text: a browser would round them."""
 MAX_TEXT = 500
 """Characters of one field that are shown: names and reasons, no tracebacks."""
 
@@ -37,11 +37,11 @@ class EventPage:
     next: int
     """Ask for those after it."""
     dropped: int
-    """Events that were asked for and are gone."""
+    """Requested events that are already deleted."""
 
 
 class EventRing:
-    """Keeps the newest events. Adding costs one append; nothing is formatted before somebody reads."""
+    """Keeps the newest events. Adding is one append; events are formatted when they are read."""
 
     __slots__ = ("_ring", "last")
 
@@ -63,7 +63,7 @@ class EventRing:
         self._ring.append(Event(self.last, time, level, event, fields))
 
     def after(self, seq: int | None, limit: int) -> EventPage:
-        """Events behind number `seq`, oldest first; None: the newest ones."""
+        """Events after number `seq`, oldest first; None: the newest ones."""
         if seq is None:
             seq = max(0, self.last - min(limit, len(self._ring)))
         first = self.last - len(self._ring) + 1

@@ -1,4 +1,4 @@
-"""Documents of `oncewire inspect`: gathered once, or again and again while something changes."""
+"""Documents of `oncewire inspect`: once, or again after each change (`--watch`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topology.inspector.events_core import EVENTS_KEPT
 from topology.inspector.rows_core import EVENTS, MAX_ROWS, OF_ATTACHMENTS, OVERVIEW, WAITS, Row
 
 POLL_S = 1.0
-"""For what no WebSocket tells: deliveries, the whole network, filtered tables."""
+"""For documents without a WebSocket: deliveries, the whole network, filtered tables."""
 OVERVIEW_WAITS = 20
 """Waits shown with the overview, the longest."""
 DELIVERY = "delivery"
@@ -22,7 +22,7 @@ DELIVERY = "delivery"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be shown."""
+    """What the command shows."""
 
     name: str
     """A table, or `overview`, `delivery`, `events`."""
@@ -43,14 +43,14 @@ class Wanted:
 
     @property
     def is_told(self) -> bool:
-        """Whether a WebSocket tells of its changes."""
+        """Whether the WebSocket has its changes."""
         if self.name == DELIVERY or self.network or self.match:
             return False
         return not self.filters or self.name in OF_ATTACHMENTS
 
 
 async def document_of(api: Api, wanted: Wanted) -> dict[str, Any]:
-    """One JSON document with everything that is wanted.
+    """One JSON document with everything requested.
 
     Raises:
         CliError: no router answers, or it refuses.
@@ -98,7 +98,7 @@ async def _events(api: Api, wanted: Wanted) -> dict[str, Any]:
 
 
 async def documents_of(api: Api, wanted: Wanted, *, with_ages: bool) -> AsyncGenerator[dict[str, Any], None]:
-    """The same, again whenever something has changed, and with grown ages each second if those are wanted.
+    """The same after each change, and each second with new ages if these are wanted.
 
     Raises:
         CliError: see `document_of`; also when the router ends.
@@ -134,7 +134,7 @@ async def documents_of(api: Api, wanted: Wanted, *, with_ages: bool) -> AsyncGen
 
 
 class Followed:
-    """The tables of a watch, kept up to date by its messages."""
+    """The tables of a watch, updated by its messages."""
 
     def __init__(self, tables: list[str], wanted: Wanted) -> None:
         self._tables = tables
@@ -142,16 +142,16 @@ class Followed:
         self._rows: dict[str, dict[str, Row]] = {}
         self._totals: dict[str, int] = {}
         self._heard: dict[tuple[str, str], float] = {}
-        """When each row came: its ages have grown since."""
+        """When each row arrived: its ages have grown since then."""
         self._applied = 0
 
     @property
     def is_complete(self) -> bool:
-        """True when all tables are known."""
+        """True when all tables have arrived."""
         return len(self._rows) == len(self._tables)
 
     def take(self, message: Mapping[str, Any]) -> bool:
-        """A message of the router; True when all tables are known, and something has changed."""
+        """Applies a message of the router; True when all tables have arrived and something has changed."""
         self._applied = message["applied"]
         if message["type"] == "snapshot":
             if message["table"] not in self._tables:
@@ -184,7 +184,7 @@ class Followed:
                 del self._heard[table, key]
 
     def document(self) -> dict[str, Any]:
-        """What `document_of` would give now; rows that were not shown are counted only."""
+        """What `document_of` would return now; rows that are not shown are only counted."""
         name = self._wanted.name
         if name == OVERVIEW:
             waits = self._sorted(WAITS)[:OVERVIEW_WAITS]
@@ -209,7 +209,7 @@ _ORDER = ("name", "id", "from", "to", "key")
 
 
 def aged(row: Row, by_s: float) -> Row:
-    """A row as it is some seconds later, if nothing but its ages has changed."""
+    """A row some seconds later, with new ages."""
     grown: Row = {}
     for name, value in row.items():
         if name in GROWING and isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Pages of a sorted table by cursor: a cursor names the last row seen, so rows that come or go move no others."""
+"""Pages of a sorted table by cursor: a cursor names the last row returned, so rows added later do not move others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def page_of(heads: Sequence[Head], wanted: Filter, cursor: str | None, limit: in
 
 
 def encode_cursor(head: Head) -> str:
-    """The cursor behind this row."""
+    """The cursor after this row."""
     text = json.dumps([head.order, head.key], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 

@@ -1,4 +1,4 @@
-"""What readers ask for: query parameters, tags, and the wishes of a watch, each checked with a clear error."""
+"""Checks requests: query parameters, tags, and the requests of a watch; with clear errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAIT_PARAMETERS = PAGE_PARAMETERS | {"min_s", "network"}
 DELIVERY_PARAMETERS = frozenset({"publisher", "network"})
 HOLDER_PARAMETERS = frozenset({"of"})
 MAX_PAIRS = 60
-"""Deliveries and subscriptions asked about at once: their tags and keys fit a request's first line of 8 KiB."""
+"""Pairs of delivery and subscription in one request: they fit in a request line of 8 KiB."""
 KEY_DIGITS = 40
 """Of a subscription's key, in hex."""
 EVENT_PARAMETERS = frozenset({"after", "limit"})
@@ -44,7 +44,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """What a watcher wants to see."""
+    """A request of a watcher."""
 
     id: str
     tables: tuple[str, ...]
@@ -52,7 +52,7 @@ class WatchRequest:
     """For subscriptions, publishers and waits."""
 
     def filter_of(self, table: str) -> Filter:
-        """Which rows of a table are wanted."""
+        """Which rows of a table it requests."""
         return self.narrow if table in OF_ATTACHMENTS else Filter()
 
 
@@ -70,7 +70,7 @@ def page_request(query: Mapping[str, str], known: frozenset[str] = PAGE_PARAMETE
 
 
 def check_names(query: Mapping[str, str], known: frozenset[str]) -> None:
-    """Refuse parameters nobody reads: they are typing errors.
+    """Refuses unknown parameters: they are typing errors.
 
     Raises:
         InputError: there is one.
@@ -91,7 +91,7 @@ def limit_of(query: Mapping[str, str]) -> int:
 
 
 def after_of(query: Mapping[str, str]) -> int | None:
-    """The parameter `after`, None when it is left out.
+    """The parameter `after`; None if it is missing.
 
     Raises:
         InputError: it is no number of an event.
@@ -145,7 +145,7 @@ def pairs_of(query: Mapping[str, str]) -> list[tuple[bytes, str]]:
 
 
 def watch_request(wish: object) -> WatchRequest:
-    """Read what a watcher wants to see.
+    """Reads the request of a watcher.
 
     Raises:
         InputError: it makes no sense.
@@ -170,7 +170,7 @@ def watch_request(wish: object) -> WatchRequest:
 
 
 def wish_id(wish: object) -> str:
-    """The id of a wish that is refused; empty when it has none."""
+    """The id of a refused request; empty without one."""
     found = wish.get("id") if isinstance(wish, dict) else None
     return found if isinstance(found, str) and len(found) <= MAX_ID else ""
 

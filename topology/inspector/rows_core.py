@@ -1,4 +1,4 @@
-"""Tables of the inspector: their names, the heads their rows are found by, and what a reader may ask for."""
+"""Tables of the inspector: their names, the heads of their rows, and filters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from delivery_records.topics import matches
 
 Row: TypeAlias = dict[str, object]
-"""One row as JSON; `key` is unique in its table and stays the same."""
+"""One row as JSON; `key` is unique in its table and constant."""
 
 OVERVIEW = "overview"
 EVENTS = "events"
@@ -20,21 +20,21 @@ PUBLISHERS = "publishers"
 COLLECTIONS = (
     "routers", "links", TOPICS, SUBSCRIPTIONS, PUBLISHERS, WAITS, "channels", "neighbours", "connections",
 )  # fmt: skip
-"""Tables that come in pages."""
+"""Tables with pages."""
 OF_ATTACHMENTS = (SUBSCRIPTIONS, PUBLISHERS, WAITS)
-"""Tables a topic or router narrows in a watch."""
+"""Tables that a watch can filter by topic or router."""
 WATCHABLE = (OVERVIEW, *COLLECTIONS, EVENTS)
 
 MAX_ROWS = 500
-"""Rows of a page or snapshot: some 150 kB of JSON, gathered in a few milliseconds."""
+"""Rows of a page or snapshot: some 150 kB of JSON, collected in a few milliseconds."""
 DEFAULT_ROWS = 100
 
 
 class InputError(ValueError):
-    """What a reader asks for makes no sense.
+    """A request is invalid.
 
     Attributes:
-        fix: what to ask instead.
+        fix: a valid request.
     """
 
     def __init__(self, error: str, fix: str) -> None:
@@ -43,12 +43,12 @@ class InputError(ValueError):
 
 
 class Head(NamedTuple):
-    """What is known of a row without building it. Heads of a table are sorted; `order` and `key` are its place."""
+    """What is known of a row before it is built. Heads of a table are sorted by `order` and `key`."""
 
     order: str
     key: str
     text: str
-    """What `q` is looked for in."""
+    """The text that `q` searches."""
     topic: str = ""
     routers: tuple[str, ...] = ()
     """Id and rid of the router it belongs to; of both for a link."""
@@ -56,7 +56,7 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which rows are wanted; an empty field does not narrow."""
+    """Which rows are requested; an empty field does not filter."""
 
     topic: str = ""
     router: str = ""
@@ -64,11 +64,11 @@ class Filter:
 
     @property
     def is_empty(self) -> bool:
-        """True when every row is wanted."""
+        """True when it has no condition."""
         return not (self.topic or self.router or self.text)
 
     def wants(self, head: Head) -> bool:
-        """Whether a row is wanted."""
+        """Whether a row matches."""
         if self.router and self.router not in head.routers:
             return False
         if self.text and self.text.lower() not in head.text.lower():
@@ -83,6 +83,6 @@ class Page:
 
     heads: Sequence[Head]
     next: str | None
-    """Cursor of the page behind it."""
+    """Cursor of the next page."""
     total: int
     """Rows of all pages."""

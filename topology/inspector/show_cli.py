@@ -1,9 +1,9 @@
-"""The inspector's tables on a terminal: as many columns as fit, the most telling ones first; names are not folded."""
+"""The inspector's tables on a terminal: as many columns as fit, the most important ones; names are not folded."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -11,12 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from topology.inspector.rows_core import Row
-from topology.inspector.schema.catalogue import columns_of
+from topology.inspector.schema.catalogue import SHOWN, columns_of
+from topology.inspector.schema.model import Attribute, Column, Unit, columns_in
 
 GAP = 2
 """Spaces between columns."""
 WIDE = 500
-"""Columns of output that goes to no terminal: the two longest names and an address fit."""
+"""Width of output that is not a terminal: the two longest names and an address fit."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -39,7 +40,7 @@ _HOLDERS = {
 
 
 def console() -> Console:
-    """Where output goes; what reads it in a pipe is a program such as grep, and a folded name is found by none."""
+    """The console. In a pipe it is wide: grep would not find a folded name."""
     found = Console()
     if not found.is_terminal:
         found.width = WIDE
@@ -47,7 +48,7 @@ def console() -> Console:
 
 
 def harmless(value: Any) -> Any:
-    """The same with no text that a terminal obeys: names are what clients call themselves."""
+    """The same without control characters: clients choose their names."""
     if isinstance(value, str):
         return value if value.isprintable() else json.dumps(value)
     if isinstance(value, Mapping):
@@ -67,7 +68,7 @@ def shown(name: str, document: Mapping[str, Any], width: int) -> RenderableType:
     if name == "waits":
         parts += _waits(rows)
     else:
-        parts.append(table_of(name, rows, width) if rows else Text(f"no {name}"))
+        parts.append(table_of(columns_of(name), rows, width) if rows else Text(f"no {name}"))
     total = document.get("total", len(rows))
     if total > len(rows):
         parts.append(Text(f"{len(rows)} of {total}; more with --limit", style="dim"))
@@ -75,9 +76,9 @@ def shown(name: str, document: Mapping[str, Any], width: int) -> RenderableType:
     return Group(*parts)
 
 
-def table_of(name: str, rows: Sequence[Row], width: int) -> Table:
-    """Rows as a table no wider than `width`, if leaving out columns can do that."""
-    columns = dict(columns_of(name))
+def table_of(known: Iterable[tuple[str, Column]], rows: Sequence[Row], width: int) -> Table:
+    """Rows as a table; columns are left out until it fits `width`, as far as their ranks allow."""
+    columns = dict(known)
     cells = {shown: [cell(shown, row.get(shown)) for row in rows] for shown in columns}
     columns = {shown: each for shown, each in columns.items() if each.rank < 2 or any(cells[shown])}
     widths = {shown: max(len(each.title), *map(len, cells[shown])) for shown, each in columns.items()}
@@ -86,7 +87,7 @@ def table_of(name: str, rows: Sequence[Row], width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for shown, column in columns.items():
         numeric = all(isinstance(row.get(shown), int | float | None) for row in rows)
-        folds = shown in ("fields", next(iter(columns)))
+        folds = shown in ("fields", "text", next(iter(columns)))
         table.add_column(column.title, justify="right" if numeric else "left", no_wrap=not folds, overflow="fold")
     for at in range(len(rows)):
         table.add_row(*(Text(cells[each][at]) for each in columns))
@@ -94,7 +95,7 @@ def table_of(name: str, rows: Sequence[Row], width: int) -> Table:
 
 
 def cell(name: str, value: object) -> str:
-    """One value for people; nothing for what is not known here."""
+    """One value as text; empty for an unknown value."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -109,7 +110,7 @@ def cell(name: str, value: object) -> str:
 
 
 def age(seconds: float) -> str:
-    """A duration as people say it."""
+    """A duration as text."""
     if seconds < _MINUTE:
         return f"{seconds:.1f} s"
     if seconds < _HOUR:
@@ -207,35 +208,23 @@ def _delivery(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
         yield Text(f"no record of {document['tag']}: it is settled everywhere here, or was never here")
     for record in found:
         yield Text(f"{record['role']} at router {record['router']}", style="bold")
-        yield _pairs(_fields_of(record))
-        holders = [
-            {"name": each["name"], "state": each["state"], "detail": each["detail"], "since_s": each["since_s"]}
-            for each in record["local_subscriptions"]
-        ] + [
-            {
-                "name": f"router {each['router']}", "state": each["state"], "since_s": each["since_s"],
-                "detail": f"{each['owing']} of {each['subscriptions']} subscriptions pending",
-            }
-            for each in record["other_routers"]
-        ]  # fmt: skip
-        if holders:
-            yield _plain_table(("name", "state", "detail", "since_s"), holders)
-        if record["rules"]:
-            yield _plain_table(("at_s", "rule", "text"), record["rules"])
-        elif record["rules_off"]:
+        shown = [each for each in SHOWN["delivery"].attributes if each.column is not None and record.get(each.name)]
+        yield _pairs({_title(each): _value(each, record[each.name]) for each in shown if not each.parts})
+        for each in shown:
+            if each.parts:
+                yield table_of(columns_in(each.parts), record[each.name], width)
+        if record["rules_off"]:
             yield Text(record["rules_off"], style="dim")
         yield Text()
     yield from _missing(document)
 
 
-def _fields_of(record: Mapping[str, Any]) -> dict[str, str]:
-    fields = {
-        "publisher": record["publisher"], "its tag": record["publisher_tag"], "network tag": record["network_tag"],
-        "topic": record["topic"], "state": record["state"],
-        "size": None if record["size"] is None else f"{record['size']} bytes", "sha-256": record["digest"],
-        "arrived": None if record["arrived_s"] is None else f"{age(record['arrived_s'])} ago",
-    }  # fmt: skip
-    return {name: str(value) for name, value in fields.items() if value not in (None, "")}
+def _title(attribute: Attribute) -> str:
+    return "" if attribute.column is None else attribute.column.title
+
+
+def _value(attribute: Attribute, value: object) -> str:
+    return f"{value} bytes" if attribute.unit is Unit.BYTES else cell(attribute.name, value)
 
 
 def _pairs(pairs: Mapping[str, str]) -> Table:
@@ -244,13 +233,4 @@ def _pairs(pairs: Mapping[str, str]) -> Table:
     table.add_column(overflow="fold")
     for name, value in pairs.items():
         table.add_row(name, Text(value))
-    return table
-
-
-def _plain_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    for name in names:
-        table.add_column(name.removesuffix("_s"), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(name, row.get(name))) for name in names))
     return table

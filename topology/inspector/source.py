@@ -1,4 +1,4 @@
-"""What the inspector needs of a router, and what its readers may see. Nothing is gathered before somebody asks."""
+"""The inspector's interface to a router. Nothing is collected before a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topology.inspector.rows_core import Head, Row
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What whoever asks may do beside looking."""
+    """What a caller may do besides reading."""
 
     manage: bool = False
     """Change things."""
@@ -35,10 +35,10 @@ class OtherRouter:
 
 
 class Observer(Protocol):
-    """Hears what changes in the view, between two turns of the loop; it only takes notes."""
+    """Gets the changes of the view between two turns of the loop; it only notes them."""
 
     def on_changed(self, table: str, key: str, before: Head | None) -> None:
-        """A row has come, changed or gone; `before` is its head until now, None if it is new."""
+        """A row was added, changed or removed; `before` is its previous head, None for a new row."""
         ...
 
     def on_reset(self) -> None:
@@ -47,14 +47,14 @@ class Observer(Protocol):
 
 
 class Source(Protocol):
-    """One router's knowledge. Every call is cheap: as much work as rows are asked for, heads are cached."""
+    """The data of one router. Each call is cheap: its work grows with the rows requested; heads are cached."""
 
     def overview(self) -> Row:
         """The router itself, with counts; without `can`."""
         ...
 
     def applied(self) -> int:
-        """The revision of etcd the tables stand for; 0 = there is no incarnation, and they are empty."""
+        """The revision of etcd that the tables show; 0 = there is no incarnation, and they are empty."""
         ...
 
     def heads(self, table: str) -> Sequence[Head]:
@@ -62,15 +62,15 @@ class Source(Protocol):
         ...
 
     def head(self, table: str, key: str) -> Head | None:
-        """One row's head, None when there is no such row."""
+        """The head of one row; None if there is none."""
         ...
 
     def row(self, table: str, key: str) -> Row | None:
-        """One row, None when there is no such row any more."""
+        """One row; None if there is none."""
         ...
 
     def rows(self, table: str, heads: Sequence[Head]) -> list[Row]:
-        """The rows of these heads; those that have gone are left out."""
+        """The rows of these heads, without removed ones."""
         ...
 
     def deliveries(self, tag: bytes, publisher: str, with_bodies: bool) -> list[Row]:
@@ -78,7 +78,7 @@ class Source(Protocol):
         ...
 
     def holder(self, tag: bytes, key: str) -> str | None:
-        """Where a delivery (network tag) is on its way to the subscription of this key; None: no such subscription."""
+        """State of a delivery (network tag) for the subscription with this key; None: no such subscription."""
         ...
 
     def others(self) -> list[OtherRouter]:
@@ -86,5 +86,5 @@ class Source(Protocol):
         ...
 
     def observe(self, observer: Observer | None) -> None:
-        """Have an observer told of changes; None: nobody any more, and nothing is noted."""
+        """Sets the observer of changes; None: no observer, and nothing is noted."""
         ...

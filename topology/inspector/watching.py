@@ -1,6 +1,6 @@
 """The WebSocket of the inspector: snapshots, then changes, at most four times a second.
 
-Nothing is noted, gathered or compared while nobody watches.
+Without a watcher nothing is noted, collected or compared.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from topology.inspector.rows_core import (
 from topology.inspector.source import Rights, Source
 
 PERIOD_S = 0.25
-"""Between two messages of changes: as fast as people see."""
+"""Interval between messages of changes: as fast as people see."""
 MAX_WATCHERS = 64
-"""Each is gathered for on its own."""
+"""Data is collected for each one separately."""
 SEND_TIMEOUT_S = 30.0
-"""A watcher that reads nothing for so long is gone, or might as well be."""
+"""A watcher that reads nothing for this long is disconnected."""
 HEARTBEAT_S = 20.0
 MAX_WISH_BYTES = 8_192
 MARKED = frozenset({SUBSCRIPTIONS, PUBLISHERS, TOPICS})
-"""Tables of any size, whose changes are noted as they come."""
+"""Tables of any size, whose changes are noted when they happen."""
 WHOLE = frozenset({"routers", "links"})
-"""Tables the source keeps ready: compared when they were made anew, all of their rows."""
+"""Tables that the source caches: all rows are compared after each update of the cache."""
 
 
 class Watchers:
-    """Everybody who watches this router. As an observer of the source it only passes notes on."""
+    """The watchers of this router; passes the source's changes on to them."""
 
     def __init__(self, source: Source, events: EventRing) -> None:
         self._source = source
@@ -59,11 +59,11 @@ class Watchers:
 
     @property
     def is_full(self) -> bool:
-        """True when no further one is taken."""
+        """True when no further one is accepted."""
         return len(self._watchers) >= MAX_WATCHERS
 
     async def serve(self, request: web.Request, rights: Rights) -> web.WebSocketResponse:
-        """Serve one watcher until it leaves."""
+        """Serves one watcher until it disconnects."""
         # No compression: it would cost the router's one thread more than the bytes cost the network.
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MAX_WISH_BYTES, compress=False)
         transport = request.transport
@@ -76,7 +76,7 @@ class Watchers:
         sending = asyncio.ensure_future(watcher.run())
         try:
             async for message in socket:
-                # What is no text is no JSON either.
+                # What is not text is not JSON either.
                 watcher.wish(message.data if message.type is WSMsgType.TEXT else "")
         finally:
             self._watchers.discard(watcher)
@@ -85,11 +85,11 @@ class Watchers:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
             if socket.close_code == WSCloseCode.ABNORMAL_CLOSURE:
-                transport.abort()  # what it does not read would keep the connection open
+                transport.abort()  # unread data would keep the connection open
         return socket
 
     async def stop(self) -> None:
-        """Send everybody away: the router ends."""
+        """Disconnects all watchers: the router stops."""
         closing = [
             watcher.socket.close(code=WSCloseCode.GOING_AWAY, message=b"the router stops")
             for watcher in self._watchers
@@ -112,7 +112,7 @@ class Watchers:
 
 
 class _Watcher:
-    """One watcher: what it wants, what it has, and one message under way at a time."""
+    """One watcher: what it requests, what it has; one message in flight at a time."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _Watcher:
         self.socket = socket
         self._transport = transport
         self.is_stale = False
-        """It must get new snapshots."""
+        """It needs new snapshots."""
         self._source = source
         self._events = events
         self._rights = rights
@@ -133,12 +133,12 @@ class _Watcher:
         self._refused: tuple[str, InputError] | None = None
         self._shown: dict[str, Shown] = {}
         self._compared: dict[str, object] = {}
-        """The rows the source had ready when a table of WHOLE was last compared."""
+        """The cached rows at the last comparison of a table of WHOLE."""
         self._seen_event = 0
         self._wake = asyncio.Event()
 
     def wish(self, text: str) -> None:
-        """The watcher says what it wants to see."""
+        """A request of the watcher."""
         wish: object = None
         try:
             wish = json.loads(text)
@@ -157,7 +157,7 @@ class _Watcher:
             self.is_stale = True
 
     async def run(self) -> None:
-        """Send what there is to tell until the watcher is gone. A send waits while it reads slowly."""
+        """Sends changes until the watcher disconnects. A send waits while the watcher reads slowly."""
         try:
             while not self.socket.closed:
                 began = time.monotonic()
@@ -166,17 +166,17 @@ class _Watcher:
                     async with asyncio.timeout(PERIOD_S):
                         await self._wake.wait()
                 if has_told:
-                    # Whoever wishes again and again must not have a snapshot each time.
+                    # A watcher that sends many requests must not get a snapshot for each.
                     await asyncio.sleep(began + PERIOD_S - time.monotonic())
                 self._wake.clear()
         except TimeoutError:
-            # No farewell: it, too, would wait for somebody to read.
+            # No close frame: it would wait for the reader, too.
             self._transport.abort()
         except ConnectionError:
-            pass  # it has gone, and its reader ends
+            pass  # it has disconnected, and its reader ends
 
     async def _tell(self) -> bool:
-        """Send what there is to tell; False when there was nothing."""
+        """Sends the changes; False when there were none."""
         has_refused = self._refused is not None
         if self._refused is not None:
             (watch_id, refused), self._refused = self._refused, None
@@ -222,7 +222,7 @@ class _Watcher:
             if table in MARKED:
                 self._shown[table] = ShownAttachments(table, wanted, rows)
             elif table in WHOLE:
-                # Who wants to see those behind the snapshot asks for them by its cursor.
+                # The watcher requests the rows after the snapshot by cursor.
                 self._shown[table] = Shown(self._source.rows(table, heads))
                 self._compared[table] = heads
             else:

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from oncewire.client.sequence_header import HeaderError, SequenceHeader, read_header
-from oncewire.client.sequencer import Batch, Sequencer
+from oncewire.client.transactions.sequence_header import HeaderError, SequenceHeader, read_header
+from oncewire.client.transactions.sequencer import Batch, Sequencer
 from oncewire.wire import DecodeError, decode_message
 
 ARRIVAL_DELAY = 8

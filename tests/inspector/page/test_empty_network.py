@@ -201,7 +201,7 @@ async def test_what_does_not_fit_on_a_page_is_fetched_when_asked_for(scene: Scen
             assert len(await table_of(page, "Subscriptions")) == 10
 
 
-async def test_a_lost_router_is_said_and_found_again(scene: Scene, browser: Any) -> None:
+async def test_a_lost_router_is_reported_and_found_again(scene: Scene, browser: Any) -> None:
     async with looking_at(browser, scene.http(), expect_errors=True) as page:
         await until_live(page)
         await scene.network.kill("r1")

@@ -34,7 +34,7 @@ _TYPES = {
     ".mjs": "text/javascript",
     ".svg": "image/svg+xml",
 }
-"""What is served; a file of another kind is not (licences, Python)."""
+"""Types of files that are served; others are not (licences, Python)."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -77,7 +77,7 @@ async def file(request: web.Request) -> web.StreamResponse:
 
 
 async def login(request: web.Request) -> web.StreamResponse:
-    """For a route that needs the role of an operator: the browser asks for a login, then goes back to the page."""
+    """For a route that needs the role operator: the browser asks for a login, then returns to the page."""
     return web.Response(status=303, headers={hdrs.LOCATION: "/", **HEADERS})
 
 
@@ -94,7 +94,7 @@ def _answer(request: web.Request, found: PageFile) -> web.Response:
 
 @cache
 def _files() -> dict[str, PageFile]:
-    """All files by their path in the folder. Read once: nothing of a request ever becomes a path on disk."""
+    """All files by their path in the folder. Read once: no part of a request becomes a path on disk."""
     found = {SCHEMA: _packed(_TYPES[".js"], page_module().encode())}
     for path in sorted(FOLDER.rglob("*")):
         content_type = _TYPES.get(path.suffix)

@@ -1,30 +1,31 @@
-"""All entities, and what others read off them: tables, columns, ages."""
+"""All entities, with their tables, columns and ages."""
 
 from __future__ import annotations
 
 import json
 
 from topology.inspector.schema.clients import CONNECTION, PUBLISHER, SUBSCRIPTION, WAIT
-from topology.inspector.schema.model import Aging, Column, EntityType, with_parts
+from topology.inspector.schema.deliveries import DELIVERY
+from topology.inspector.schema.model import Aging, Column, EntityType, columns_in, with_parts
 from topology.inspector.schema.network import LINK, LOG, ROUTER, TOPIC
 from topology.inspector.schema.own import CHANNEL, EVENT, NEIGHBOUR, OVERVIEW
 
 MANAGED: dict[str, EntityType] = {
     each.name: each for each in (ROUTER, LINK, TOPIC, SUBSCRIPTION, PUBLISHER, CONNECTION, LOG)
 }
-"""What can be read and perhaps changed by type and name. The router adds its settings."""
-SHOWN: dict[str, EntityType] = {each.name: each for each in (OVERVIEW, WAIT, CHANNEL, NEIGHBOUR, EVENT)}
-"""What stands in tables only."""
+"""Entities that management offers by type and name. The router adds its settings."""
+SHOWN: dict[str, EntityType] = {each.name: each for each in (OVERVIEW, WAIT, CHANNEL, NEIGHBOUR, EVENT, DELIVERY)}
+"""Entities that are shown and not managed."""
 
 
 def entity_of(table: str) -> EntityType:
-    """The entity whose rows a table of the inspector has."""
+    """The entity of a table of the inspector."""
     return next(each for each in (*MANAGED.values(), *SHOWN.values()) if each.table == table)
 
 
 def columns_of(table: str) -> list[tuple[str, Column]]:
     """The columns of a table, by attribute."""
-    return list(entity_of(table).columns())
+    return list(columns_in(entity_of(table).attributes))
 
 
 def page_module() -> str:
@@ -43,7 +44,7 @@ def page_module() -> str:
 
 
 def names_that(aging: Aging) -> frozenset[str]:
-    """Names of the attributes that grow or shrink by themselves."""
+    """Names of attributes that grow or shrink with time."""
     return frozenset(
         each.name
         for entity in (*MANAGED.values(), *SHOWN.values())

@@ -1,4 +1,4 @@
-"""Clients and what they have attached: subscriptions, publishers, connections, and publishers that wait."""
+"""Entities of clients: subscriptions, publishers, connections, and publishers that wait."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from topology.inspector.schema.model import (
 
 _EPOCH = Attribute(
     "epoch", Type.INTEGER,
-    "The epoch you were shown: what was attached again since is left alone (K-5a).", is_required=True,
+    "The epoch that was shown. If the client has attached again since, nothing changes (K-5a).", is_required=True,
     low=1, high=(1 << REVISION_BITS) - 1,
 )  # fmt: skip
 _ENDED = (
-    "What it was sent and had not answered counts as accepted by nobody; its publishers are told what the other "
-    "subscriptions have said. Its client, when it is there, is told that the subscription is gone; attached again it "
-    "begins anew, behind what it missed."
+    "Its unsettled deliveries count as not accepted: their publishers get the outcomes of the other subscriptions. A "
+    "connected client gets a detach with an error. If it attaches again, that is a new subscription without the "
+    "messages it missed."
 )
 _RID = text("rid", "The incarnation of that router.")
 
 SUBSCRIPTION = EntityType(
     "subscription",
-    "What messages are owed to. It outlives its client's connection for as long as it asked for.",
+    "A subscription that messages are delivered to. It outlives its client's connection by the timeout it requested.",
     "container-id/link-name, or its key",
     (
         KEY,
         text("name", "container-id/link-name.", Column("subscription", 0)),
         text("topic", "Topic or pattern.", Column("topic", 1)),
-        text("router", "Where its link is, or was last.", Column("router", 0)),
+        text("router", "Router of its link, or of its last link.", Column("router", 0)),
         text(
-            "state", "`attached` (its link is up, here), `provisional` (the same, but its client has not shown life "
-            "yet), `detached` (its link is gone; it ends in `expires_in_s`, or, while that is null, so long after its "
-            "client has ended the AMQP session or connection that its expiry policy names), `orphaned` (its router is "
-            "gone; ends likewise), or `elsewhere` (at another live router, which alone knows whether its link is up).",
+            "state", "`attached` (its link is up, here), `provisional` (the same, but its client has not proved that "
+            "it is alive), `detached` (its link is closed; it ends in `expires_in_s`; while that is null, its time "
+            "starts when its client ends the AMQP session or connection that its expiry policy names), `orphaned` (its "
+            "router has stopped; ends likewise), or `elsewhere` (at another live router, which alone knows its link).",
             Column("state", 0),
         ),
         here("lag", "Deliveries it has not settled", Column("lag", 2)),
-        here("held", "Those of them that wait for its credit or for room in its map", Column("held", 3)),
-        here("credit", "Deliveries it takes now", Column("credit", 4)),
+        here("held", "Those of them that wait for credit or for space in its unsettled map", Column("held", 3)),
+        here("credit", "Link credit", Column("credit", 4)),
         seconds(
-            "expires_in_s", "Until it expires; null while its client is there, or known to another router only.",
+            "expires_in_s", "Until it expires; null while its client is attached, or if only another router knows.",
             Column("ends in", 2, ""), Aging.SHRINKS, is_nullable=True,
         ),
         Attribute(
-            "joins_behind", Type.LIST, "Routers that have not applied its creation, until it is confirmed (A-6).",
+            "joins_behind", Type.LIST, "Routers that have not applied its creation yet (A-6).",
             Column("joins behind", 3, ""),
         ),
         text("mode", "exactly-once, at-least-once or at-most-once.", Column("mode", 5)),
@@ -63,18 +63,19 @@ SUBSCRIPTION = EntityType(
             "epoch", "Revision of the last write to its key; changes with each attach.", Column("epoch", 6),
         ),
         seconds(
-            "timeout_s", "How long it stays without its client; a minute at most until that has shown life (A-10), "
-            "also where it has left before.",
+            "timeout_s", "How long it is kept without its client; at most a minute until the client has proved that "
+            "it is alive (A-10).",
             Column("timeout", 7, "Kept for"), is_nullable=True,
         ),
-        text("peer", "Where its client connected from.", Column("peer", 8, "Client")),
+        text("peer", "Address of its client.", Column("peer", 8, "Client")),
         text(
-            "incarnation", "One life of the subscription, as its client is told. Text: JavaScript would round it.",
+            "incarnation", "Incarnation of the subscription, as sent to its client. Text: JavaScript would round it.",
             Column("incarnation", 9),
         ),
         _RID,
         Attribute(
-            "confirmed", Type.BOOLEAN, "Whether what is sent now is owed to it (A-6); null where its link is not here.",
+            "confirmed", Type.BOOLEAN,
+            "Whether messages published now are delivered to it (A-6); null where its link is not here.",
             is_nullable=True,
         ),
     ),
@@ -82,8 +83,8 @@ SUBSCRIPTION = EntityType(
     operations=(
         Operation(
             "expire",
-            "End a subscription that is away now instead of when its time is over. Refused while its client is, or may "
-            "be, attached; ask the router where it was attached.",
+            "End a disconnected subscription before its timeout. Refused while its client is, or may be, attached. "
+            "Send the request to the router where it was attached.",
             _ENDED, Role.OPERATOR, (_EPOCH,), is_harmful=True,
         ),
     ),
@@ -98,26 +99,26 @@ PUBLISHER = EntityType(
         KEY,
         text("name", "container-id/link-name.", Column("publisher", 0)),
         text("topic", "What it publishes to.", Column("topic", 1)),
-        text("router", "Where its link is, or was last.", Column("router", 0)),
+        text("router", "Router of its link, or of its last link.", Column("router", 0)),
         text(
             "state", "The phase of its link here (`proving`, `waiting`, `starting`, `active`, `closing`, `suspended`), "
             "`orphaned` or `elsewhere`, as of a subscription.", Column("state", 0),
         ),
-        here("unsettled", "Deliveries in its window", Column("unsettled", 1)),
-        here("told", "Those of them whose outcome it was told and has not settled", Column("told", 3, "")),
+        here("unsettled", "Unsettled deliveries in its window", Column("unsettled", 1)),
+        here("told", "Those of them whose outcome was sent to it and that it has not settled", Column("told", 3, "")),
         here(
-            "unreceived", "Those of them that are known by name only, until it repeats them",
+            "unreceived", "Those of them without a body, until it sends them again",
             Column("unreceived", 3, ""),
         ),
-        here("credit", "Deliveries it may send now", Column("credit", 2)),
+        here("credit", "Link credit", Column("credit", 2)),
         here("bytes", "Bytes of the bodies held for it", Column("bytes", 4), Unit.BYTES),
         seconds(
-            "expires_in_s", "Until its session expires; null while its client is there.", Column("ends in", 4, ""),
+            "expires_in_s", "Until its session expires; null while its client is attached.", Column("ends in", 4, ""),
             Aging.SHRINKS, is_nullable=True,
         ),
-        integer("session", "One life of its unsettled map; 0 = none has begun.", Column("session", 6)),
+        integer("session", "Number of its publisher session; 0 = none has started.", Column("session", 6)),
         integer("epoch", "Revision of the last write to its key.", Column("epoch", 6)),
-        text("peer", "Where its client connected from.", Column("peer", 7, "Client")),
+        text("peer", "Address of its client.", Column("peer", 7, "Client")),
         _RID,
     ),
     table="publishers",
@@ -125,11 +126,11 @@ PUBLISHER = EntityType(
 
 CONNECTION = EntityType(
     "connection",
-    "A client's connection to the router that is asked.",
-    "the client's address host:port, or its container-id when it has one connection only",
+    "A client's connection to the router that serves the request.",
+    "the client's address host:port, or its container-id if it has only one connection",
     (
         KEY,
-        text("container_id", "The client's name.", Column("container", 0, "Client")),
+        text("container_id", "The client's container-id.", Column("container", 0, "Client")),
         text("peer", "Its address.", Column("peer", 0, "Address")),
         integer("links", "Links on it.", Column("links", 1)),
         integer("publishers", "Publishers among them.", Column("pubs", 1, "Publishers")),
@@ -139,20 +140,20 @@ CONNECTION = EntityType(
     operations=(
         Operation(
             "close",
-            "Close it with amqp:connection:forced; its links are suspended (A-9). A client that connects again by "
-            "itself does so.",
-            "None is lost or doubled for clients that keep a map: what is unsettled goes on when they are back. Until "
-            "then publishers wait for its subscriptions.",
+            "Close it with amqp:connection:forced; its links are suspended (A-9). Clients that reconnect automatically "
+            "connect again.",
+            "None is lost or duplicated for clients that keep an unsettled map: unsettled deliveries resume when they "
+            "attach again. Until then publishers wait for its subscriptions.",
             Role.OPERATOR, is_harmful=True,
         ),
     ),
-    delete=Operation("delete", "The same as close.", "As with close.", Role.OPERATOR, is_harmful=True),
+    delete=Operation("delete", "Same as close.", "Same as close.", Role.OPERATOR, is_harmful=True),
 )  # fmt: skip
 
 WAIT = EntityType(
     "wait",
-    "A publisher here with unsettled deliveries; those that wait longest come first. It is about the oldest delivery "
-    "whose outcome is open.",
+    "A publisher at this router with unsettled deliveries, longest wait first. Its attributes describe the oldest "
+    "delivery without an outcome.",
     "",
     (
         KEY,
@@ -162,28 +163,28 @@ WAIT = EntityType(
         ),
         integer("unsettled", "Deliveries in its window.", Column("unsettled", 1)),
         text("topic", "What it publishes to.", Column("topic", 2)),
-        text("router", "The router that is asked.", Column("router", 2)),
-        integer("credit", "Deliveries it may send now.", Column("credit", 4)),
+        text("router", "The router that serves the request.", Column("router", 2)),
+        integer("credit", "Link credit.", Column("credit", 4)),
         text("oldest_tag", "The delivery's network tag in hex, for `/deliveries`.", Column("tag", 5)),
         Attribute(
             "oldest_is_older", Type.BOOLEAN,
-            "The publisher came from another router with the delivery, which is older than `oldest_s`.",
+            "The delivery is older than `oldest_s`: its publisher attached here after a failover.",
         ),
         text(
-            "reason", "`subscriptions` (those in `waiting_for` owe it), `publisher-repeats` (it was announced and has "
-            "not been sent again), `publisher-settles` (all outcomes were told, the publisher has not settled), "
-            "`publisher-away` (its outcome is known, and there is no link to tell it on), or `publisher-proves` (the "
-            "link has not shown life).",
+            "reason", "`subscriptions` (those in `waiting_for` have not accepted it), `publisher-repeats` (the "
+            "publisher announced it and has not sent it again), `publisher-settles` (all outcomes were sent, the "
+            "publisher has not settled), `publisher-away` (the outcome is known, the publisher is disconnected), or "
+            "`publisher-proves` (its client has not proved that it is alive).",
         ),
         Attribute(
-            "waiting_for", Type.LIST, "The first 8 subscriptions that owe it.",
+            "waiting_for", Type.LIST, "The first 8 subscriptions that have not accepted it.",
             parts=(
                 text("subscription", "container-id/link-name."),
                 text("key", "Its key."),
-                text("router", "Where it is attached, or was last."),
+                text("router", "Router of its link, or of its last link."),
                 _RID,
                 seconds(
-                    "since_s", "How long it has owed its oldest delivery of this publisher.", aging=Aging.GROWS,
+                    "since_s", "How long its oldest delivery of this publisher is pending.", aging=Aging.GROWS,
                 ),
                 text(
                     "state", "`in-doubt` (its client has it), `held` (waits at its router), `again` (its client wants "
@@ -192,7 +193,7 @@ WAIT = EntityType(
                 ),
             ),
         ),
-        integer("waiting_for_count", "Subscriptions that owe it, named or not."),
+        integer("waiting_for_count", "Number of subscriptions that have not accepted it."),
         text("phase", "Phase of the publisher's link."),
         integer("bytes", "Bytes of the bodies held for it.", unit=Unit.BYTES),
         _RID,

@@ -8,25 +8,25 @@ from enum import Enum, IntEnum
 
 
 class Role(IntEnum):
-    """What somebody may do; each role may do what the smaller ones may."""
+    """What a caller may do. Each role includes the lower ones."""
 
     NONE = 0
-    """Nothing but ask whether the router lives and is ready."""
+    """Only the health checks."""
     VIEWER = 1
-    """See everything but bodies of messages and secrets."""
+    """See everything except bodies of messages and secrets."""
     OPERATOR = 2
-    """Steer: costs, log levels, traces, drain, end connections and subscriptions that are away."""
+    """Change costs, log levels and traces, drain, close connections, end disconnected subscriptions."""
     ADMIN = 3
-    """Also what takes deliveries from somebody, changes settings, or shows bodies."""
+    """Also end attached subscriptions, load settings, see bodies."""
 
     @property
     def word(self) -> str:
-        """As settings and errors say it."""
+        """The name in settings and errors."""
         return self.name.lower()
 
 
 READER = Role.VIEWER
-"""Who may read entities and their attributes."""
+"""The role that may read entities and their attributes."""
 
 
 class Type(Enum):
@@ -41,14 +41,14 @@ class Type(Enum):
 
 
 class Unit(Enum):
-    """What a number counts, where its name and meaning alone do not fix how it is shown."""
+    """Unit of a number that is shown in a unit."""
 
     SECONDS = "s"
     BYTES = "bytes"
 
 
 class Aging(Enum):
-    """How a duration changes while nothing else does: readers count on by themselves, it is not sent again."""
+    """How a duration changes with time alone. Readers count it up or down themselves; it is not sent again."""
 
     GROWS = "grows"
     SHRINKS = "shrinks"
@@ -60,7 +60,7 @@ class Column:
 
     Attributes:
         title: its head on a terminal.
-        rank: where not all columns fit on a terminal, those of the highest rank are left out; rank 0 stays.
+        rank: if a terminal is too narrow, columns of the highest rank are left out first; rank 0 stays.
         label: its head on the page; None = the title, empty = the page has no such column.
     """
 
@@ -76,12 +76,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric that shows an attribute: of each entity, labelled with its `router`, or of the router itself.
+    """A metric of an attribute: of each entity, labelled with its `router`, or of the router itself.
 
     Attributes:
         name: without `_total`.
         help: for people.
-        is_counter: it only grows; else it is a gauge.
+        is_counter: a counter; else a gauge.
         direction: value of the label `direction`; empty = no such label.
     """
 
@@ -99,51 +99,51 @@ class Attribute:
     type: Type
     meaning: str
     column: Column | None = None
-    """In tables; None = it stands in none."""
+    """In tables; None = in none."""
     unit: Unit | None = None
     aging: Aging | None = None
     metric: Metric | None = None
     parts: tuple[Attribute, ...] = ()
-    """Of a map, or of a list of maps: what is in each."""
+    """Of a map, or of each map in a list."""
     settable: Role | None = None
     """The role that may change it; None = nobody."""
     is_required: bool = False
     """For arguments."""
     is_nullable: bool = False
     choices: tuple[str, ...] = ()
-    """Of a text: what may be said."""
+    """Of a text: the allowed values."""
     low: float | None = None
     high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that can be done to an entity."""
+    """An operation on an entity."""
 
     name: str
     meaning: str
     deliveries: str
-    """What happens to deliveries; told before somebody confirms it."""
+    """What happens to deliveries; shown before the user confirms."""
     role: Role
     arguments: tuple[Attribute, ...] = ()
     is_harmful: bool = False
-    """The command line asks before it does it."""
+    """The command line asks for confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntityType:
-    """A kind of thing that can be seen and perhaps changed. Its columns stand in the order of its attributes."""
+    """A type of entity. Its columns have the order of its attributes."""
 
     name: str
     meaning: str
     naming: str
-    """How one entity is called in a path, a request, or on the command line; empty = it is shown in tables only."""
+    """How one entity is named in a path, a request, or on the command line; empty = it is shown, not managed."""
     attributes: tuple[Attribute, ...]
     table: str | None = None
     """The inspector's table whose rows these are."""
     operations: tuple[Operation, ...] = ()
     delete: Operation | None = None
-    """What deleting one means; None = that is not possible."""
+    """What deleting one does; None = it cannot be deleted."""
 
     def operation(self, name: str) -> Operation | None:
         """The operation of that name."""
@@ -151,16 +151,17 @@ class EntityType:
 
     @property
     def settable(self) -> tuple[Attribute, ...]:
-        """Attributes that somebody may change."""
+        """Attributes that can be set."""
         return tuple(each for each in self.attributes if each.settable is not None)
-
-    def columns(self) -> Iterator[tuple[str, Column]]:
-        """The columns of its table, by attribute."""
-        return ((each.name, each.column) for each in self.attributes if each.column is not None)
 
     def metrics(self) -> Iterator[tuple[str, Metric]]:
         """The metrics that show its attributes and their parts, by attribute."""
         return ((each.name, each.metric) for each in with_parts(self.attributes) if each.metric is not None)
+
+
+def columns_in(attributes: Iterable[Attribute]) -> Iterator[tuple[str, Column]]:
+    """The columns of a table with these attributes, by attribute."""
+    return ((each.name, each.column) for each in attributes if each.column is not None)
 
 
 def with_parts(attributes: Iterable[Attribute]) -> Iterator[Attribute]:
@@ -200,4 +201,4 @@ def here(name: str, meaning: str, column: Column | None = None, unit: Unit | Non
     )
 
 
-KEY = text("key", "Its identity: unique in its type, and stays the same.")
+KEY = text("key", "Identity: unique in its type and constant.")

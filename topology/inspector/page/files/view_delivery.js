@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { age, now } from "./ages.js";
 import { fill, h } from "./dom.js";
 import { bytes, counted, number } from "./format.js";
-import { nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
+import { columnsOf, nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
 import { notAsked, problem } from "./actions.js";
 import { RECEIVED, since } from "./store.js";
 
@@ -111,7 +111,8 @@ function recordPanel(record) {
         record.arrived_s == null ? null : h("p", { class: "small quiet" }, "arrived ", age(since(record, record.arrived_s)), " ago")),
       isPast ? null : field("Subscriptions at this router", states(record, record.local_subscriptions, (each) => [nameCell(each.name), each.detail ? h("span", { class: "quiet small" }, each.detail) : null], "none")),
       isPast ? null : field("Other routers", states(record, record.other_routers, (each) =>
-        [routerLink(each.router), each.subscriptions == null ? null : h("span", { class: "quiet small" }, `${number(each.subscriptions - each.owing)} of ${counted(each.subscriptions, "subscription")} done`)], "none"))),
+        [routerLink(each.router), each.subscriptions == null ? null : h("span", { class: "quiet small" }, `${number(each.subscriptions - each.owing)} of ${counted(each.subscriptions, "subscription")} done`)], "none")),
+      columnsOf("deliveries").map((each) => field(each.label, h("p", {}, each.cell ? each.cell(record) : each.value(record))))),
     firstBytes(record.first_bytes));
 }
 

@@ -22,7 +22,8 @@ from oncewire.client.errors import (
     StoreUnusable,
     UsageError,
 )
-from oncewire.client.store import RENEW_AFTER_S, SCHEMA, Row, Store
+from oncewire.client.transactions.store import RENEW_AFTER_S, Row, Store
+from oncewire.client.transactions.store_schema import SCHEMA
 
 LOCK_SECONDS = 10
 """How long to wait for another owner that is between its check of the fence and the end of its commit."""
@@ -92,22 +93,22 @@ class PostgresStore(Store[Any]):
             raise self._explain(error) from error
         try:
             self._prepare()
-            self._run(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+            self.run(f"SET lock_timeout = '{LOCK_SECONDS}s'")
             self._take_over()
-            self._run("RESET lock_timeout")
+            self.run("RESET lock_timeout")
         except BaseException:
             self.close()
             raise
 
     def _prepare(self) -> None:
         # A commit that power loss could undo would break exactly-once; a stricter setting than `on` is kept.
-        if self._run("SHOW synchronous_commit")[0][0] in {"off", "local"}:
-            self._run("SET synchronous_commit = on")
+        if self.run("SHOW synchronous_commit")[0][0] in {"off", "local"}:
+            self.run("SET synchronous_commit = on")
         self._begin()
         try:
-            self._run("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+            self.run("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
             for statement in SCHEMA:
-                self._run(statement)
+                self.run(statement)
             self._commit()
         except BaseException:
             self._rollback()
@@ -140,16 +141,32 @@ class PostgresStore(Store[Any]):
         return status in {self._psycopg.pq.TransactionStatus.INTRANS, self._psycopg.pq.TransactionStatus.INERROR}
 
     def _newest_fence(self) -> int:
-        self._run(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
-        rows = self._run("SELECT fence FROM oncewire_store_fences WHERE store = ? FOR UPDATE", (self.name,))
+        self.run(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+        rows = self.run("SELECT fence FROM oncewire_store_fences WHERE store = ? FOR UPDATE", (self.name,))
         return int(rows[0][0])
 
-    def _run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run one statement; see Store."""
         try:
             cursor = self.connection.execute(statement.replace("?", "%s"), tuple(parameters) or None)
             return list(cursor.fetchall()) if cursor.description is not None else []
         except self._psycopg.Error as error:
             raise self._explain(error) from error
+
+    def run_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run one statement for each row; see Store."""
+        try:
+            with self.connection.cursor() as cursor:
+                cursor.executemany(statement.replace("?", "%s"), rows)
+        except self._psycopg.Error as error:
+            raise self._explain(error) from error
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run a statement of the application; see Store."""
+        if parameters:
+            statement = statement.replace("%", "%%").replace("?", "%s")
+        cursor = self.connection.execute(statement, tuple(parameters) or None)
+        return list(cursor.fetchall()) if cursor.description is not None else []
 
     def close(self) -> None:
         """Let go of the connection; see Store."""

@@ -1,6 +1,7 @@
 """Effects, checkpoint, ack intents and fence in one transaction of the application's database.
 
-A consumer that writes to a database and publishes further messages does both exactly once like this:
+``Consumer`` does what follows for an application. By hand, a consumer that writes to a database and publishes further
+messages does both exactly once like this:
 
 1. **Open** the store. That raises its fence: whoever had it open before can commit nothing any more (ST-1), and what
    it left pending is now rolled back by an intent (ST-2).
@@ -12,6 +13,9 @@ A consumer that writes to a database and publishes further messages does both ex
    ack intent for each output are written behind them, the fence is checked, and all of it commits or none (ST-3).
 5. **Acknowledge.** Publish the new intents, wait until they are accepted, ``confirm`` them; go on with 3.
 
+Instead of 3, give messages to ``publish`` inside the transaction: they are stored with the effects and published
+after the commit, so the transaction waits for no subscription (ST-6).
+
 Rules:
 
 * ST-1 Fence. A transaction whose fence is not the store's newest fails.
@@ -21,6 +25,8 @@ Rules:
 * ST-4 Acks are repeated. An intent stays in the database until it is confirmed, and each owner publishes what is there.
 * ST-5 Acks complete at once. No ack is numbered before all its producer's messages, earlier acks among them, are
   accepted by every subscription; so its floor is its own number and no reader has to wait for what cannot come.
+* ST-6 Decided first. A message given to ``publish`` is an intent of its transaction; the last one for a topic commits
+  the others, so a reader gets all that a transaction published to a topic, or nothing.
 
 A store is used by one thread at a time and blocks it: from asyncio call it in a thread. After any failure inside a
 transaction it must be closed and opened again, because sequencers and outputs are ahead of it.
@@ -28,6 +34,7 @@ transaction it must be closed and opened again, because sequencers and outputs a
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +43,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from oncewire.client.errors import StoreCorrupt, StoreFenced, StoreFull, StoreUnusable, UsageError
-from oncewire.client.sequence_header import (
+from oncewire.client.transactions.crash_points import CrashPoint, reach
+from oncewire.client.transactions.sequence_header import (
     MAX_NAME_BYTES,
     Flag,
     HeaderError,
@@ -45,11 +53,12 @@ from oncewire.client.sequence_header import (
     SequenceHeader,
     final_rollback,
 )
-from oncewire.client.sequencer import PRODUCER_RETENTION_S, Sequencer
-from oncewire.client.sequencer_state import StateError
+from oncewire.client.transactions.sequence_set import SequenceSet
+from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S, Sequencer
+from oncewire.client.transactions.sequencer_state import StateError
+from oncewire.client.transactions.store_schema import VERSION, Intent, encode_with_header
 from oncewire.wire import Message
 
-VERSION = 1
 MAX_STORE_NAME_BYTES = MAX_NAME_BYTES - 64
 """Length of a store's name: a producer's name is made of it, the fence and the output's number."""
 MAX_UNCONFIRMED = 10_000
@@ -59,45 +68,8 @@ MAX_OUTPUTS = 1_000
 RENEW_AFTER_S = PRODUCER_RETENTION_S / 2
 """An output silent for so long begins a new life, well before any reader forgets the old one."""
 
-SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS oncewire_store_fences (
-        store TEXT PRIMARY KEY, version INTEGER NOT NULL, fence BIGINT NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_sources (
-        store TEXT NOT NULL, source TEXT NOT NULL, position BIGINT NOT NULL, horizon_ms BIGINT NOT NULL,
-        PRIMARY KEY (store, source))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_producers (
-        store TEXT NOT NULL, source TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
-        state TEXT NOT NULL, PRIMARY KEY (store, source, producer, born_ms))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_outputs (
-        store TEXT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
-        begins BIGINT NOT NULL, PRIMARY KEY (store, producer, born_ms))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_intents (
-        store TEXT NOT NULL, number BIGINT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL,
-        born_ms BIGINT NOT NULL, sequence BIGINT NOT NULL, flag TEXT NOT NULL, begins BIGINT NOT NULL,
-        floor BIGINT NOT NULL, PRIMARY KEY (store, number))""",
-)
-
 Connection = TypeVar("Connection")
 Row = Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """An ack or rollback that must reach its topic because the store has decided it.
-
-    Attributes:
-        number: its place among the store's intents; publish them in this order.
-        topic: where to.
-        header: what it says.
-    """
-
-    number: int
-    topic: str
-    header: SequenceHeader
-
-    def message(self) -> Message:
-        """Return it as a message to publish."""
-        return Message(b"", annotations=self.header.annotations())
 
 
 @dataclass(slots=True)
@@ -121,6 +93,7 @@ class Store(ABC, Generic[Connection]):
         fence: the number this owner raised the fence to.
         connection: the database connection; use it inside ``transaction()``.
         unconfirmed: intents that are committed and not known to be accepted, in order.
+        lock: held from the begin to the end of each transaction, so that a consumer's two threads take turns.
     """
 
     connection: Connection
@@ -137,10 +110,14 @@ class Store(ABC, Generic[Connection]):
         self.unconfirmed: list[Intent] = []
         self._renew_after = renew_after
         self._outputs: dict[str, _Output] = {}
+        self._deciding: dict[str, _Output] = {}  # who numbers what `publish` takes, by topic
+        self._decided: dict[str, list[Message]] = {}  # what `publish` took in the open transaction
+        self._producers: dict[ProducerId, Producer] = {}
         self._outputs_made = 0
         self._next_intent = 1
         self._failed = False
         self._is_inside = False
+        self.lock = threading.RLock()
 
     # --- the database -------------------------------------------------------------------------------------------------
 
@@ -161,8 +138,23 @@ class Store(ABC, Generic[Connection]):
         """Whether the transaction that was begun is still open."""
 
     @abstractmethod
-    def _run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement (parameters are ?) and return its rows; database errors become ours."""
+
+    @abstractmethod
+    def run_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run one statement for each row of parameters."""
+
+    @abstractmethod
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run a statement of the application inside ``transaction()``; parameters are ? in every database.
+
+        Returns:
+            The rows of a query, all of them; an empty list for what returns none.
+
+        Raises:
+            The errors of the database's own driver.
+        """
 
     @abstractmethod
     def _newest_fence(self) -> int:
@@ -176,13 +168,13 @@ class Store(ABC, Generic[Connection]):
 
     def _take_over(self) -> None:
         """Raise the fence and read what the owner before left; one transaction."""
-        with self._guarded():
-            self._run(
+        with self.guarded():
+            self.run(
                 "INSERT INTO oncewire_store_fences VALUES (?, ?, 0) ON CONFLICT (store) DO NOTHING",
                 (self.name, VERSION),
             )
-            self._run("UPDATE oncewire_store_fences SET fence = fence + 1 WHERE store = ?", (self.name,))
-            ((version, self.fence),) = self._run(
+            self.run("UPDATE oncewire_store_fences SET fence = fence + 1 WHERE store = ?", (self.name,))
+            ((version, self.fence),) = self.run(
                 "SELECT version, fence FROM oncewire_store_fences WHERE store = ?", (self.name,)
             )
             if version != VERSION:
@@ -195,22 +187,22 @@ class Store(ABC, Generic[Connection]):
             self._end_predecessors()
 
     def _read_intents(self) -> None:
-        rows = self._run(
-            "SELECT number, topic, producer, born_ms, sequence, flag, begins, floor FROM oncewire_store_intents"
-            " WHERE store = ? ORDER BY number",
+        rows = self.run(
+            "SELECT number, topic, producer, born_ms, sequence, flag, begins, floor, payload"
+            " FROM oncewire_store_intents WHERE store = ? ORDER BY number",
             (self.name,),
         )
-        for number, topic, producer, born_ms, sequence, flag, begins, floor in rows:
+        for number, topic, producer, born_ms, sequence, flag, begins, floor, payload in rows:
             try:
                 header = SequenceHeader(ProducerId(producer, born_ms), sequence, Flag(flag), begins, floor)
             except ValueError as error:
                 raise self._damaged(f"intent {number}: {error}") from error
-            self.unconfirmed.append(Intent(number, topic, header))
+            self.unconfirmed.append(Intent(number, topic, header, bytes(payload or b"")))
             self._next_intent = number + 1
 
     def _end_predecessors(self) -> None:
         """Roll back whatever earlier owners left pending, known or not (ST-2)."""
-        rows = self._run(
+        rows = self.run(
             "SELECT topic, producer, born_ms, begins FROM oncewire_store_outputs WHERE store = ?"
             " ORDER BY born_ms, producer",
             (self.name,),
@@ -221,7 +213,7 @@ class Store(ABC, Generic[Connection]):
             except HeaderError as error:
                 raise self._damaged(f"output {topic!r}: {error}") from error
             self.unconfirmed.append(self._write_intent(topic, header))
-        self._run("DELETE FROM oncewire_store_outputs WHERE store = ?", (self.name,))
+        self.run("DELETE FROM oncewire_store_outputs WHERE store = ?", (self.name,))
 
     def _damaged(self, why: str) -> StoreCorrupt:
         return StoreCorrupt(f"the store {self.name!r} cannot be read", why, "restore the database from a backup")
@@ -288,26 +280,56 @@ class Store(ABC, Generic[Connection]):
         if known is not None and (known.producer.has_pending or now - known.used_at <= self._renew_after):
             return known.producer
         if known is None and len(self._outputs) >= MAX_OUTPUTS:
-            raise UsageError(
-                f"the store {self.name!r} cannot publish to {topic!r}",
-                f"it publishes to {MAX_OUTPUTS} topics already",
-                "split the consumer, or put the difference into the messages",
-            )
+            raise self._too_many_topics(topic)
         self._check_room()
-        self._outputs_made += 1
-        producer = ProducerId(f"{self.name}.{self.fence}.{self._outputs_made}", int(now * 1000))
-        with self._guarded():
+        producer = self._new_producer(now)
+        with self.guarded():
             if known is not None:
-                self._run(
+                self.run(
                     "DELETE FROM oncewire_store_outputs WHERE store = ? AND producer = ? AND born_ms = ?",
                     (self.name, known.producer.producer.name, known.producer.producer.born_ms),
                 )
-            self._run(
+            self.run(
                 "INSERT INTO oncewire_store_outputs VALUES (?, ?, ?, ?, 1)",
                 (self.name, topic, producer.name, producer.born_ms),
             )
-        self._outputs[topic] = _Output(topic, Producer(producer), now)
+        self._outputs[topic] = _Output(topic, self._producers[producer], now)
         return self._outputs[topic].producer
+
+    def _new_producer(self, now: float) -> ProducerId:
+        self._outputs_made += 1
+        producer = ProducerId(f"{self.name}.{self.fence}.{self._outputs_made}", int(now * 1000))
+        self._producers[producer] = Producer(producer)
+        return producer
+
+    def publish(self, topic: str, message: Message) -> None:
+        """Publish a message if the open transaction commits (ST-6). It gets its sequence header when the block ends.
+
+        Raises:
+            UsageError: outside a transaction, for more topics than MAX_OUTPUTS, or for a topic of `output`.
+        """
+        if not self._is_inside:
+            raise UsageError(
+                f"the store {self.name!r} cannot publish to {topic!r}",
+                "no transaction is open",
+                "call it inside the block of `transaction()`",
+            )
+        if topic in self._outputs:
+            raise UsageError(
+                f"the store {self.name!r} cannot publish to {topic!r} in two ways",
+                "this owner numbers messages to it with `output`",
+                "use either `output` or `publish` for a topic",
+            )
+        if topic not in self._decided and len({*self._deciding, *self._decided}) >= MAX_OUTPUTS:
+            raise self._too_many_topics(topic)
+        self._decided.setdefault(topic, []).append(message)
+
+    def _too_many_topics(self, topic: str) -> UsageError:
+        return UsageError(
+            f"the store {self.name!r} cannot publish to {topic!r}",
+            f"it publishes to {MAX_OUTPUTS} topics already",
+            "split the consumer, or put the difference into the messages",
+        )
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
@@ -333,8 +355,9 @@ class Store(ABC, Generic[Connection]):
         again and restore from it.
         """
         self._check_usable()
-        with self._guarded():
+        with self.guarded():
             self._is_inside = True
+            self._decided = {}
             try:
                 yield self.connection
             finally:
@@ -349,6 +372,8 @@ class Store(ABC, Generic[Connection]):
                 self._write_source(source, sequencer)
             self._check_room()
             acked = [self._ack(output) for output in self._outputs.values() if output.producer.has_pending]
+            acked += self._decide()
+            reach(CrashPoint.DECIDED)
         self.unconfirmed += acked
         for sequencer in sources.values():
             sequencer.saved()
@@ -362,19 +387,19 @@ class Store(ABC, Generic[Connection]):
         """
         numbers = {intent.number for intent in intents}
         self._check_usable()
-        with self._guarded():
-            for number in sorted(numbers):
-                self._run(
-                    "DELETE FROM oncewire_store_intents WHERE store = ? AND number = ?", (self.name, number)
-                )
+        with self.guarded():
+            self.run_many(
+                "DELETE FROM oncewire_store_intents WHERE store = ? AND number BETWEEN ? AND ?",
+                [(self.name, *ends) for ends in SequenceSet((number, number) for number in numbers).ranges()],
+            )
         for intent in self.unconfirmed:
-            output = self._outputs.get(intent.topic)
-            if intent.number in numbers and output is not None and output.producer.producer == intent.header.producer:
-                output.producer.settle(intent.header.sequence)
+            producer = self._producers.get(intent.header.producer)
+            if intent.number in numbers and producer is not None:
+                producer.settle(intent.header.sequence)
         self.unconfirmed = [intent for intent in self.unconfirmed if intent.number not in numbers]
 
     def _write_source(self, source: str, sequencer: Sequencer[Any]) -> None:
-        self._run(
+        self.run(
             "INSERT INTO oncewire_store_sources VALUES (?, ?, ?, ?) ON CONFLICT (store, source)"
             " DO UPDATE SET position = excluded.position, horizon_ms = excluded.horizon_ms",
             (self.name, source, sequencer.position, sequencer.horizon_ms),
@@ -382,13 +407,13 @@ class Store(ABC, Generic[Connection]):
         for producer, text in sequencer.changes().items():
             key = (self.name, source, producer.name, producer.born_ms)
             if text is None:
-                self._run(
+                self.run(
                     "DELETE FROM oncewire_store_producers"
                     " WHERE store = ? AND source = ? AND producer = ? AND born_ms = ?",
                     key,
                 )
             else:
-                self._run(
+                self.run(
                     "INSERT INTO oncewire_store_producers VALUES (?, ?, ?, ?, ?)"
                     " ON CONFLICT (store, source, producer, born_ms) DO UPDATE SET state = excluded.state",
                     (*key, text),
@@ -405,24 +430,55 @@ class Store(ABC, Generic[Connection]):
             )
         header = producer.ack()
         output.used_at = time.time()
-        self._run(
+        self.run(
             "UPDATE oncewire_store_outputs SET begins = ? WHERE store = ? AND producer = ? AND born_ms = ?",
             (producer.begins, self.name, header.producer.name, header.producer.born_ms),
         )
         return self._write_intent(output.topic, header)
 
+    def _decide(self) -> list[Intent]:
+        """Number what `publish` took and store it; the last message for each topic commits the others (ST-6)."""
+        now = time.time()
+        intents = []
+        for topic, messages in self._decided.items():
+            producer = self._decider(topic, now)
+            for place, message in enumerate(messages, 1):
+                if len(messages) == 1:
+                    header = producer.alone()
+                else:
+                    header = producer.pending() if place < len(messages) else producer.last()
+                intents.append(self._intent(topic, header, encode_with_header(topic, message, header)))
+        self._store_intents(intents)
+        return intents
+
+    def _decider(self, topic: str, now: float) -> Producer:
+        known = self._deciding.get(topic)
+        if known is None or (now - known.used_at > self._renew_after and known.producer.all_settled):
+            known = self._deciding[topic] = _Output(topic, self._producers[self._new_producer(now)], now)
+        known.used_at = now
+        return known.producer
+
     def _write_intent(self, topic: str, header: SequenceHeader) -> Intent:
-        intent = Intent(self._next_intent, topic, header)
-        who = header.producer
-        self._run(
-            "INSERT INTO oncewire_store_intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(self.name, intent.number, topic, who.name, who.born_ms),
-                *(header.sequence, header.flag.value, header.begins, header.floor),
-            ),
-        )
-        self._next_intent += 1
+        intent = self._intent(topic, header)
+        self._store_intents([intent])
         return intent
+
+    def _intent(self, topic: str, header: SequenceHeader, payload: bytes = b"") -> Intent:
+        self._next_intent += 1
+        return Intent(self._next_intent - 1, topic, header, payload)
+
+    def _store_intents(self, intents: Sequence[Intent]) -> None:
+        self.run_many(
+            "INSERT INTO oncewire_store_intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    *(self.name, intent.number, intent.topic),
+                    *(intent.header.producer.name, intent.header.producer.born_ms, intent.header.sequence),
+                    *(intent.header.flag.value, intent.header.begins, intent.header.floor, intent.payload or None),
+                )
+                for intent in intents
+            ],
+        )
 
     def _check_room(self) -> None:
         """Refuse to decide more while much is undelivered. Opening is never refused: only it can go on from there."""
@@ -433,11 +489,32 @@ class Store(ABC, Generic[Connection]):
                 "publish the intents in `unconfirmed` and confirm them first",
             )
 
+    def check_fence(self) -> None:
+        """Check that no later owner has opened the store.
+
+        Raises:
+            StoreFenced: one has. End this process, or stand by.
+            StoreError: it cannot be read.
+        """
+        self._check_usable()
+        with self.guarded():
+            pass
+
     # --- every transaction --------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """A transaction that commits only under our own fence (ST-1); whatever fails ends this owner's use."""
+    def guarded(self) -> Iterator[None]:
+        """A transaction that commits only under our own fence (ST-1); whatever fails ends this owner's use.
+
+        Raises:
+            StoreFenced: a later owner has opened the store; nothing was committed.
+            StoreError: as ``transaction``.
+        """
+        with self.lock:
+            self._check_usable()
+            yield from self._one_transaction()
+
+    def _one_transaction(self) -> Iterator[None]:
         self._begin()
         try:
             yield
@@ -456,7 +533,7 @@ class Store(ABC, Generic[Connection]):
 
     def _read(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         self._check_usable()
-        return self._run(statement, parameters)
+        return self.run(statement, parameters)
 
     def _check_usable(self) -> None:
         if self._is_inside:

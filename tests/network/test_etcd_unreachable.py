@@ -39,7 +39,7 @@ async def incarnations(experiment: Experiment) -> dict[str, int]:
     return {router: state.incarnation for router, state in states.items()}
 
 
-async def test_etcd_is_away_for_3_s_and_nobody_fences(tmp_path: Path) -> None:
+async def test_etcd_is_unreachable_for_3_s_and_no_router_fences(tmp_path: Path) -> None:
     async with network_under_load(tmp_path, SPREAD, settings=SETTINGS) as experiment:
         await experiment.until_published(0.2)
         for router in ("r1", "r2", "r3"):
@@ -59,7 +59,7 @@ async def test_etcd_is_away_for_3_s_and_nobody_fences(tmp_path: Path) -> None:
         assert gap is None or gap.seconds < 1.0, gap
 
 
-async def test_etcd_is_away_for_20_s_and_routers_stop_accepting_and_all_resume(tmp_path: Path) -> None:
+async def test_etcd_is_unreachable_for_20_s_and_routers_stop_accepting_and_all_resume(tmp_path: Path) -> None:
     load = Load(SPREAD.publishers, SPREAD.subscribers, messages=16_000, seconds=16.0)
     async with network_under_load(tmp_path, load, settings=SETTINGS) as experiment:
         await experiment.until_published(0.1)

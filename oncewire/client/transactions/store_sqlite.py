@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from oncewire.client.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnusable
-from oncewire.client.store import RENEW_AFTER_S, SCHEMA, Row, Store
+from oncewire.client.transactions.store import RENEW_AFTER_S, Row, Store
+from oncewire.client.transactions.store_schema import SCHEMA
 
 BUSY_SECONDS = 10.0
 """How long to wait for the other owner's transaction, or another program's."""
@@ -54,7 +55,7 @@ class SqliteStore(Store[sqlite3.Connection]):
             raise
 
     def _prepare(self) -> None:
-        mode = self._run("PRAGMA journal_mode=WAL")[0][0]
+        mode = self.run("PRAGMA journal_mode=WAL")[0][0]
         if mode != "wal":
             raise StoreUnusable(
                 f"the store {self.path} cannot be opened",
@@ -62,19 +63,19 @@ class SqliteStore(Store[sqlite3.Connection]):
                 "put the file on a local disk",
             )
         # FULL: a commit that power loss could undo would break exactly-once.
-        self._run("PRAGMA synchronous=FULL")
-        self._run("BEGIN IMMEDIATE")
+        self.run("PRAGMA synchronous=FULL")
+        self.run("BEGIN IMMEDIATE")
         for statement in SCHEMA:
-            self._run(statement)
-        self._run("COMMIT")
+            self.run(statement)
+        self.run("COMMIT")
 
     def _begin(self) -> None:
         # IMMEDIATE: no later owner can raise the fence from here on, and effects that read before they write cannot
         # find that what they read is too old to write on.
-        self._run("BEGIN IMMEDIATE")
+        self.run("BEGIN IMMEDIATE")
 
     def _commit(self) -> None:
-        self._run("COMMIT")
+        self.run("COMMIT")
 
     def _rollback(self) -> None:
         if self.connection.in_transaction:
@@ -85,14 +86,26 @@ class SqliteStore(Store[sqlite3.Connection]):
         return self.connection.in_transaction
 
     def _newest_fence(self) -> int:
-        rows = self._run("SELECT fence FROM oncewire_store_fences WHERE store = ?", (self.name,))
+        rows = self.run("SELECT fence FROM oncewire_store_fences WHERE store = ?", (self.name,))
         return int(rows[0][0])
 
-    def _run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def run(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run one statement; see Store."""
         try:
             return self.connection.execute(statement, tuple(parameters)).fetchall()
         except sqlite3.Error as error:
             raise self._explain(error) from error
+
+    def run_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run one statement for each row; see Store."""
+        try:
+            self.connection.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run a statement of the application; see Store."""
+        return self.connection.execute(statement, tuple(parameters)).fetchall()
 
     def close(self) -> None:
         """Let go of the file; see Store."""

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from oncewire.client.sequence_header import ProducerId, SequenceHeader
-from oncewire.client.sequence_set import SequenceSet
+from oncewire.client.transactions.sequence_header import ProducerId, SequenceHeader
+from oncewire.client.transactions.sequence_set import SequenceSet
 
 Message = TypeVar("Message")
 

@@ -27,9 +27,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic
 
-from oncewire.client.sequence_header import Flag, ProducerId, SequenceHeader
-from oncewire.client.sequence_set import SequenceSet
-from oncewire.client.sequencer_state import Message, Placed, ProducerState, Reread, WaitingAck, decode_state
+from oncewire.client.transactions.sequence_header import Flag, ProducerId, SequenceHeader
+from oncewire.client.transactions.sequence_set import SequenceSet
+from oncewire.client.transactions.sequencer_state import (
+    Message,
+    Placed,
+    ProducerState,
+    Reread,
+    WaitingAck,
+    decode_state,
+)
 
 RING_MESSAGES = 4096
 """Pending messages in memory over all producers: about one publisher's window of transactions. More is read again."""

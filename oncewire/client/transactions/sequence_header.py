@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from oncewire.client.errors import UsageError
-from oncewire.client.sequence_set import SequenceSet
+from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.wire import Symbol, ULong
 from oncewire.wire.vocabulary import FLOOR, PRODUCER, SEQUENCE, TRANSACTION
 

@@ -1,0 +1,307 @@
+"""What goes out to one subscriber: transfers in order, as its credit and map allow, and settlements (C-3 to C-5, A-7).
+
+An egress decides what its subscriber is to have; this sends it. Settled resumes go first, then other resumes, then new
+deliveries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from delivery_records import effects
+from delivery_records.attachments.view import SubscriptionMode
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.entries import (
+    GONE,
+    HAS_BODY,
+    HELD,
+    IN_REPLY,
+    MAPPED,
+    NO_BODY,
+    SENT,
+    WANTED,
+    Entry,
+    State,
+    SyncState,
+)  # fmt: skip
+from delivery_records.held import HeldQueue
+from delivery_records.limits import HELD_PRESETTLED
+from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.reduction import Reduction
+from delivery_records.turn import Turn
+
+# What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
+_AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
+_DELIVERED = Decision.DELIVERED
+_SETTLED_AT_SUBSCRIBER = Decision.SETTLED_AT_SUBSCRIBER
+
+
+class Outgoing:
+    """The link to one subscriber, from its attach on."""
+
+    __slots__ = (
+        "_dirty", "_held", "_link", "_map_bound", "_mode", "_name", "_reduction", "_resumes", "_settle_queue", "_turn",
+        "drain", "held_since", "is_closing", "is_replied", "limit", "mapped", "sent", "settling",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn: Turn, name: str, link: int, mode: SubscriptionMode, map_bound: int, mapped: int,
+        reduction: Reduction | None, dirty: list[Outgoing],
+    ) -> None:  # fmt: skip
+        """Nothing is sent before the attach is answered.
+
+        Args:
+            turn: of this router.
+            name: of the subscription, for people.
+            link: its number.
+            mode: of the subscription.
+            map_bound: entries that fit the subscriber's map (C-4); 0 = no bound.
+            mapped: entries of the map it presented.
+            reduction: set while only a part of the map is presented (C-4).
+            dirty: links with settlements to send at the end of this turn.
+        """
+        self._turn = turn
+        self._name = name
+        self._link = link
+        self._mode = mode
+        # What goes out settled takes no place in a map.
+        self._map_bound = 0 if mode is _AT_MOST_ONCE else map_bound
+        self._reduction = reduction
+        self._dirty = dirty
+        self.mapped = mapped
+        """Entries the subscriber's own map holds, or is to hold again (C-4)."""
+        self.limit = 0
+        self.sent = 0
+        self.drain = False
+        self.is_closing = False
+        self.is_replied = False
+        """The attach is answered (A-6b)."""
+        self.held_since = turn.now
+        """Since when none of the held deliveries was sent."""
+        self._held = HeldQueue()
+        self._resumes: deque[Entry] = deque()
+        """Held entries that have a place in the map: of the reply map (A-7), or wanted again (E-4a). They go ahead of
+        new ones, which may wait for room in that very map (C-4); those of the reply map are older than any new one."""
+        self._settle_queue: deque[Entry] = deque()
+        self.settling: dict[bytes, None] = {}
+        """Tags that the end of this turn settles."""
+
+    def send(self, entry: Entry, message: bytes) -> None:
+        """E-3: at once, or behind what waits."""
+        waits = self._resumes or (self._held.first is not None and not entry.has_place)
+        if self.sent < self.limit and not waits and not self._settle_queue and self._may_send(entry):
+            self._transfer(entry, message)
+            return
+        self._hold(entry, message)
+        if self.sent < self.limit and self._is_full and self._is_locked_out(entry):
+            self.pump()  # it goes ahead of other publishers' (C-4)
+
+    @property
+    def takes_presettled(self) -> bool:
+        """I-1c: without credit or room there is no place for what goes out at most once."""
+        return self.sent < self.limit and len(self._held) < HELD_PRESETTLED
+
+    def send_presettled(self, entry: Entry, message: bytes) -> None:
+        """I-1c: at once, or behind all that is held."""
+        if self._held or self._resumes or not self._may_send(entry):
+            self._hold(entry, message)
+        else:
+            self._transfer(entry, message)
+
+    def settle(self, entry: Entry) -> None:
+        """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
+        state = entry.state
+        if state is HELD:
+            self._held.remove(entry)
+        entry.state = GONE
+        entry.message = b""
+        if state in MAPPED:
+            self._count_place(entry, -1)
+            self._turn.counts[_SETTLED_AT_SUBSCRIBER] += 1
+            if state in IN_REPLY:
+                if self.is_replied:  # else it is left out of the reply, and that settles it (A-6)
+                    self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
+            elif state is not State.DONE_SETTLED:
+                if not self.settling:
+                    self._dirty.append(self)
+                self.settling[entry.tag] = None
+            if self._reduction is not None and self.is_replied and state not in IN_REPLY:
+                self._reduction.on_gone()
+        elif state in WANTED:
+            self._count_place(entry, -1)
+
+    def drop_held(self, sync: SyncState) -> None:
+        """E-2: held copies of this publisher are repeated behind the SYNC."""
+        for entry in self._resumes:
+            if entry.sync is sync:
+                entry.state = NO_BODY.get(entry.state, entry.state)
+                entry.message = b""
+        self._resumes = deque(entry for entry in self._resumes if entry.sync is not sync)
+        for entry in self._held.of(sync):
+            self._held.remove(entry)
+            entry.message = b""
+            entry.state = GONE
+            sync.entries.pop(entry.tag, None)
+
+    def park(self) -> None:
+        """K-8a: the router begins to drain."""
+        self._held.park(self._is_held_back)
+
+    def pump(self) -> None:
+        """Send what credit allows: settled resumes first, then other resumes, then held deliveries, in order."""
+        if not self.is_replied or self.is_closing:
+            return
+        while self._settle_queue and self.sent < self.limit:
+            entry = self._settle_queue.popleft()
+            self.sent += 1
+            if self._reduction is not None:
+                self._reduction.on_gone()
+            self._turn.out.append(
+                effects.Deliver(self._link, entry.tag, b"", resume=True, settled=True, outcome=entry.outcome)
+            )
+        self._release_resumes()
+        if not self._resumes:
+            self._release_held()
+        if self.drain:
+            self._answer_drain()
+
+    def flush(self) -> None:
+        """One disposition for everything this turn settled."""
+        if self.settling:
+            tags, self.settling = list(self.settling), {}
+            self._turn.out.append(effects.SettleAtSubscriber(self._link, tags))
+
+    @property
+    def held(self) -> int:
+        """Deliveries that wait for credit."""
+        resumes = sum(1 for entry in self._resumes if entry.state is not State.GONE)
+        return resumes + len(self._held)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Something waits for credit or room."""
+        return bool(self._held or self._resumes or self._settle_queue)
+
+    def trace(self, entry: Entry, rule: Rule, *fields: object) -> None:
+        """A step of a delivery, while an operator wants to see them."""
+        if self._turn.tracing is not None:
+            self._turn.tracing.seen(entry.tag, rule, self._name, *fields)
+
+    def _may_send(self, entry: Entry) -> bool:
+        """Reply first (A-6), no new delivery while a map is incomplete (2.6.13) or full (C-4)."""
+        if not self.is_replied or self.is_closing:
+            return False
+        if self._turn.is_draining and self._is_held_back(entry):
+            return False
+        if self._reduction is not None:
+            return entry.state in IN_REPLY
+        if not self._is_full or entry.presettled or entry.has_place:
+            return True
+        return self._is_locked_out(entry)
+
+    @property
+    def _is_full(self) -> bool:
+        """C-4: the subscriber's map holds as much as fits its frame."""
+        return self._map_bound > 0 and self.mapped >= self._map_bound
+
+    def _is_locked_out(self, entry: Entry) -> bool:
+        """C-4: a full map takes one entry of a publisher that has none in it.
+
+        Else two maps, each full of one publisher, would wait for each other. The oldest delivery of each publisher thus
+        reaches every subscriber, which is enough for it to be settled.
+        """
+        assert entry.sync is not None
+        return not entry.sync.places
+
+    def _is_held_back(self, entry: Entry) -> bool:
+        """K-8a: a draining router sends nothing new but what its own publishers have sent, which is finite."""
+        if entry.sync is None:
+            return False  # pre-settled: it leaves nothing unsettled
+        return entry.sync.ingress_rid != self._turn.rid and not entry.has_place
+
+    def _hold(self, entry: Entry, message: bytes) -> None:
+        """C-3: no credit; keep the order."""
+        self._turn.counts[Decision.HELD] += 1
+        entry.state = HAS_BODY.get(entry.state, HELD)
+        entry.message = message
+        if self._turn.tracing is not None:
+            self.trace(entry, self._why_held(entry))
+        if not self._held and not self._resumes:
+            self.held_since = self._turn.now
+        if entry.has_place:
+            self._resumes.append(entry)
+        else:
+            self._held.append(entry, self._turn.is_draining and self._is_held_back(entry))
+
+    def _why_held(self, entry: Entry) -> Rule:
+        """The first reason why a delivery waits here."""
+        if not self.is_replied:
+            return Rule.NO_REPLY_YET
+        if self._turn.is_draining and self._is_held_back(entry):
+            return Rule.HELD_BY_DRAIN
+        if self.sent >= self.limit or self._settle_queue:
+            return Rule.NO_CREDIT
+        return Rule.IN_ORDER if self._may_send(entry) else Rule.MAP_FULL
+
+    def _transfer(self, entry: Entry, message: bytes) -> None:
+        if self.settling and self._map_bound and self.mapped + len(self.settling) >= self._map_bound:
+            self.flush()  # C-4: the place is free at S only when it has been told so
+        resume = entry.state in IN_REPLY  # A-7: an entry of the reply map is resumed exactly once
+        if entry.state is HELD and not entry.presettled:
+            self._count_place(entry, 1)
+        entry.state = SENT
+        self.sent += 1
+        if self._reduction is not None:
+            self._reduction.on_resumed()
+        once = self._mode is _AT_MOST_ONCE or entry.presettled
+        if self._turn.tracing is not None:
+            self.trace(entry, Rule.RESUMED if resume else Rule.DELIVERED)
+        self._turn.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
+        self._turn.out.append(
+            effects.Deliver(
+                self._link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,
+                entry.annotations, entry.message_format,
+            )
+        )
+        entry.annotations = None
+        if once:
+            entry.state = State.DONE_SETTLED  # c.3: no ACK, for nothing is owed
+            entry.outcome = DeliveryOutcome.ACCEPTED
+
+    def _count_place(self, entry: Entry, change: int) -> None:
+        """C-4: it takes a place in the subscriber's map, or gives it back."""
+        self.mapped += change
+        if entry.sync is not None:
+            entry.sync.places += change
+            if entry.sync.held:
+                self._held.look_at(entry.sync)
+
+    def _release_resumes(self) -> None:
+        waiting = self._resumes
+        while waiting and not self._settle_queue and self.sent < self.limit:
+            entry = waiting[0]
+            if entry.state in NO_BODY:
+                if not self._may_send(entry):
+                    break
+                self.held_since = self._turn.now
+                message, entry.message = entry.message, b""
+                self._transfer(entry, message)
+            waiting.popleft()
+
+    def _release_held(self) -> None:
+        """In order; in a full map only the oldest of each publisher that has nothing there (C-4)."""
+        while (entry := self._held.first) and not self._settle_queue and self.sent < self.limit:
+            if not self._may_send(entry):
+                entry = self._held.first_locked_out
+                if entry is None or not self._may_send(entry):
+                    return
+            self._held.remove(entry)
+            message, entry.message = entry.message, b""
+            self.held_since = self._turn.now
+            self._transfer(entry, message)
+
+    def _answer_drain(self) -> None:
+        """C-5: nothing more is here that may be sent."""
+        self.drain = False
+        self.sent = max(self.sent, self.limit)
+        self._turn.out.append(effects.CompleteDrain(self._link))

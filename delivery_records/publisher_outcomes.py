@@ -1,0 +1,126 @@
+"""The outcomes of one publisher's deliveries: decided in the order of its window, stated once per turn (rule I-3)."""
+
+from __future__ import annotations
+
+from delivery_records import effects
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.limits import OWING_NAMES
+from delivery_records.outcomes import Decision, DeliveryOutcome, Told
+from delivery_records.timers import Timer
+from delivery_records.turn import Turn
+from delivery_records.window import AWAITED, TOLD, Slot, Window, WindowOwner
+
+_ACCEPTED = Told(DeliveryOutcome.ACCEPTED)
+_RELEASED = Told(DeliveryOutcome.RELEASED)
+
+_TOLD = {
+    DeliveryOutcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
+    DeliveryOutcome.REJECTED: Decision.DELIVERY_REJECTED,
+    DeliveryOutcome.RELEASED: Decision.DELIVERY_RELEASED,
+}
+
+
+class PublisherOutcomes:
+    """What the publisher was told, and what it is told at the end of this turn."""
+
+    __slots__ = (
+        "_exactly_once", "_owner", "_settles_first", "_told", "_told_settled", "_turn", "_window", "last_progress",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn: Turn, owner: WindowOwner, window: Window, exactly_once: bool, settles_first: bool
+    ) -> None:
+        """Nothing is told yet. `settles_first`: outcomes go out settled (c.3)."""
+        self._turn = turn
+        self._owner = owner
+        self._window = window
+        self._exactly_once = exactly_once
+        self._settles_first = settles_first
+        self._told: dict[Told, list[int]] = {}
+        self._told_settled: dict[Told, list[int]] = {}
+        self.last_progress = turn.now
+        """When the publisher settled last, or was told an outcome while all before were settled (I-4)."""
+
+    def on_no_answer_due(self, slot: Slot, has_listeners: bool) -> None:
+        """I-3: there is a subscription that never answers (c.3), or none that will: who comes later is not owed it."""
+        if has_listeners:
+            slot.processed = True
+        elif not slot.processed and self._releases_when_empty():
+            slot.verdict = DeliveryOutcome.RELEASED
+
+    def decide_in_order(self) -> None:
+        """I-3: in window order, while the next delivery is received and no subscription owes it."""
+        window = self._window
+        while window.next_accept < window.end:
+            slot = window.at(window.next_accept)
+            if slot is not None and (slot.pending or slot.state is AWAITED):
+                return
+            window.next_accept += 1  # first: telling may take the slot out and move it on
+            if slot is not None:
+                self._tell(slot)
+
+    def _tell(self, slot: Slot) -> None:
+        plain = slot.processed and slot.verdict is None and slot.rejected_by is None
+        told = _ACCEPTED if plain else self._outcome_of(slot)
+        slot.state = TOLD
+        if self._turn.tracing is not None:
+            self._owner.trace(slot, Rule.TOLD, told.outcome.value)
+        if not self._window.told:
+            self._await_settlement()
+        self._window.told += 1
+        settles = self._settles_first or slot.receiver_settles
+        (self._told_settled if settles else self._told).setdefault(told, []).append(slot.delivery_id)
+        if settles:
+            self._owner.drop(slot)  # c.3: at-least-once is settled together with the outcome
+
+    def _await_settlement(self) -> None:
+        """I-4, T_settle: from the first told outcome on. While outcomes are told the timer sets itself again."""
+        self.last_progress = self._turn.now
+        if not self._turn.timers.is_set(Timer.SETTLE, self._owner.key):
+            self._turn.timers.set(Timer.SETTLE, self._owner.key, self._turn.now + self._turn.limits.settle_timeout_s)
+
+    def _outcome_of(self, slot: Slot) -> Told:
+        """The outcome told to the publisher (I-3)."""
+        if slot.verdict is DeliveryOutcome.REJECTED:
+            return Told(DeliveryOutcome.REJECTED, "amqp:decode-error", slot.failure)  # I-1b
+        if slot.verdict is DeliveryOutcome.RELEASED:
+            return _RELEASED
+        assert slot.verdict is None
+        if not slot.processed and self._releases_when_empty():
+            slot.verdict = DeliveryOutcome.RELEASED  # I-3: whoever owed it has ended without it
+            return _RELEASED
+        if slot.rejected_by and self._turn.limits.report_rejections:
+            text = f"rejected by {len(slot.rejected_by)} of its subscriptions"
+            names = tuple(slot.rejected_by[:OWING_NAMES])
+            return Told(DeliveryOutcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
+        return _ACCEPTED
+
+    def send(self, link: int) -> None:
+        """State what this turn decided: one disposition for each outcome."""
+        if self._told:
+            told, self._told = self._told, {}
+            self._dispose(link, told, False)
+        if self._told_settled:
+            told, self._told_settled = self._told_settled, {}
+            self._dispose(link, told, True)
+
+    def _dispose(self, link: int, all_told: dict[Told, list[int]], settled: bool) -> None:
+        for told, ids in all_told.items():
+            self._turn.counts[_TOLD[told.outcome]] += len(ids)
+            info: dict[str, object] = {}
+            if told.rejected_by:
+                info = {"subscriptions": list(told.rejected_by), "count": told.rejections}
+            self._turn.out.append(
+                effects.Dispose(link, ids, told.outcome, settled, told.condition, told.description, info)
+            )
+
+    def _releases_when_empty(self) -> bool:
+        return not self._exactly_once and self._turn.limits.release_without_subscriptions
+
+    def is_overdue(self) -> bool:
+        """T_settle: whether outcomes were told and nothing was settled for so long; else asked again when it may be."""
+        deadline = self.last_progress + self._turn.limits.settle_timeout_s
+        if self._turn.now < deadline:
+            self._turn.timers.set(Timer.SETTLE, self._owner.key, deadline)
+            return False
+        return True

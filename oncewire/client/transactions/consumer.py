@@ -1,0 +1,238 @@
+"""A function between topics and a database: each message once, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import random
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+
+from oncewire.client.errors import (
+    ClientError,
+    LinkRefused,
+    MessageRefused,
+    ProcessFailed,
+    StoreCorrupt,
+    StoreFenced,
+    UsageError,
+)
+from oncewire.client.events import ClientEvent
+from oncewire.client.transactions.incarnation import Incarnation, Plan, Process, open_incarnation
+from oncewire.client.transactions.messages import ReceivedMessage, Transaction
+from oncewire.client.transactions.opening import StoreThread
+from oncewire.client.transactions.receiving import Network
+from oncewire.client.transactions.sequencer import RING_MESSAGES
+from oncewire.client.transactions.shards import Shards
+
+logger = logging.getLogger("oncewire.client")
+
+BATCH = 500
+"""Positions that one transaction reads: enough to spread the cost of a commit, and a moment's work to repeat."""
+ATTEMPTS = 5
+"""Times a function may fail at one place before the consumer stops: some seconds with the back-off."""
+BACK_OFF_FIRST_S = 0.1
+BACK_OFF_CAP_S = 30.0
+"""A failed consumer opens its store again after 0.1 s, then twice as long each time, up to this; jittered."""
+_FINAL = (UsageError, StoreFenced, StoreCorrupt, LinkRefused, MessageRefused)
+"""What another attempt would meet again."""
+
+
+class Consumer:
+    """Processes the messages of topics: effects in a database, and messages out, exactly once.
+
+    Pass a function to ``run``, or make a subclass with ``process`` (and ``finalize``). Each transaction reads what has
+    arrived. Its effects, the place in the input and the messages to publish commit together; then the messages are
+    published while the next transaction works. After a crash, or in another process, it continues from the last commit.
+
+    Args:
+        routers: addresses as for ``connect()``.
+        store: ``sqlite:///FILE`` or ``postgresql://USER@HOST/DATABASE``: the application's database.
+        name: of the consumer: the same in each process and each incarnation, and no other consumer's.
+        topics: topics or patterns to subscribe to.
+        schema: statements to run when the store is opened, such as CREATE TABLE IF NOT EXISTS.
+        shards: decides which of several processes with this name is active; None: the one that was started last.
+        timeout: seconds the network keeps the subscriptions while no process is connected; publishers of the topics
+            wait that long for it. None = the longest the network allows.
+        attempts: times the function may fail at one place before ``run`` raises.
+        batch: positions that one transaction reads at most.
+        ring_messages: pending messages kept in memory for each topic; more are read from the journal again.
+        ssl_context: for ``amqps``.
+        on_event: called with what happens to connections and links.
+    """
+
+    def __init__(
+        self,
+        routers: str | Sequence[str],
+        *,
+        store: str,
+        name: str,
+        topics: Sequence[str],
+        schema: Sequence[str] = (),
+        shards: Shards | None = None,
+        timeout: int | None = None,
+        attempts: int = ATTEMPTS,
+        batch: int = BATCH,
+        ring_messages: int = RING_MESSAGES,
+        ssl_context: ssl.SSLContext | None = None,
+        on_event: Callable[[ClientEvent], None] | None = None,
+    ) -> None:
+        if isinstance(topics, str) or not topics:
+            raise UsageError(
+                f"the consumer {name!r} cannot be made",
+                "topics is a list with one topic or more",
+                'give topics=["orders"]',
+            )
+        network = Network(routers, ssl_context, on_event)
+        self._plan = Plan(network, store, name, tuple(topics), tuple(schema), timeout, batch, ring_messages)
+        self._shards = shards
+        self._attempts = attempts
+        self._thread = StoreThread()
+        self._incarnation: Incarnation | None = None
+        self._stop = asyncio.Event()
+
+    # --- what a subclass overrides ------------------------------------------------------------------------------------
+
+    def process(self, tx: Transaction, message: ReceivedMessage) -> object:
+        """Process one message. Called in a thread; it may run again for a message whose transaction did not commit."""
+        raise UsageError(
+            f"the consumer {self._plan.name!r} has nothing to do", "it has no function", "pass one to run()"
+        )
+
+    def finalize(self, tx: Transaction) -> object:
+        """The transaction is about to commit: write what was gathered in it. Called in a thread."""
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Consumer:
+        """Open the store and subscribe: what is published from now on is processed. With shards that is up to ``run``.
+
+        Raises:
+            UsageError: the address, the name or the topics cannot be used.
+            StoreError: the store cannot be opened.
+            ClientError: no router can be reached, or it refuses.
+        """
+        try:
+            if self._shards is None:
+                self._incarnation = await open_incarnation(self._plan, self._thread)
+        except BaseException:
+            self._thread.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave. The network keeps the subscriptions for the next process."""
+        try:
+            await self._close()
+        finally:
+            self._thread.stop()
+
+    async def run(self, process: Process | None = None) -> None:
+        """Process messages until ``stop``.
+
+        Whatever fails, the transaction in progress is rolled back, and the store is opened again after a back-off.
+
+        Args:
+            process: called with the transaction and the message, in a thread; None: the method of that name.
+
+        Raises:
+            ProcessFailed: it raised `attempts` times at one place. Correct it and start again: nothing is lost.
+            StoreFenced: another process has opened the store under this name. With shards this one stands by instead.
+            UsageError, StoreCorrupt, LinkRefused, MessageRefused: a retry would not help; see the text.
+        """
+        work = process or self.process
+        if inspect.iscoroutinefunction(work):
+            raise UsageError(
+                f"the consumer {self._plan.name!r} cannot call {getattr(work, '__name__', work)!r}",
+                "it is a coroutine function, and statements of a database block",
+                "write `def`: it is called in a thread",
+            )
+        while not self._stop.is_set():
+            async with self._ownership() as handed_over:
+                await self._own(work, handed_over)
+
+    def stop(self) -> None:
+        """Let ``run`` return after the transaction in progress. What is published and not accepted is not lost."""
+        self._stop.set()
+
+    async def unsubscribe(self) -> None:
+        """End the subscriptions for good: publishers wait for this consumer no longer. Not while it runs.
+
+        Raises:
+            ClientError: one could not be ended; it ends by itself after `timeout`.
+        """
+        incarnation = self._incarnation or await open_incarnation(self._plan, self._thread)
+        self._incarnation = None
+        await incarnation.close(unsubscribe=True)
+
+    # --- owning the store ---------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _ownership(self) -> AsyncIterator[asyncio.Event]:
+        """Until the end of this block no other process should be active; without shards whoever came last is."""
+        if self._shards is None:
+            yield asyncio.Event()
+            return
+        async with self._shards.own(self._plan.name) as handed_over:
+            logger.info("this process owns the consumer %r", self._plan.name)
+            yield handed_over
+        logger.info("this process stands by for the consumer %r", self._plan.name)
+
+    async def _own(self, work: Process, handed_over: asyncio.Event) -> None:
+        """Be the owner, one incarnation after the other, until stopped or handed over."""
+        failures = 0
+        while not self._stop.is_set() and not handed_over.is_set():
+            try:
+                self._incarnation = self._incarnation or await open_incarnation(self._plan, self._thread)
+                await self._run_until_stopped(self._incarnation, work, handed_over)
+            except StoreFenced as error:
+                if self._shards is None:
+                    raise
+                logger.warning("%s", error)
+                return
+            except _FINAL:
+                raise
+            except ClientError as error:
+                failures = 1 if self._incarnation is not None and self._incarnation.transactions else failures + 1
+                if isinstance(error, ProcessFailed) and failures >= self._attempts:
+                    raise
+                logger.warning("failure %d, the store is opened again: %s", failures, error)
+                await self._close()
+                await self._back_off(failures, handed_over)
+            finally:
+                await self._close()
+
+    async def _run_until_stopped(self, incarnation: Incarnation, work: Process, handed_over: asyncio.Event) -> None:
+        async def stop_it(event: asyncio.Event) -> None:
+            await event.wait()
+            incarnation.stop()
+
+        stoppers = [asyncio.ensure_future(stop_it(event)) for event in (self._stop, handed_over)]
+        try:
+            await incarnation.run(work, self.finalize)
+        finally:
+            for stopper in stoppers:
+                stopper.cancel()
+            await asyncio.gather(*stoppers, return_exceptions=True)
+
+    async def _close(self) -> None:
+        incarnation, self._incarnation = self._incarnation, None
+        if incarnation is not None:
+            await incarnation.close()
+
+    async def _back_off(self, failures: int, handed_over: asyncio.Event) -> None:
+        delay = min(BACK_OFF_CAP_S, BACK_OFF_FIRST_S * 2 ** (failures - 1))
+        events = [asyncio.ensure_future(event.wait()) for event in (self._stop, handed_over)]
+        try:
+            await asyncio.wait(
+                events, timeout=delay * random.uniform(0.5, 1.0), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for event in events:
+                event.cancel()
+            await asyncio.gather(*events, return_exceptions=True)

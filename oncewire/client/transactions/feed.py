@@ -1,0 +1,144 @@
+"""From the journal of the input to the messages to process: the blocking part that consumers and readers share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from oncewire.client.errors import MessageRefused, StoreCorrupt, UsageError
+from oncewire.client.transactions.inputs import InputJournal, Recorded
+from oncewire.client.transactions.messages import ReceivedMessage
+from oncewire.client.transactions.sequence_header import SequenceHeader, read_header
+from oncewire.client.transactions.sequencer import RING_MESSAGES, Batch, Isolation, Sequencer
+from oncewire.client.transactions.sequencer_state import JournalHole, Placed, Reread
+from oncewire.client.transactions.store import Store
+from oncewire.wire import Message, decode_message
+
+logger = logging.getLogger("oncewire.client")
+
+READ_AT_ONCE = 100
+"""Rows that one query returns: bounds the memory that large messages need."""
+PRUNE_EVERY = 1000
+"""Positions between two looks for silent producers; it depends on the journal alone (SQ-7)."""
+
+Item = tuple[Message, SequenceHeader | None]
+
+
+class Feed:
+    """The sequencers of one store's topics, and the journal they read. All methods block.
+
+    Args:
+        store: open.
+        inputs: its journal.
+        topics: the subscriptions.
+        isolation: what is seen of transactions.
+        ring_messages: pending messages in memory, for each topic; what falls out is read from the journal again.
+
+    Raises:
+        UsageError: the journal holds messages of another topic.
+        StoreError: the checkpoint cannot be read.
+
+    Attributes:
+        position: of the last message that was read.
+    """
+
+    def __init__(
+        self,
+        store: Store[Any],
+        inputs: InputJournal,
+        topics: Sequence[str],
+        isolation: Isolation,
+        ring_messages: int = RING_MESSAGES,
+    ) -> None:
+        self._inputs = inputs
+        self._store = store
+        unknown = inputs.sources() - set(topics)
+        if unknown:
+            raise UsageError(
+                f"the store {store.name!r} cannot be opened for {', '.join(topics)}",
+                f"it still holds messages of {', '.join(sorted(unknown))}",
+                "keep these topics in `topics=`, or use another name",
+            )
+        self._sequencers: dict[str, Sequencer[Item]] = {}
+        for topic in topics:
+            sequencer = Sequencer[Item](isolation, ring_messages=ring_messages)
+            store.restore(topic, sequencer)
+            self._sequencers[topic] = sequencer
+        self.position = max(sequencer.position for sequencer in self._sequencers.values())
+
+    @property
+    def sequencers(self) -> Mapping[str, Sequencer[Any]]:
+        """By topic; for the transaction."""
+        return self._sequencers
+
+    @property
+    def has_more(self) -> bool:
+        """Whether messages are recorded that were not read."""
+        return self._inputs.last_position > self.position
+
+    def messages(self, limit: int) -> Iterator[ReceivedMessage]:
+        """Read at most so many positions; yields what is to be processed now.
+
+        Raises:
+            MessageRefused: a message cannot be put into sequence.
+            StoreCorrupt: a transaction commits, and the journal lacks messages of it.
+            StoreError: the journal cannot be read.
+        """
+        while limit > 0:
+            rows = self._inputs.read(self.position, min(limit, READ_AT_ONCE))
+            for row in rows:
+                yield from self._feed(row)
+            if len(rows) < min(limit, READ_AT_ONCE):
+                return
+            limit -= len(rows)
+
+    def _feed(self, row: Recorded) -> Iterator[ReceivedMessage]:
+        sequencer = self._sequencers.get(row.source)
+        self.position = row.position
+        assert sequencer is not None, row.source  # checked when it was opened
+        message = decode_message(row.payload)
+        header = read_header(message.annotations)
+        step = sequencer.feed(row.position, header, (message, header), row.received_at)
+        if step.outcome.is_refusal:
+            raise MessageRefused(
+                f"the store {self._store.name!r} cannot process message {row.position} of {row.source!r}",
+                f"{step.outcome.value}: producer {header.producer if header else '?'}",
+                "see docs/gazette.md, rules of the sequencer; its writer must start a new incarnation",
+            )
+        for effect in step.effects:
+            placed = effect.messages if isinstance(effect, Batch) else self._read_again(row.source, effect)
+            for each in placed:
+                content, its_header = each.message
+                producer = str(its_header.producer) if its_header is not None else ""
+                yield ReceivedMessage(row.source, each.position, content, producer)
+        if row.position % PRUNE_EVERY == 0:
+            self._prune(sequencer, row.received_at)
+
+    def _read_again(self, source: str, effect: Reread[Item]) -> list[Placed[Item]]:
+        found = []
+        for row in self._inputs.read_again(source, effect.first_position, effect.last_position):
+            message = decode_message(row.payload)
+            header = read_header(message.annotations)
+            if effect.wants(header):
+                found.append(Placed(row.position, (message, header)))
+        try:
+            effect.finish()
+        except JournalHole as error:
+            raise StoreCorrupt(
+                f"the store {self._store.name!r} cannot go on", str(error), "restore the database from a backup"
+            ) from error
+        return found
+
+    def _prune(self, sequencer: Sequencer[Item], now: float) -> None:
+        for forgotten in sequencer.prune(now):
+            if forgotten.dropped:
+                logger.warning(
+                    "producer %s left %d messages pending and is forgotten", forgotten.producer, forgotten.dropped
+                )
+
+    def trim(self) -> None:
+        """Delete what nothing needs any more, in the transaction that is open."""
+        for topic, sequencer in self._sequencers.items():
+            if sequencer.position:
+                self._inputs.trim(topic, sequencer.oldest_needed)

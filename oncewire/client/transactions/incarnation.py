@@ -1,0 +1,232 @@
+"""One owner of a consumer's store: from raising the fence to its failure, its successor or its stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from oncewire.client.errors import ClientError, LinkStolen, ProcessFailed, StoreError, StoreFenced
+from oncewire.client.transactions.crash_points import CrashPoint, reach
+from oncewire.client.transactions.feed import Feed
+from oncewire.client.transactions.inputs import InputJournal
+from oncewire.client.transactions.messages import ReceivedMessage, Transaction
+from oncewire.client.transactions.opening import StoreThread, open_store
+from oncewire.client.transactions.outputs import BACKLOG, Outputs
+from oncewire.client.transactions.receiving import Network, Receiving
+from oncewire.client.transactions.sequencer import Isolation
+from oncewire.client.transactions.store import Store
+from oncewire.client.transactions.store_schema import Intent
+
+STOP_S = 10.0
+"""How long an owner that stops waits until what it published is accepted; its successor publishes the rest again."""
+
+Process = Callable[[Transaction, ReceivedMessage], object]
+Finalize = Callable[[Transaction], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a consumer was told.
+
+    Attributes:
+        network: where topics are.
+        store: address of the database.
+        name: of the consumer: its store's name and its container-id.
+        topics: its subscriptions.
+        schema: statements to run once it is opened.
+        timeout_s: how long the network keeps its subscriptions while it is not connected; None = as long as possible.
+        batch: positions that one transaction reads at most.
+        ring_messages: pending messages in memory for each topic.
+    """
+
+    network: Network
+    store: str
+    name: str
+    topics: Sequence[str]
+    schema: Sequence[str]
+    timeout_s: int | None
+    batch: int
+    ring_messages: int
+
+
+class Incarnation:
+    """An owner. Made by ``open_incarnation``.
+
+    Attributes:
+        transactions: how many were committed.
+    """
+
+    def __init__(self, plan: Plan, thread: StoreThread, store: Store[Any], inputs: InputJournal, feed: Feed) -> None:
+        self._plan = plan
+        self._thread = thread
+        self._store = store
+        self._inputs = inputs
+        self._feed = feed
+        self._stop = asyncio.Event()
+        self._outputs = Outputs(plan.network, store, thread)
+        self._receiving = Receiving(
+            plan.network, plan.name, inputs, thread, lambda: inputs.last_position - feed.position
+        )
+        self.transactions = 0
+
+    async def connect(self) -> None:
+        """Connect and subscribe.
+
+        Raises:
+            ClientError: no router can be reached, or it refuses.
+        """
+        await self._outputs.open()
+        await self._receiving.open(self._plan.topics, self._plan.timeout_s)
+
+    async def run(self, process: Process, finalize: Finalize) -> None:
+        """Process until `stop`.
+
+        Raises:
+            StoreFenced: a later owner has opened the store.
+            ProcessFailed: the function raised; its transaction was rolled back.
+            ClientError: something else failed. What was committed stays.
+        """
+        try:
+            await _until_first_ends(
+                self._outputs.run(list(self._store.unconfirmed)),
+                self._receiving.run(),
+                self._watch_fence(),
+                self._transact(process, finalize),
+            )
+        except LinkStolen:
+            await self._thread.call(self._store.check_fence)
+            raise
+        except ClientError as error:
+            raise self._receiving.explain(error) from error
+
+    def stop(self) -> None:
+        """End after the transaction in progress; what is published may still be accepted for STOP_S seconds."""
+        self._stop.set()
+        self._receiving.wake()
+        self._outputs.wake()
+
+    async def close(self, *, unsubscribe: bool = False) -> None:
+        """Leave: the store stays as it was committed, the network keeps the subscriptions unless they are to end."""
+        try:
+            await self._receiving.close(unsubscribe=unsubscribe)
+        finally:
+            try:
+                await self._outputs.close()
+            finally:
+                await self._thread.call(self._store.close)
+
+    async def _transact(self, process: Process, finalize: Finalize) -> None:
+        while not self._stop.is_set():
+            if not self._feed.has_more:
+                await self._receiving.changed()
+                continue
+            await self._outputs.until_at_most(BACKLOG, self._stop)
+            intents = await self._thread.call(lambda: self._one_transaction(process, finalize))
+            reach(CrashPoint.COMMITTED)
+            self.transactions += 1
+            self._outputs.add(intents)
+            self._receiving.made_room()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await self._outputs.until_at_most(0)
+
+    def _one_transaction(self, process: Process, finalize: Finalize) -> Sequence[Intent]:
+        """Everything that is recorded, up to the limit; returns what is to be published. Blocks."""
+        newest = self._store.unconfirmed[-1].number if self._store.unconfirmed else 0
+        with self._store.transaction(self._feed.sequencers):
+            transaction = Transaction(self._store)
+            is_empty = True
+            for message in self._feed.messages(self._plan.batch):
+                is_empty = False
+                try:
+                    process(transaction, message)
+                except Exception as error:
+                    where = f"message {message.position} of {message.topic!r}"
+                    raise self._process_failed(where, error) from error
+            try:
+                if not is_empty:
+                    finalize(transaction)
+            except Exception as error:
+                raise self._process_failed("the end of a transaction", error) from error
+            self._feed.trim()
+            reach(CrashPoint.PROCESSED)
+        return [intent for intent in self._store.unconfirmed if intent.number > newest]
+
+    def _process_failed(self, where: str, error: Exception) -> ProcessFailed:
+        return ProcessFailed(
+            f"the consumer {self._plan.name!r} does not get past {where}",
+            f"its function raised {type(error).__name__}: {error}",
+            "nothing of it was committed; correct the function, then start the consumer again: it continues there",
+            error,
+        )
+
+    async def _watch_fence(self) -> None:
+        """Look at once whether it is a later owner that takes our links, not only with the next commit (ST-1)."""
+        while True:
+            await self._receiving.was_stolen.wait()
+            self._receiving.was_stolen.clear()
+            await self._thread.call(self._store.check_fence)
+
+
+async def open_incarnation(plan: Plan, thread: StoreThread) -> Incarnation:
+    """Open the store, raise its fence, read the checkpoint, connect and subscribe.
+
+    Raises:
+        UsageError: the plan cannot be carried out.
+        StoreError: the store cannot be opened.
+        ClientError: no router can be reached, or it refuses.
+    """
+    store = await thread.call(lambda: open_store(plan.store, plan.name))
+    reach(CrashPoint.OPENED)
+    try:
+        inputs, feed = await thread.call(lambda: _prepare(plan, store))
+        incarnation = Incarnation(plan, thread, store, inputs, feed)
+    except BaseException:
+        await thread.call(store.close)
+        raise
+    try:
+        await incarnation.connect()
+    except BaseException:
+        await incarnation.close()
+        raise
+    return incarnation
+
+
+def _prepare(plan: Plan, store: Store[Any]) -> tuple[InputJournal, Feed]:
+    for statement in plan.schema:
+        _ = store.run(statement)
+    inputs = InputJournal(store)
+    return inputs, Feed(store, inputs, plan.topics, Isolation.READ_COMMITTED, plan.ring_messages)
+
+
+async def _until_first_ends(*works: Awaitable[None]) -> None:
+    """Run all until one ends, then end the others; raises the error that says most."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [leaf for result in results if isinstance(result, BaseException) for leaf in _leaves(result)]
+    found = [error for error in errors if not isinstance(error, asyncio.CancelledError)]
+    if found:
+        raise min(found, key=_rank)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]
+
+
+def _rank(error: BaseException) -> int:
+    """Causes first: a defect, the fence, the function, the store; what links make of them last."""
+    if not isinstance(error, ClientError):
+        return 0
+    if isinstance(error, StoreFenced):
+        return 1
+    return 2 if isinstance(error, (ProcessFailed, StoreError)) else 3

@@ -1,0 +1,125 @@
+"""What a consumer's function works with: the message that came, and the transaction it is processed in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oncewire.client.errors import UsageError
+from oncewire.client.transactions.store import Row, Store
+from oncewire.wire import BodyKind, Message, Properties
+
+MAX_TOPIC_BYTES = 255
+MAX_TOKENS = 16
+"""As routers have them: a topic that they refuse must not be committed, or it could never be published."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage:
+    """A message to process.
+
+    Attributes:
+        topic: the topic or pattern of the subscription that it came in on.
+        position: its place among all messages that this consumer received; it grows.
+        message: the whole message.
+        producer: who numbered it; empty if it has no sequence header.
+    """
+
+    topic: str
+    position: int
+    message: Message
+    producer: str = ""
+
+    @property
+    def body(self) -> Any:
+        """The body: bytes, a string or another value, as it was published."""
+        return self.message.body
+
+    @property
+    def published_at(self) -> float | None:
+        """When it was published, in seconds since 1970 by the clock of its producer; None if that is unknown.
+
+        It is AMQP's ``creation-time``, which ``Transaction.publish`` sets to the millisecond.
+        """
+        properties = self.message.properties
+        if properties is None or properties.creation_time is None:
+            return None
+        return properties.creation_time / 1000
+
+
+class Transaction:
+    """What a function may do while it processes messages: all of it commits, or none.
+
+    Args:
+        store: inside a transaction.
+
+    Attributes:
+        connection: the driver's own connection, ``sqlite3`` or ``psycopg``. Do not commit or roll back.
+    """
+
+    def __init__(self, store: Store[Any]) -> None:
+        self._store = store
+        self.connection: Any = store.connection
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run a statement; parameters are ``?`` in both databases.
+
+        Returns:
+            The rows of a query, an empty list for other statements.
+
+        Raises:
+            The errors of the driver. Let them pass: the transaction is rolled back and tried again.
+        """
+        return self._store.execute(statement, parameters)
+
+    def publish(
+        self,
+        topic: str,
+        body: bytes | str | Message,
+        *,
+        properties: Properties | None = None,
+        application_properties: dict[str, object] | None = None,
+    ) -> None:
+        """Publish a message when the transaction has committed, and only then.
+
+        Args:
+            topic: where to; no pattern.
+            body: bytes, a string or a whole ``Message``.
+            properties, application_properties: of the message, beside bytes or a string.
+
+        Raises:
+            UsageError: it cannot be published.
+        """
+        _check_topic(topic)
+        if isinstance(body, Message):
+            message = body
+        elif isinstance(body, (bytes, str)):
+            kind = BodyKind.DATA if isinstance(body, bytes) else BodyKind.VALUE
+            message = Message(body, kind, properties=properties, application_properties=application_properties or {})
+        else:
+            raise UsageError(
+                f"a {type(body).__name__} cannot be published",
+                "a body is bytes, a string or a Message",
+                "encode it, for example as JSON",
+            )
+        created = message.properties or Properties()
+        if created.creation_time is None:
+            created = replace(created, creation_time=int(time.time() * 1000))
+        self._store.publish(topic, replace(message, properties=created))
+
+
+def _check_topic(topic: str) -> None:
+    tokens = topic.replace("/", ".").split(".")
+    if (
+        not topic
+        or len(topic.encode()) > MAX_TOPIC_BYTES
+        or len(tokens) > MAX_TOKENS
+        or not {"*", "#"}.isdisjoint(tokens)
+    ):
+        raise UsageError(
+            f"nothing can be published to {topic[:40]!r}",
+            f"a topic has 1 to {MAX_TOPIC_BYTES} bytes, at most {MAX_TOKENS} tokens, and no token * or #",
+            "give a topic such as orders or orders.eu",
+        )

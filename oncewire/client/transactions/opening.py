@@ -1,0 +1,67 @@
+"""From the address of a store to the store, and the one thread in which it is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from oncewire.client.errors import UsageError
+from oncewire.client.transactions.store import Store
+from oncewire.client.transactions.store_postgres import PostgresStore
+from oncewire.client.transactions.store_sqlite import SqliteStore
+
+SQLITE_PREFIX = "sqlite:///"
+Result = TypeVar("Result")
+
+
+def open_store(url: str, name: str) -> Store[Any]:
+    """Open a store and raise its fence. Blocks.
+
+    Args:
+        url: ``sqlite:///FILE`` (a fourth slash begins an absolute path) or ``postgresql://USER@HOST/DATABASE``.
+        name: tells the stores of one database apart.
+
+    Raises:
+        UsageError: the address names no store, or the name cannot be used.
+        StoreError: it cannot be opened.
+    """
+    if url.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(url, name)
+    path = url.removeprefix(SQLITE_PREFIX)
+    if path == url or not path or "?" in path:
+        parts = urlsplit(url)
+        shown = url if "@" not in parts.netloc else f"{parts.scheme}://..."  # no password in a log
+        raise UsageError(
+            f"the store {shown!r} cannot be opened",
+            "it is neither sqlite:///FILE nor postgresql://...",
+            "use sqlite:///billing.db, or postgresql://user@host/database",
+        )
+    return SqliteStore(unquote(path), name)
+
+
+class StoreThread:
+    """Where a store blocks instead of the event loop."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "oncewire-store")
+
+    async def call(self, work: Callable[[], Result]) -> Result:
+        """Run it and return its result. A cancellation meanwhile waits for its end: half a transaction is none."""
+        running = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        cancelled = False
+        while not running.done():
+            try:
+                await asyncio.wait([running])
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            running.exception()  # seen: whoever cancelled does not wait for it
+            raise asyncio.CancelledError
+        return running.result()
+
+    def stop(self) -> None:
+        """End the thread; nothing runs in it."""
+        self._pool.shutdown(wait=True)

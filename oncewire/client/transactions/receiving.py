@@ -1,0 +1,157 @@
+"""Subscriptions that write what they receive into the journal of a store."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from oncewire.client.connection import Client, connect
+from oncewire.client.delivery import Delivery
+from oncewire.client.errors import ClientError
+from oncewire.client.events import ClientEvent, LinkInterrupted
+from oncewire.client.outcomes import rejected
+from oncewire.client.subscriber import Subscriber
+from oncewire.client.transactions.crash_points import CrashPoint, reach
+from oncewire.client.transactions.inputs import InputJournal
+from oncewire.client.transactions.opening import StoreThread
+from oncewire.client.transactions.sequence_header import HeaderError, read_header
+from oncewire.wire import WireError
+
+MALFORMED = "oncewire:malformed-message"
+"""Error condition of a message that is rejected because it, or its sequence header, cannot be read."""
+AT_ONCE = 256
+"""Deliveries recorded by one commit: as many as a subscriber lets come ahead."""
+MAX_BACKLOG = 10_000
+"""Recorded messages that wait to be processed. Beyond it deliveries wait in the network, and publishers with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How the routers are reached.
+
+    Attributes:
+        routers: addresses as for ``connect()``.
+        ssl_context: for ``amqps``.
+        on_event: called with what happens to connections and links.
+    """
+
+    routers: str | Sequence[str]
+    ssl_context: ssl.SSLContext | None = None
+    on_event: Callable[[ClientEvent], None] | None = None
+
+    def client(self, container_id: str | None, on_event: Callable[[ClientEvent], None] | None = None) -> Client:
+        """Make a client that is not connected yet."""
+        return connect(
+            self.routers, container_id=container_id, ssl_context=self.ssl_context, on_event=on_event or self.on_event
+        )
+
+
+class Receiving:
+    """The subscriptions of one store, until they fail.
+
+    Args:
+        network: where they are.
+        name: of the store; it is the container-id.
+        inputs: its journal.
+        thread: where the store is used.
+        backlog: how many recorded messages were not processed.
+    """
+
+    def __init__(
+        self, network: Network, name: str, inputs: InputJournal, thread: StoreThread, backlog: Callable[[], int]
+    ) -> None:
+        self._client = network.client(name, self._on_event)
+        self._network = network
+        self._inputs = inputs
+        self._thread = thread
+        self._backlog = backlog
+        self._subscribers: list[Subscriber] = []
+        self._has_room = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.was_stolen = asyncio.Event()
+        """Another process attached a link of ours: a later owner of the store, or a consumer of the same name."""
+
+    async def open(self, topics: Sequence[str], timeout_s: int | None) -> None:
+        """Connect and subscribe. What is published from now on is received.
+
+        Raises:
+            ClientError: no router can be reached, or it refuses.
+        """
+        _ = await self._client.start()
+        for topic in topics:
+            self._subscribers.append(
+                await self._client.subscriber(topic, name=topic, journal=self._inputs, timeout=timeout_s)
+            )
+
+    async def run(self) -> None:
+        """Receive until something fails.
+
+        Raises:
+            ClientError: a link, the client or the store failed.
+        """
+        async with asyncio.TaskGroup() as group:
+            for subscriber in self._subscribers:
+                _ = group.create_task(self._receive(subscriber))
+
+    async def _receive(self, subscriber: Subscriber) -> None:
+        while True:
+            while self._backlog() >= MAX_BACKLOG:
+                self._has_room.clear()
+                await self._has_room.wait()
+            deliveries = await subscriber.receive_many(AT_ONCE)
+            reach(CrashPoint.RECEIVED)
+            usable = [delivery for delivery in deliveries if await self._is_usable(subscriber, delivery)]
+            if usable:
+                await self._record(subscriber, usable)
+                self._changed.set()
+
+    async def _is_usable(self, subscriber: Subscriber, delivery: Delivery) -> bool:
+        try:
+            _ = read_header(delivery.message.annotations)
+        except (HeaderError, WireError) as error:
+            await subscriber.finish([delivery], rejected(MALFORMED, str(error)))
+            return False
+        return True
+
+    async def _record(self, subscriber: Subscriber, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self._inputs.arrive(subscriber.name, delivery.tag, delivery.payload)
+        await subscriber.finish(deliveries)
+        tags = [delivery.tag for delivery in deliveries]
+        left = self._inputs.left_over(subscriber.name, tags)
+        if left:
+            await self._thread.call(lambda: self._inputs.append(subscriber.name, left))
+
+    async def changed(self) -> None:
+        """Wait until messages were recorded since the last call."""
+        await self._changed.wait()
+        self._changed.clear()
+
+    def made_room(self) -> None:
+        """Messages were processed: more may come."""
+        self._has_room.set()
+
+    def wake(self) -> None:
+        """Let ``changed`` return."""
+        self._changed.set()
+
+    def explain(self, error: ClientError) -> ClientError:
+        """Return the store's error where it is behind the links' error."""
+        return self._inputs.failure or error
+
+    async def close(self, *, unsubscribe: bool = False) -> None:
+        """Leave; the network keeps the subscriptions unless they are to end."""
+        try:
+            if unsubscribe:
+                for subscriber in self._subscribers:
+                    await subscriber.unsubscribe()
+        finally:
+            await self._client.abandon()
+
+    def _on_event(self, event: ClientEvent) -> None:
+        if isinstance(event, LinkInterrupted) and event.condition == "amqp:link:stolen":
+            self.was_stolen.set()
+        if self._network.on_event is not None:
+            self._network.on_event(event)

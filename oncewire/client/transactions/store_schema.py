@@ -1,0 +1,77 @@
+"""The tables of a store, and the intents in one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from oncewire.client.errors import UsageError
+from oncewire.client.transactions.sequence_header import SequenceHeader
+from oncewire.wire import Message, WireError, encode_message
+
+VERSION = 2
+
+SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS oncewire_store_fences (
+        store TEXT PRIMARY KEY, version INTEGER NOT NULL, fence BIGINT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_sources (
+        store TEXT NOT NULL, source TEXT NOT NULL, position BIGINT NOT NULL, horizon_ms BIGINT NOT NULL,
+        PRIMARY KEY (store, source))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_producers (
+        store TEXT NOT NULL, source TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
+        state TEXT NOT NULL, PRIMARY KEY (store, source, producer, born_ms))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_outputs (
+        store TEXT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
+        begins BIGINT NOT NULL, PRIMARY KEY (store, producer, born_ms))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_inputs (
+        store TEXT NOT NULL, position BIGINT NOT NULL, source TEXT NOT NULL, received_at DOUBLE PRECISION NOT NULL,
+        payload BYTEA NOT NULL, PRIMARY KEY (store, position))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_links (
+        store TEXT NOT NULL, link TEXT NOT NULL, incarnation BIGINT NOT NULL, PRIMARY KEY (store, link))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_deliveries (
+        store TEXT NOT NULL, link TEXT NOT NULL, tag BYTEA NOT NULL, place BIGINT NOT NULL, outcome TEXT,
+        PRIMARY KEY (store, link, tag))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_intents (
+        store TEXT NOT NULL, number BIGINT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL,
+        born_ms BIGINT NOT NULL, sequence BIGINT NOT NULL, flag TEXT NOT NULL, begins BIGINT NOT NULL,
+        floor BIGINT NOT NULL, payload BYTEA, PRIMARY KEY (store, number))""",
+)
+"""For both databases: SQLite keeps bytes as they are, whatever the type of the column is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """An ack or rollback that must reach its topic because the store has decided it.
+
+    Attributes:
+        number: its place among the store's intents; publish them in this order.
+        topic: where to.
+        header: what it says.
+        payload: the encoded message with this header; empty for an ack or a rollback.
+    """
+
+    number: int
+    topic: str
+    header: SequenceHeader
+    payload: bytes = b""
+
+    def message(self) -> Message:
+        """Return the ack or rollback as a message to publish."""
+        return Message(b"", annotations=self.header.annotations())
+
+    def encode(self) -> bytes:
+        """Return what is to be published, encoded; a publisher takes an intent as it is."""
+        return self.payload or encode_message(self.message())
+
+
+def encode_with_header(topic: str, message: Message, header: SequenceHeader) -> bytes:
+    """Return a message of the application, encoded with its sequence header.
+
+    Raises:
+        UsageError: a value in it has no AMQP type.
+    """
+    try:
+        return encode_message(replace(message, annotations={**message.annotations, **header.annotations()}))
+    except WireError as error:
+        raise UsageError(
+            f"a message to {topic!r} cannot be published", str(error), "give values that AMQP has a type for"
+        ) from error

@@ -1,0 +1,56 @@
+"""Delivery states of AMQP as outcomes of the record core and back, and how many of them one attach can present."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from delivery_records.outcomes import DeliveryOutcome
+from oncewire.wire import ACCEPTED, RELEASED, Accepted, DeliveryState, Modified, Rejected, Released
+
+MAP_ENTRY_BYTES = 48
+"""A tag of 32 bytes and a bare state, encoded (C-4)."""
+MAP_FRAME_OVERHEAD = 512
+"""What an attach needs besides its map (C-4)."""
+
+_STATES: dict[DeliveryOutcome, DeliveryState] = {
+    DeliveryOutcome.ACCEPTED: ACCEPTED,
+    DeliveryOutcome.REJECTED: Rejected(),
+    DeliveryOutcome.RELEASED: RELEASED,
+    DeliveryOutcome.MODIFIED: Modified(),
+    DeliveryOutcome.MODIFIED_FAILED: Modified(delivery_failed=True),
+    DeliveryOutcome.UNDELIVERABLE: Modified(undeliverable_here=True),
+}
+
+
+def outcome_of(state: DeliveryState | None) -> DeliveryOutcome | None:
+    """The terminal outcome a delivery state stands for; None while there is none (section 3.4)."""
+    if isinstance(state, Accepted):
+        return DeliveryOutcome.ACCEPTED
+    if isinstance(state, Rejected):
+        return DeliveryOutcome.REJECTED
+    if isinstance(state, Released):
+        return DeliveryOutcome.RELEASED
+    if isinstance(state, Modified):
+        if state.undeliverable_here:
+            return DeliveryOutcome.UNDELIVERABLE
+        return DeliveryOutcome.MODIFIED_FAILED if state.delivery_failed else DeliveryOutcome.MODIFIED
+    return None
+
+
+def state_of(outcome: DeliveryOutcome) -> DeliveryState:
+    """The delivery state that says `outcome`, bare: maps carry no errors and no annotations (C-4)."""
+    return _STATES[outcome]
+
+
+def outcomes_of_map(
+    unsettled: Mapping[bytes, DeliveryState | None] | None,
+) -> dict[bytes, DeliveryOutcome | None] | None:
+    """A presented unsettled map in the record core's words."""
+    if unsettled is None:
+        return None
+    return {tag: outcome_of(state) for tag, state in unsettled.items()}
+
+
+def map_bound(frame_size: int) -> int:
+    """How many unsettled entries an attach of one frame can present (C-4)."""
+    return max(1, (frame_size - MAP_FRAME_OVERHEAD) // MAP_ENTRY_BYTES)

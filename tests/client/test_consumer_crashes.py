@@ -1,0 +1,181 @@
+"""Consumers over real routers: killed at every crash point, with routers killed and databases cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from oncewire.client import Message, Publisher, connect
+from oncewire.client.transactions import Consumer, CrashPoint, Producer, ProducerId, ReceivedMessage, read_committed
+from router.commands.local_network import LocalNetwork
+from tests.client.consumer_child import SCHEMA
+from tests.client.store_world import Database
+
+CHILD = Path(__file__).parent / "consumer_child.py"
+CHILD_PATH = os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])
+"""Where children find what is under test, and only after that the helpers of the tests."""
+WAIT_S = 120.0
+UNFINISHED = 100
+
+
+class Source:
+    """Publishes to `orders` what is hard to count: transactions that commit or roll back, repeats, plain messages."""
+
+    def __init__(self, publisher: Publisher, seed: int) -> None:
+        self.publisher = publisher
+        self.rng = random.Random(seed)
+        self.producers = [Producer(ProducerId(f"source{number}", number)) for number in (1, 2)]
+        self.counting: set[str] = set()
+        self.number = 0
+        self.late: list[Message] = []
+
+    async def publish_some(self) -> None:
+        """One transaction, or one message that stands alone, with or without a sequence header."""
+        producer = self.rng.choice(self.producers)
+        bodies = [str(self.number + index) for index in range(self.rng.choice([1, 1, 3, 12]))]
+        self.number += len(bodies)
+        is_counting = True
+        if len(bodies) == 1:
+            header = producer.alone() if self.rng.random() < 0.7 else None
+            messages = [Message(bodies[0].encode(), annotations=header.annotations() if header else {})]
+        else:
+            messages = [Message(body.encode(), annotations=producer.pending().annotations()) for body in bodies]
+            is_counting = self.rng.random() < 0.7
+            end = producer.ack() if is_counting else producer.rollback()
+            messages.append(Message(b"", annotations=end.annotations()))
+        if is_counting:
+            self.counting.update(bodies)
+        # A message without a header cannot be recognised when it comes again.
+        self.late += [message for message in messages if message.annotations and self.rng.random() < 0.3]
+        again = [self.late.pop(0) for _ in range(min(2, len(self.late)))]
+        for message in [*messages, *again]:
+            _ = await self.publisher.submit(message)
+
+    async def publish_while(self, condition: Callable[[], bool]) -> None:
+        """Publish, and never wait in vain for a window: a consumer that is dead accepts nothing."""
+        async with asyncio.timeout(WAIT_S):
+            while condition():
+                if self.publisher.unfinished < UNFINISHED:
+                    await self.publish_some()
+                await asyncio.sleep(0.02)
+
+
+class Output:
+    """What a reader of committed messages got of `totals`."""
+
+    def __init__(self) -> None:
+        self.bodies: list[str] = []
+        self.messages: list[ReceivedMessage] = []
+
+    async def read(self, routers: list[str], ready: asyncio.Event) -> None:
+        async with read_committed(routers, "totals", ring_messages=3) as reader:
+            ready.set()
+            async for message in reader:
+                self.messages.append(message)
+                self.bodies.append(str(message.body))
+
+
+@asynccontextmanager
+async def child(database: Database, network: LocalNetwork, point: str, note: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A consumer's process, killed at the end of the block."""
+    routers = ",".join(router.url for router in network.routers.values())
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(CHILD), database.url, routers, point, str(note)),
+        env={**os.environ, "PYTHONPATH": CHILD_PATH},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
+    """Wait for something that another process does."""
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(what()) from None
+
+
+@asynccontextmanager
+async def source_and_output(network: LocalNetwork, seed: int) -> AsyncIterator[tuple[Source, Output]]:
+    """Both ends of a consumer."""
+    routers = [router.url for router in network.routers.values()]
+    output, ready = Output(), asyncio.Event()
+    reading = asyncio.create_task(output.read(routers, ready))
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.wait([reading, asyncio.ensure_future(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+        async with connect(routers) as client:
+            source = Source(await client.publisher("orders"), seed)
+            yield source, output
+            assert not reading.done(), reading
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+def judge(database: Database, source: Source, output: Output) -> None:
+    """Each input in one committed transaction; each of its messages read once, of that transaction and no other."""
+    effects = database.rows("SELECT attempt, message FROM effects")
+    assert Counter(message for _, message in effects) == Counter(source.counting)
+    assert database.rows("SELECT total FROM sums") == [(sum(map(int, source.counting)),)]
+    expected = [f"{message}>{part}#{attempt}" for attempt, message in effects for part in "xy"]
+    assert Counter(output.bodies) == Counter(expected)
+
+
+async def subscribe(database: Database, network: LocalNetwork) -> None:
+    """Make the subscription: what was published before it, nobody would get."""
+    routers = [router.url for router in network.routers.values()]
+    async with Consumer(routers, store=database.url, name="billing", topics=["orders"], schema=SCHEMA):
+        pass
+
+
+async def finish(database: Database, network: LocalNetwork, source: Source, output: Output, note: Path) -> None:
+    """Let a consumer process what is left, then judge."""
+    async with child(database, network, "-", note):
+        for _ in range(3):
+            await source.publish_some()
+        for producer in source.producers:  # nothing stays pending
+            assert not producer.has_pending
+        await until(
+            lambda: len(output.bodies) >= 2 * len(source.counting),
+            lambda: (len(output.bodies), len(source.counting)),
+        )
+    judge(database, source, output)
+
+
+@pytest.mark.timeout(600)
+async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_one_transaction(
+    database: Database, tmp_path: Path
+) -> None:
+    points = random.Random(database.kind).sample(list(CrashPoint), len(CrashPoint))
+    hit = set()
+    async with LocalNetwork(2) as network, source_and_output(network, seed=7) as (source, output):
+        await subscribe(database, network)
+        for place, point in enumerate(points):
+            note = tmp_path / point.name
+            async with child(database, network, point.name, note) as process:
+                await source.publish_while(lambda: process.returncode is None)  # noqa: B023
+                assert process.returncode == -signal.SIGKILL
+            hit.add(CrashPoint[note.read_text()])
+            if place == len(points) // 2:
+                await network.kill("r1")
+                await network.restart("r1")
+        assert hit == set(CrashPoint)
+        await finish(database, network, source, output, tmp_path / "none")
+        assert len({attempt for (attempt,) in database.rows("SELECT attempt FROM effects")}) > 3
+        assert all(message.published_at is not None for message in output.messages)

@@ -1,0 +1,76 @@
+"""A worker on a MongoDB store that is killed (SIGKILL) at one place: ``mongodb_worker.py URL PLACE``.
+
+PLACE is "NUMBER before" or "NUMBER after": the number of the command to the server, counted from the first reservation.
+With number 0 it is not killed. Moves items of `in` that begin with "m" to `out` and commits all others; ends when
+nothing but a schedule's next instance is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+from pymongo import monitoring
+
+from bridges.workqueue import Queue
+
+TIMEOUT_S = 0.2
+"""Of a reservation: the next worker takes over soon."""
+SOON_S = 5.0
+"""What is due later is the next instance of the schedule, once a year."""
+
+
+class Killer(monitoring.CommandListener):  # type: ignore[misc]
+    """Counts commands, and ends this process at its place."""
+
+    def __init__(self, place: str) -> None:
+        number, _, self._side = place.partition(" ")
+        self._number = int(number)
+        self._commands = 0
+        self.is_counting = False
+
+    def _pass(self, side: str) -> None:
+        if self.is_counting and self._commands == self._number and self._side == side:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def started(self, _: monitoring.CommandStartedEvent) -> None:
+        self._commands += self.is_counting
+        self._pass("before")
+
+    def succeeded(self, _: monitoring.CommandSucceededEvent) -> None:
+        self._pass("after")
+
+    def failed(self, _: monitoring.CommandFailedEvent) -> None:
+        self._pass("after")
+
+
+async def work(url: str, killer: Killer) -> None:
+    """Work until nothing is left."""
+    async with Queue.open(url, "in", max_retries=1000) as queue:
+        killer.is_counting = True
+        while True:
+            found = await queue.reserve_many(1, TIMEOUT_S)
+            if found:
+                (item,) = found
+                if item.payload.startswith(b"m"):
+                    await item.move("out")
+                else:
+                    await item.commit(result=b"done")
+                continue
+            due_s = await queue.store.seconds_to_due("in")
+            if due_s is None or due_s > SOON_S:
+                return
+            await asyncio.sleep(max(due_s, 0))
+
+
+def main(url: str, place: str) -> None:
+    """Run with a killer listening."""
+    killer = Killer(place)
+    monitoring.register(killer)
+    asyncio.run(work(url, killer))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
