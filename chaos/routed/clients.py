@@ -210,8 +210,8 @@ class SimWorker(SimClient):
 
     @property
     def is_answered(self) -> bool:
-        """Whether it waits for no answer to an outcome."""
-        return not self._asked
+        """Whether it waits for no answer to an outcome or to a drain."""
+        return not self._asked and not (self._is_draining and self.link is not None and self.link.credit)
 
     def _attach(self, session: Any) -> Any:
         self._items.clear()

@@ -122,7 +122,10 @@ EDITS = (
         "R-6",
         _CORE,
         "                effects.append(Send(head))",
-        "                effects += [Send(head), Dispose([head.delivery_id], Accepted(), False)]",
+        (
+            "                from oncewire.wire import ACCEPTED\n\n"
+            "                effects += [Send(head), Dispose([head.delivery_id], ACCEPTED, False)]"
+        ),
     ),
     Edit(
         "a-lost-half-is-not-told",

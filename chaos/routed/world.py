@@ -23,6 +23,7 @@ MOST_ATTACHES = 40
 """Attaches of one name that wait at a router: a few of a client that came again, each up to 16 times in a circle."""
 ITEMS = 25
 """Of each pusher."""
+CIRCLE_STEPS = 5_000
 HELD_LIMIT = 4 * WINDOW_FRAMES
 """Deliveries of a link that came over another router, and wait at one: two windows, and what was offered."""
 
@@ -282,6 +283,42 @@ class World:
                 client.is_calm = True
         for router in self.routers.values():
             self._learn(router)
+
+
+def circle(code: Code) -> str:
+    """A written schedule (R-3): three routers whose paths to a fourth form a circle; returns what is wrong."""
+    pipes = Pipes(Random(0))
+    routers = [SimRouter(code, pipes, rid, lambda _rid, _prefixes: None) for rid in (1, 2, 3)]
+    for router, following in zip(routers, [*routers[1:], routers[0]], strict=True):
+        router.link_to(following)
+        router.next_hops, router.distances = {4: following.rid}, {4: 1}
+        router.links.places = {"queue://": frozenset({4})}
+    client = SimPusher("p0", Judge(), Random(0), 1, lambda _item: None, True)
+    pipes.connect(client.connect(), routers[0].accept().end)
+    client.attach()
+    for step in range(CIRCLE_STEPS):
+        pipes.write()
+        if not pipes.step() and step > 0:
+            break
+    opened = sum(router.links.opened for router in routers)
+    left = sum(len(router.links.links) for router in routers)
+    if client.link is not None or left or opened > code.terms.MAX_HOPS:
+        return f"an attach was forwarded {opened} times, and {left} links of it are left"
+    return ""
+
+
+def first_finding(code: Code, seeds: int) -> str:
+    """What the written schedule or the first of the seeds finds; empty = nothing."""
+    try:
+        found = circle(code)
+    except Exception as error:  # noqa: BLE001  (a mutant may break anything)
+        found = f"{type(error).__name__}: {error}"
+    for seed in range(seeds):
+        if found:
+            return found
+        result = simulate(code, seed)
+        found = result.violation and f"seed {seed}: {result.violation}"
+    return found
 
 
 def simulate(code: Code, seed: int) -> Result:

@@ -1,4 +1,4 @@
-"""Queues over AMQP through a real router and a real bridge process, on each store."""
+"""Queues over AMQP through a real router and a real bridge process, on each store that has transactions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ from tests.router.raw_client import RawClient
 from tests.workqueue.amqp_world import ONCEWIRE, attach, bridge, pusher, worker
 from tests.workqueue.queue_world import Database
 
-SECOND = {"unsettled": {}}
-
 
 @pytest.fixture
 async def router() -> AsyncIterator[RouterProcess]:
@@ -38,15 +36,15 @@ async def router() -> AsyncIterator[RouterProcess]:
 
 
 @pytest.fixture
-async def queue(database: Database) -> AsyncIterator[Queue]:
-    async with Queue.open(database.url, "mails", backoff_s=0.01) as found:
+async def queue(sql_database: Database) -> AsyncIterator[Queue]:
+    async with Queue.open(sql_database.url, "mails", backoff_s=0.01) as found:
         yield found
 
 
 async def test_a_push_is_accepted_when_it_is_durable_and_keeps_time_priority_and_key(
-    database: Database, queue: Queue, router: RouterProcess
+    sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
-    async with bridge(database.url, [router.url]):
+    async with bridge(sql_database.url, [router.url]):
         client = await RawClient.connect(router.port)
         push = await pusher(client, "mails")
         annotations = {Symbol("x-opt-delivery-delay"): 3_600_000, Symbol("x-opt-queue-key"): "k1"}
@@ -62,10 +60,10 @@ async def test_a_push_is_accepted_when_it_is_durable_and_keeps_time_priority_and
 
 
 async def test_bad_input_is_rejected_with_what_to_do_and_the_link_goes_on(
-    database: Database, queue: Queue, router: RouterProcess
+    sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
     await queue.configure(max_payload_bytes=10)
-    async with bridge(database.url, [router.url]):
+    async with bridge(sql_database.url, [router.url]):
         client = await RawClient.connect(router.port)
         push = await pusher(client, "mails")
         push.send(b"large", bytes(11))
@@ -95,9 +93,9 @@ async def test_bad_input_is_rejected_with_what_to_do_and_the_link_goes_on(
 
 
 async def test_outcomes_of_a_worker_end_or_return_its_item(
-    database: Database, queue: Queue, router: RouterProcess
+    sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
-    async with bridge(database.url, [router.url]):
+    async with bridge(sql_database.url, [router.url]):
         client = await RawClient.connect(router.port)
         work = await worker(client, "mails")
         for state in (ACCEPTED, Rejected(AmqpError(Symbol("app:bad"), "no address"))):
@@ -112,10 +110,10 @@ async def test_outcomes_of_a_worker_end_or_return_its_item(
         endings = [(entry.ending, entry.reason) for entry in (await queue.history()).entries]
         assert endings == [(Ending.DEAD, "app:bad: no address"), (Ending.DONE, "")]
         await queue.push(b"again")
-        for state in (RELEASED, Modified(delivery_failed=True), Modified(False, True)):
+        for returned in (RELEASED, Modified(delivery_failed=True), Modified(False, True)):
             delivery, body = await work.item()
             assert body == b"again"
-            work.state(delivery, state)
+            work.state(delivery, returned)
             await work.answer(delivery)
             work.grant(1)
         delivery, _ = await work.item()
@@ -125,9 +123,9 @@ async def test_outcomes_of_a_worker_end_or_return_its_item(
 
 
 async def test_workers_compete_and_each_item_is_one_workers(
-    database: Database, queue: Queue, router: RouterProcess
+    sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
-    async with bridge(database.url, [router.url]):
+    async with bridge(sql_database.url, [router.url]):
         works = []
         for number in range(3):
             client = await RawClient.connect(router.port)
@@ -152,9 +150,9 @@ async def test_workers_compete_and_each_item_is_one_workers(
 
 
 async def test_a_settled_link_pops_and_drain_returns_the_credit(
-    database: Database, queue: Queue, router: RouterProcess
+    sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
-    async with bridge(database.url, [router.url]):
+    async with bridge(sql_database.url, [router.url]):
         client = await RawClient.connect(router.port)
         await queue.push(b"one")
         work = await worker(client, "mails", credit=0, snd_settle_mode=1)
@@ -167,9 +165,9 @@ async def test_a_settled_link_pops_and_drain_returns_the_credit(
 
 
 async def test_a_lost_worker_loses_its_reservation_when_its_time_is_over(
-    database: Database, queue: Queue, router: RouterProcess
+    sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
-    async with bridge(database.url, [router.url]):
+    async with bridge(sql_database.url, [router.url]):
         await queue.push(b"work")
         lost = await RawClient.connect(router.port)
         first = await worker(lost, "mails", properties={Symbol("x-opt-queue-timeout"): 500})
@@ -184,10 +182,10 @@ async def test_a_lost_worker_loses_its_reservation_when_its_time_is_over(
 
 
 async def test_a_resumed_delivery_is_pushed_once_over_the_death_of_its_bridge(
-    database: Database, queue: Queue, router: RouterProcess
+    sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
     client = await RawClient.connect(router.port, "shop")
-    async with bridge(database.url, [router.url], "bridge1") as first:
+    async with bridge(sql_database.url, [router.url], "bridge1") as first:
         push = await pusher(client, "mails", unsettled={})
         push.send(b"a", b"a")
         assert (await push.outcome(b"a")).state == ACCEPTED
@@ -198,7 +196,7 @@ async def test_a_resumed_delivery_is_pushed_once_over_the_death_of_its_bridge(
         event = await client.detached(push.link)
         assert event.error is not None
         assert event.error.condition == "amqp:link:detach-forced"
-    async with bridge(database.url, [router.url], "bridge2"):
+    async with bridge(sql_database.url, [router.url], "bridge2"):
         push = await pusher(client, "mails", unsettled={b"a": None, b"c": None})
         assert push.link.remote_attach is not None
         assert push.link.remote_attach.unsettled == {b"a": ACCEPTED}
@@ -207,10 +205,10 @@ async def test_a_resumed_delivery_is_pushed_once_over_the_death_of_its_bridge(
         assert (await queue.statistics()).ready == 3
 
 
-async def test_a_bridge_that_may_not_serve_ends_with_what_to_do(database: Database, queue: Queue) -> None:
+async def test_a_bridge_that_may_not_serve_ends_with_what_to_do(sql_database: Database, queue: Queue) -> None:
     async with running_router("--standalone", "--http-loopback-role=viewer") as router:
         process = await asyncio.create_subprocess_exec(
-            *ONCEWIRE, "queue", "serve", "--store", database.url, "--router", router.url,
+            *ONCEWIRE, "queue", "serve", "--store", sql_database.url, "--router", router.url,
             stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         _, error = await asyncio.wait_for(process.communicate(), 40)
@@ -220,8 +218,8 @@ async def test_a_bridge_that_may_not_serve_ends_with_what_to_do(database: Databa
         assert json.dumps(error.decode()).count("Traceback") == 0
 
 
-async def test_two_bridges_serve_one_store(database: Database, queue: Queue, router: RouterProcess) -> None:
-    async with bridge(database.url, [router.url], "b1") as first, bridge(database.url, [router.url], "b2"):
+async def test_two_bridges_serve_one_store(sql_database: Database, queue: Queue, router: RouterProcess) -> None:
+    async with bridge(sql_database.url, [router.url], "b1") as first, bridge(sql_database.url, [router.url], "b2"):
         clients = [await RawClient.connect(router.port) for _ in range(2)]
         pushers = [await pusher(client, "mails") for client in clients]
         for number, push in enumerate(pushers):
@@ -234,9 +232,9 @@ async def test_two_bridges_serve_one_store(database: Database, queue: Queue, rou
 
 
 async def test_a_push_of_another_program_wakes_a_worker(
-    database: Database, queue: Queue, router: RouterProcess
+    sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
-    async with bridge(database.url, [router.url]), QueueStore.open(database.url) as store:
+    async with bridge(sql_database.url, [router.url]), QueueStore.open(sql_database.url) as store:
         client = await RawClient.connect(router.port)
         work = await worker(client, "mails")
         await Queue(store, "mails").push(b"from python")  # a notice wakes the bridge (W-13)
