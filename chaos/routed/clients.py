@@ -246,7 +246,7 @@ class SimWorker(SimClient):
             elif self._is_draining and self.link.credit:
                 return  # until the credit is used or given back
             elif self.link.credit < 3:
-                self._is_draining = not self.is_calm and self.random.random() < 0.3
+                self._is_draining = self.random.random() < 0.3
                 self.link.grant(self.random.randint(1, 8), drain=self._is_draining)
             elif not self.is_calm and self.random.random() < 0.2:
                 self.link.grant(self.random.randint(0, 2))  # takes credit back

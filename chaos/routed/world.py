@@ -293,18 +293,24 @@ def circle(code: Code) -> str:
         router.link_to(following)
         router.next_hops, router.distances = {4: following.rid}, {4: 1}
         router.links.places = {"queue://": frozenset({4})}
+    _settle(pipes)
     client = SimPusher("p0", Judge(), Random(0), 1, lambda _item: None, True)
     pipes.connect(client.connect(), routers[0].accept().end)
     client.attach()
-    for step in range(CIRCLE_STEPS):
-        pipes.write()
-        if not pipes.step() and step > 0:
-            break
+    _settle(pipes)
     opened = sum(router.links.opened for router in routers)
     left = sum(len(router.links.links) for router in routers)
     if client.link is not None or left or opened > code.terms.MAX_HOPS:
         return f"an attach was forwarded {opened} times, and {left} links of it are left"
     return ""
+
+
+def _settle(pipes: Pipes) -> None:
+    """Until nothing is under way."""
+    for _ in range(CIRCLE_STEPS):
+        pipes.write()
+        if not pipes.step():
+            return
 
 
 def first_finding(code: Code, seeds: int) -> str:

@@ -80,7 +80,7 @@ async def receiver(client: RawClient, service: RawClient, name: str = "work") ->
 
 @pytest.fixture
 async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as found:
+    async with running_router("--standalone", "--listen-idle-timeout-s=300") as found:
         yield found
 
 
@@ -88,7 +88,7 @@ async def router() -> AsyncIterator[RouterProcess]:
 async def network(tmp_path: Path) -> AsyncIterator[LocalNetwork]:
     names = ["r1", "r2", "r3"]
     async with LocalNetwork(
-        3, edges=chain(names), log_folder=tmp_path, settings={"etcd.lease_ttl_s": "3"}
+        3, edges=chain(names), log_folder=tmp_path, settings={"listen.idle_timeout_s": "300"}
     ) as found:
         yield found
     assert_no_internal_error(tmp_path)

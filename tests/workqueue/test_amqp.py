@@ -31,7 +31,7 @@ from tests.workqueue.queue_world import Database
 
 @pytest.fixture
 async def router() -> AsyncIterator[RouterProcess]:
-    async with running_router("--standalone") as found:
+    async with running_router("--standalone", "--listen-idle-timeout-s=300") as found:
         yield found
 
 
