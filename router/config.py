@@ -143,8 +143,8 @@ class RouterConfig:
     )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Port for HTTP.")
     queue_store: str = setting(
-        "queue_store", text(), "", "sqlite:///FILE, postgresql://USER@HOST/DATABASE, or empty = none",
-        "Store of work queues that the inspector shows, as `oncewire queue` names it. Operators may replay items.",
+        "queue_store", text(), "", "an address that `oncewire queue` takes, or empty = none",
+        "Store of work queues that the inspector shows. Operators may replay items.",
         secret=True,
     )  # fmt: skip
     store: str = setting(
