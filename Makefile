@@ -1,4 +1,5 @@
 # make demo [ARGS="--messages 20000"] [JSON=1]   the product at work: killed routers, nothing lost, nothing twice
+# make demo-queue [ARGS="--kills 20"] [JSON=1]   topic, work queues, topic; workers, bridges, reader and routers killed
 # make demo-spark [ARGS="--kills 8"] [JSON=1]    a Spark job between two topics; driver, bridge node and routers killed
 # make test [ARGS="-k name"]                     sets everything up and runs the tests, in ten minutes
 # make test-all [ARGS=...]                       the same with the tests that take long
@@ -7,7 +8,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test test-all lint bench campaign dev tools inspector-map screenshots clean
+.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev tools inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -97,6 +98,9 @@ dev: $(VENV)/.fetched
 
 demo: $(VENV)/.installed
 	@$(RUN) $(VENV)/bin/oncewire demo $(if $(JSON),--json) $(ARGS)
+
+demo-queue: $(VENV)/.installed
+	@$(RUN) $(VENV)/bin/oncewire demo-queue $(if $(JSON),--json) $(ARGS)
 
 demo-spark: $(VENV)/.spark
 	@$(RUN) $(VENV)/bin/oncewire demo-spark $(if $(JSON),--json) $(ARGS)

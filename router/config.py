@@ -142,6 +142,11 @@ class RouterConfig:
         "Role of programs on this machine without login, over HTTP and at $management.", applies=Applies.NOW,
     )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Port for HTTP.")
+    queue_store: str = setting(
+        "queue_store", text(), "", "sqlite:///FILE, postgresql://USER@HOST/DATABASE, or empty = none",
+        "Store of work queues that the inspector shows, as `oncewire queue` names it. Operators may replay items.",
+        secret=True,
+    )  # fmt: skip
     store: str = setting(
         "store", one_of("gateway", "etcd3"), "gateway", "gateway or etcd3",
         "Access to etcd: gateway = its JSON gateway over HTTP; etcd3 = gRPC, needs the extra oncewire[etcd3].",

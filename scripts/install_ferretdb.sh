@@ -21,7 +21,7 @@ go 1.$OLDEST_GO
 require github.com/FerretDB/FerretDB $VERSION
 END
 cat >"$folder/module/main.go" <<'END'
-// FerretDB on SQLite files: oncewire-ferretdb FOLDER HOST:PORT.
+// FerretDB on SQLite files: oncewire-ferretdb file:FOLDER/ HOST:PORT.
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 	server, err := ferretdb.New(&ferretdb.Config{
 		Listener:  ferretdb.ListenerConfig{TCP: os.Args[2]},
 		Handler:   "sqlite",
-		SQLiteURL: "file:" + os.Args[1] + "/",
+		SQLiteURL: os.Args[1],
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -3,7 +3,7 @@
 A subscription of the level `read_committed` has a waiting room beside its journal, in the same file. A message that is
 pending waits there. The message that commits its transaction moves all of it to the end of the journal at once; a
 rollback deletes it. What stands alone, or is not numbered by its producer, is appended at once and waits for nobody.
-The decisions are those of `oncewire.client.transactions.sequencer`; its state is stored in the transaction that accepts.
+The sequencer (`oncewire.client.transactions`) decides; its state is stored in the transaction that accepts.
 """
 
 from __future__ import annotations

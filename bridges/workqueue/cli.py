@@ -1,18 +1,17 @@
-"""`oncewire queue`: work queues from a shell."""
+"""`oncewire queue`: work queues from a shell. Commands with topics are in cli_topics.py."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from bridges.workqueue.amqp import QueueBridge
-from bridges.workqueue.amqp_messages import PREFIX
+from bridges.workqueue import cli_amqp, cli_topics  # noqa: F401  # they add their commands
+from bridges.workqueue.cli_group import Command, queue, run, store_command, transact
 from bridges.workqueue.cli_shapes import (
     entry_words,
     iso,
@@ -25,7 +24,7 @@ from bridges.workqueue.cli_shapes import (
     statistics_words,
     typed,
 )
-from bridges.workqueue.errors import InvalidRequest, QueueError, UnknownQueue
+from bridges.workqueue.errors import InvalidRequest, UnknownQueue
 from bridges.workqueue.items import (
     DEFAULT_PRIORITY,
     MAX_PRIORITY,
@@ -45,10 +44,9 @@ from bridges.workqueue.queue import TIMEOUT_S, Queue
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.cli.errors import CliError
-from oncewire.client.errors import ClientError
 
-T = TypeVar("T")
-Command = Callable[..., Any]
+__all__ = ["queue"]
+
 NOTHING_READY = 1
 """Exit code of pop and reserve without an item."""
 TAIL_S = 1.0
@@ -58,32 +56,6 @@ TAIL_OVERLAP_S = 10.0
 
 ENDINGS = click.Choice([ending.value for ending in Ending])
 SECONDS = click.FloatRange(min=0)
-
-
-@click.group("queue", short_help="Work queues in a database: push, reserve, commit and so on.")
-def queue() -> None:
-    """Work queues: delays, reservations, retries, dead letters, history, moves and schedules (docs/workqueue.md).
-
-    A queue is made by the first push into it. HANDLE is the `id` that `reserve` printed.
-    """
-
-
-def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
-    """A command with --store and --json."""
-
-    def make(function: Command) -> Command:
-        command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-        command = click.option(
-            "--store",
-            "url",
-            required=True,
-            envvar="ONCEWIRE_QUEUE_STORE",
-            metavar="URL",
-            help="sqlite:///FILE, postgresql://USER@HOST/DATABASE or mongodb://HOST/DATABASE.",
-        )(command)
-        return queue.command(name, short_help=short_help)(command)
-
-    return make
 
 
 def options_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -126,24 +98,6 @@ timeout_option = click.option(
 )  # fmt: skip
 
 
-def run(url: str, work: Callable[[QueueStore], Awaitable[T]]) -> T:
-    """Open the store, work, close it; errors in the usual shape."""
-
-    async def whole() -> T:
-        async with QueueStore.open(url) as store:
-            return await work(store)
-
-    try:
-        return asyncio.run(whole())
-    except QueueError as error:
-        raise CliError(error.what, error.why, error.fix) from None
-
-
-def transact(url: str, job: Callable[[Operations], T]) -> T:
-    """Run one transaction."""
-    return run(url, lambda store: store.transact(job))
-
-
 @store_command("push", "Add an item.")
 @click.argument("name", metavar="QUEUE")
 @body_options
@@ -170,34 +124,6 @@ def push(
         return {"id": pushed.item, "queue": name, "is_new": pushed.is_new}
 
     show(run(url, work), as_json=as_json)
-
-
-@store_command("serve", "Serve the queues at routers, for AMQP clients.")
-@click.option(
-    "--router", "routers", multiple=True, required=True, metavar="URL",
-    help="amqp://[USER:PASSWORD@]HOST[:PORT] of a router; repeatable.",
-)  # fmt: skip
-@click.option("--container-id", default=None, help="Of this process. [queue-bridge-PID]")
-def serve(url: str, as_json: bool, routers: tuple[str, ...], container_id: str | None) -> None:
-    """Serve queue://NAME for AMQP clients of any router of the network, until interrupted.
-
-    Prints a line when it is connected. Several processes may serve one store.
-    """
-
-    async def work(store: QueueStore) -> None:
-        bridge = QueueBridge(store, routers, container_id or f"queue-bridge-{os.getpid()}")
-        running = asyncio.create_task(bridge.run())
-        connected = asyncio.create_task(bridge.service.wait_connected())
-        await asyncio.wait([running, connected], return_when=asyncio.FIRST_COMPLETED)
-        if connected.done():
-            show({"serving": PREFIX, "routers": sorted(bridge.service.connected)}, as_json=as_json)
-        connected.cancel()
-        await running
-
-    try:
-        run(url, work)
-    except ClientError as error:
-        raise CliError(error.what, error.why, error.fix) from None
 
 
 @store_command("pop", "Take an item for good.")

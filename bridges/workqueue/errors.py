@@ -84,3 +84,7 @@ class StatementFailed(StoreError):
 
 class StoreUnreachable(StoreError, ConnectionError):
     """The store cannot be reached or opened, or the connection broke."""
+
+
+class TakenOver(QueueError):
+    """Another process runs this feed, or this store's publisher, since (W-24): stop."""

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from bridges.workqueue.errors import StoreUnreachable
+from bridges.workqueue.merging_core import merge
 from bridges.workqueue.store import Job, Store
 
 GROUP_COUNT = 256
@@ -31,7 +32,10 @@ class GroupCommit:
         self._thread.start()
 
     def submit(self, job: Job) -> Future[Any]:
-        """Run a job soon; the future is done when it is durable. Jobs run in order; a cancelled one may be left out."""
+        """Run a job soon; jobs run in the order of `merge`. The future is done when it is durable.
+
+        A cancelled job may be left out.
+        """
         future: Future[Any] = Future()
         self._jobs.put((job, future))
         return future
@@ -65,7 +69,8 @@ class GroupCommit:
 
     def _run(self, group: list[tuple[Job, Future[Any]]]) -> None:
         try:
-            results, touched = self._store.transact([job for job, _ in group])
+            merged = merge([job for job, _ in group])
+            found, touched = self._store.transact([each.job for each in merged])
         except BaseException as error:  # noqa: BLE001  # it belongs to the caller of the job
             if len(group) == 1 or isinstance(error, StoreUnreachable):
                 # A connection that broke at the commit: whether it happened is not known, so nothing is done again.
@@ -79,5 +84,8 @@ class GroupCommit:
         if touched:
             self._store.announce(touched)
             self._on_touched(touched)
+        results: list[Any] = [None] * len(group)
+        for each, result in zip(merged, found, strict=True):
+            each.spread(result, results)
         for (_, future), result in zip(group, results, strict=True):
             future.set_result(result)

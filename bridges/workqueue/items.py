@@ -161,12 +161,33 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to be published to a topic.
+
+    Attributes:
+        topic: where it goes.
+        payload: the encoded AMQP message; `new_message` encodes it.
+    """
+
+    topic: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
-    """A reserved item is done. `payload` replaces its payload and `result` is noted in the history, unless None."""
+    """A reserved item is done.
+
+    Attributes:
+        handle: the reservation.
+        result: noted in the history, unless None.
+        payload: replaces the item's payload, unless None.
+        messages: published by the same transaction (W-22); a commit that is repeated publishes nothing again (W-5).
+    """
 
     handle: Handle
     result: bytes | None = None
     payload: bytes | None = None
+    messages: tuple[NewMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from bridges.workqueue.items import (
     Handle,
     LinkState,
     NewItem,
+    NewMessage,
     Pushed,
     QueueSettings,
     Rollback,
@@ -213,6 +214,8 @@ class MongoItems(MongoSchedules):
     async def commit(self, commits: Sequence[Commit]) -> None:
         """End an item as done; see Operations."""
         commit = the_one(commits, "a commit")
+        if commit.messages:
+            raise refused("a commit with messages")
         item = await self._held(commit.handle, frozenset({Ending.DONE}))
         if item is None:  # repeated
             return
@@ -250,9 +253,17 @@ class MongoItems(MongoSchedules):
         if not changed:
             await self.rollback(rollbacks)
 
-    async def move(self, handle: Handle, targets: Sequence[Target]) -> list[int]:
+    async def publish(self, messages: Sequence[NewMessage]) -> None:
+        """Refused: the outbox is part of a transaction (W-22); see Operations."""
+        raise refused("the publishing of messages")
+
+    async def move(
+        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
+    ) -> list[int]:
         """Move an item: its queue changes, and the passage stays in the document (W-10); see Operations."""
         check_count(len(targets))
+        if messages:
+            raise refused("a move with messages")
         if len(targets) > 1:
             raise refused(f"a fork into {len(targets)} queues")
         (target,) = targets

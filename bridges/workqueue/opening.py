@@ -39,8 +39,18 @@ def open_store(url: str) -> Store:
         InvalidRequest: the address means no store.
         QueueError: the store cannot be opened.
     """
+    file = check_url(url)
+    return PostgresStore(url) if file is None else SqliteStore(file[0], max_bytes=file[1])
+
+
+def check_url(url: str) -> tuple[Path, int] | None:
+    """Read an address without opening the store: of a SQLite file its path and limit in bytes, None of a server.
+
+    Raises:
+        InvalidRequest: the address means no store.
+    """
     if url.startswith(("postgresql://", "postgres://")):
-        return PostgresStore(url)
+        return None
     if not url.startswith(SQLITE_PREFIX):
         raise _refused(url, "it is neither sqlite:///FILE nor postgresql://... nor mongodb://...")
     path, _, query = url.removeprefix(SQLITE_PREFIX).partition("?")
@@ -50,7 +60,7 @@ def open_store(url: str) -> Store:
         raise _refused(url, "max_bytes with a number of bytes is all that may follow the question mark")
     if not path:
         raise _refused(url, "it names no file")
-    return SqliteStore(Path(unquote(path)), max_bytes=int(limit))
+    return Path(unquote(path)), int(limit)
 
 
 def _refused(url: str, why: str) -> InvalidRequest:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import ModuleType
 from typing import Any
 
+from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.errors import (
     PartMissing,
     StatementFailed,
@@ -29,6 +30,8 @@ STATEMENT_SECONDS = 30
 """A statement that takes longer waits for a lock that somebody forgot."""
 DEADLOCK_TRIES = 10
 """Two transactions that settle each other's items in another order: the server ends one, which then runs again."""
+MAX_USED = 8
+"""Queues whose settings are read in advance."""
 CHANNEL = "oncewire_queue"
 _SCHEMA_LOCK = 0x6F6E636577710001
 """Key of the advisory lock under which tables are made: two nodes that open a new database at once would collide."""
@@ -44,6 +47,7 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "XX002": (StoreCorrupt, "restore the database from a backup"),
 }
 _ELSE = (StoreUnreachable, "check address, user, password, rights and that the server runs; then do it again")
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())"
 _AGAIN = frozenset({"40P01", "40001"})
 
 
@@ -89,12 +93,29 @@ class PostgresStore:
         self._clock = clock
         self._chance = chance
         self._listener: Any = None
-        self._connection: Any = self._connect()
+        self._used: tuple[str, ...] = ()
+        """Queues of the last transaction: the next one asks for their settings at its beginning."""
+        self._pipeline: Any = None
+        self._entered = ExitStack()
+        self._connection: Any = None
+        self._open()
         try:
             self._prepare()
         except BaseException:
             self.close()
             raise
+
+    def _open(self) -> None:
+        self._connection = self._connect()
+        # Statements whose rows nobody needs go out with the next one that is waited for: few round trips.
+        if self._psycopg.Pipeline.is_supported():
+            self._pipeline = self._entered.enter_context(self._connection.pipeline())
+
+    def _drop(self) -> None:
+        with suppress(self._psycopg.Error):
+            self._entered.close()
+        with suppress(self._psycopg.Error):
+            self._connection.close()
 
     def _connect(self) -> Any:
         try:
@@ -122,14 +143,25 @@ class PostgresStore:
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement."""
-        text = self.dialect.spell(statement)
-        if parameters:
-            text = text.replace("%", "%%").replace("?", "%s")
         try:
-            cursor = self._connection.execute(text, tuple(parameters) or None)
+            cursor = self._send(statement, parameters)
+            self._sync()
             return list(cursor.fetchall()) if cursor.description is not None else []
         except self._psycopg.Error as error:
             raise self._explain(error) from error
+
+    def write(self, statement: str, parameters: Sequence[object] = ()) -> None:
+        """Run one statement whose rows nobody needs: it goes to the server together with the next ones."""
+        try:
+            self._send(statement, parameters)
+        except self._psycopg.Error as error:
+            raise self._explain(error) from error
+
+    def _send(self, statement: str, parameters: Sequence[object]) -> Any:
+        text = self.dialect.spell(statement)
+        if parameters:
+            text = text.replace("%", "%%").replace("?", "%s")
+        return self._connection.execute(text, tuple(parameters) or None)
 
     def transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
         """Run jobs in one transaction; see Store."""
@@ -144,38 +176,64 @@ class PostgresStore:
         raise AssertionError
 
     def _transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
-        self._begin()
+        operations = self._begin()
         try:
-            operations = SqlOperations(self, self._now(), self._chance)
             results = [job(operations) for job in jobs]
             operations.finish()
             for queue in sorted(operations.touched):  # W-13: sent by the server when the transaction commits
-                self.execute("SELECT pg_notify(?, ?)", (CHANNEL, queue))
-            self.execute("COMMIT")
+                self.write("SELECT pg_notify(?, ?)", (CHANNEL, queue))
+            self._commit()
         except BaseException:
             self._rollback()
             raise
+        self._used = operations.queues_used()[:MAX_USED]
         return results, frozenset(operations.touched)
 
-    def _begin(self) -> None:
+    def _begin(self) -> SqlOperations:
         # A connection that broke while it was idle is replaced: nothing of this transaction has happened.
         if not self._connection.closed:
             with suppress(StoreUnreachable):
-                self.execute("BEGIN")
-                return
-        with suppress(self._psycopg.Error):
-            self._connection.close()
-        self._connection = self._connect()
-        self.execute("BEGIN")
+                return self._begin_here()
+        self._drop()
+        self._open()
+        return self._begin_here()
 
-    def _now(self) -> float:
-        if self._clock is not None:
-            return self._clock()
-        return float(self.execute("SELECT extract(epoch FROM clock_timestamp())")[0][0])
+    def _begin_here(self) -> SqlOperations:
+        """One round trip: begin, ask for the time, and for the settings of queues that are likely used."""
+        try:
+            cursors = [self._send("BEGIN", ()), self._send(_CLOCK, ())]
+            cursors += [self._send(sql.QUEUE, (name,)) for name in self._used]
+            self._sync()
+            now = float(cursors[1].fetchall()[0][0]) if self._clock is None else self._clock()
+            settings = {name: each.fetchall() for name, each in zip(self._used, cursors[2:], strict=True)}
+        except self._psycopg.Error as error:
+            self._rollback()
+            raise self._explain(error) from error
+        return SqlOperations(self, now, self._chance, settings)
+
+    def _commit(self) -> None:
+        try:
+            cursor = self._send("COMMIT", ())
+            self._sync()
+        except self._psycopg.Error as error:
+            raise self._explain(error) from error
+        if cursor.statusmessage != "COMMIT":  # W-1: the server's reply to the commit of what has failed
+            raise StatementFailed(
+                "nothing of the transaction has happened",
+                "a statement in it failed, and its error was caught",
+                "let the error leave the job",
+            )
+
+    def _sync(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.sync()
 
     def _rollback(self) -> None:
+        with suppress(self._psycopg.Error):  # the errors of statements under way belong to nobody any more
+            self._sync()
         with suppress(self._psycopg.Error):  # the server drops what a broken connection left
             self._connection.execute("ROLLBACK")
+            self._sync()
 
     def announce(self, queues: frozenset[str]) -> None:
         """Nothing to do: the transaction itself has notified; see Store."""
@@ -214,8 +272,7 @@ class PostgresStore:
     def close(self) -> None:
         """Release the connections; see Store."""
         self._close_listener()
-        with suppress(self._psycopg.Error):
-            self._connection.close()
+        self._drop()
 
     def _explain(self, error: Exception) -> StoreError:
         code = getattr(error, "sqlstate", None) or ""

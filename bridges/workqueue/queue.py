@@ -16,6 +16,7 @@ from bridges.workqueue.items import (
     Handle,
     Json,
     NewItem,
+    NewMessage,
     Page,
     Pushed,
     QueueSettings,
@@ -28,8 +29,11 @@ from bridges.workqueue.items import (
     decode,
     encode,
 )
+from bridges.workqueue.merging_core import CommitJob, ReserveJob
+from bridges.workqueue.messages import new_message
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
+from oncewire.client.bodies import Body
 
 T = TypeVar("T")
 
@@ -72,6 +76,7 @@ class Reserved:
     def __init__(self, queue: Queue, taken: Taken) -> None:
         self._queue = queue
         self._changed: bytes | None = None
+        self._messages: list[NewMessage] = []
         self.taken = taken
         self.result: bytes | Json | None = None
         self.is_settled = False
@@ -99,9 +104,19 @@ class Reserved:
         """Give the item another payload; commit and move store it."""
         self._changed = encode(payload)
 
+    def publish(self, topic: str, body: Body | Json) -> None:
+        """Publish a message in the transaction that commits or moves the item, and not if it fails (W-22).
+
+        Args:
+            topic: where it goes; `OutboxPublisher` sends it.
+            body: bytes, an ``oncewire.wire.Message``, or a value that becomes JSON.
+        """
+        self._messages.append(new_message(topic, body))
+
     def as_commit(self) -> Commit:
         """What commits the item, for a transaction of the application's own."""
-        return Commit(self.handle, None if self.result is None else encode(self.result), self._changed)
+        result = None if self.result is None else encode(self.result)
+        return Commit(self.handle, result, self._changed, tuple(self._messages))
 
     async def extend(self, timeout: float = TIMEOUT_S) -> None:
         """Make the reservation run out `timeout` seconds from now."""
@@ -137,7 +152,7 @@ class Reserved:
             )
             for target in targets
         ]  # fmt: skip
-        items = await self._queue.move(self.handle, whole)
+        items = await self._queue.move(self.handle, whole, self._messages)
         self.is_settled = True
         return items
 
@@ -256,7 +271,7 @@ class Queue:
         self, count: int, timeout: float = TIMEOUT_S, *, wait: float | None = 0.0
     ) -> list[Reserved]:
         """Reserve up to `count` ready items; none if none becomes ready in `wait` seconds. The caller settles each."""
-        found = await self._take(lambda do: do.reserve(self.name, count, timeout), wait, gives_back=True)
+        found = await self._take(ReserveJob(self.name, count, timeout), wait, gives_back=True)
         return [Reserved(self, taken) for taken in found]
 
     async def _take(
@@ -265,9 +280,9 @@ class Queue:
         ends_at = None if wait is None else asyncio.get_running_loop().time() + wait
         if wait == 0.0:
             return await self._take_now(job, gives_back)
-        await self.store.listen()
         with self.store.waiting(self.name) as changed:
             while True:
+                await self.store.listen()  # anew, where the connection that brought notices broke
                 changed.clear()
                 found = await self._take_now(job, gives_back)
                 left = LONGEST_SLEEP_S if ends_at is None else ends_at - asyncio.get_running_loop().time()
@@ -280,8 +295,6 @@ class Queue:
                     await asyncio.wait_for(
                         changed.wait(), min(left, LONGEST_SLEEP_S, max(due_s, SHORTEST_SLEEP_S))
                     )
-                if not changed.is_set():
-                    await self.store.listen()
 
     async def _take_now(self, job: Callable[[Operations], list[Taken]], gives_back: bool) -> list[Taken]:
         taking = asyncio.ensure_future(self.store.transact(job))
@@ -300,15 +313,17 @@ class Queue:
 
     async def commit_many(self, commits: Sequence[Commit]) -> None:
         """End reserved items as done, all or none."""
-        await self.store.transact(lambda do: do.commit(commits))
+        await self.store.transact(CommitJob(tuple(commits)))
 
     async def rollback_many(self, rollbacks: Sequence[Rollback]) -> None:
         """Give reserved items back, all or none."""
         await self.store.transact(lambda do: do.rollback(rollbacks))
 
-    async def move(self, handle: Handle, targets: Sequence[Target]) -> list[int]:
-        """Move or fork a reserved item (W-10)."""
-        return await self.store.transact(lambda do: do.move(handle, targets))
+    async def move(
+        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
+    ) -> list[int]:
+        """Move or fork a reserved item (W-10), and publish messages with it (W-22)."""
+        return await self.store.transact(lambda do: do.move(handle, targets, messages))
 
     async def history(
         self,

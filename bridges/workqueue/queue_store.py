@@ -63,8 +63,7 @@ class QueueStore:
             QueueError: nothing has happened. After StoreUnreachable the commit may have happened: repeat operations
                 with handles, they have no second effect (W-5).
         """
-        if self._closed:
-            raise StoreUnreachable("the store cannot be used", "it was closed", "open it again")
+        self._check_open()
         if self._direct is not None:
             done, touched = await self._direct.perform(job)
             self._wake(touched)
@@ -72,6 +71,17 @@ class QueueStore:
         assert self._group is not None
         result: T = await asyncio.wrap_future(self._group.submit(job))
         return result
+
+    def transact_blocking(self, job: Callable[[Operations], T]) -> T:
+        """Do the same from another thread, which waits; for stores with transactions of several operations."""
+        self._check_open()
+        assert self._group is not None
+        result: T = self._group.submit(job).result()
+        return result
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnreachable("the store cannot be used", "it was closed", "open it again")
 
     async def seconds_to_due(self, queue: str) -> float | None:
         """Return how long it is until something can be taken; None = nothing waits."""

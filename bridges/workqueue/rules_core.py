@@ -13,6 +13,8 @@ MAX_NAME = 128
 """Characters of a queue's, key's or schedule's name: a name fits a notification and an index."""
 MAX_DELAY_S = 100 * 366 * 86400.0
 """A hundred years: more is a mistake in the unit."""
+MAX_TOPIC_BYTES = 255
+"""As the routers have it: a topic is the name of a link."""
 MAX_COUNT = 1000
 """Items of one call: its transaction stays short and its payloads fit in memory."""
 US = 1_000_000
@@ -54,6 +56,34 @@ def check_payload(payload: bytes | None, limit: int) -> None:
             "the payload was not stored",
             f"it has {len(payload)} bytes and the queue takes {limit}",
             "store it elsewhere and push its address, or raise the queue's max_payload_bytes",
+        )
+
+
+def check_topic(topic: str) -> None:
+    """Check the name of a topic (W-14).
+
+    Raises:
+        InvalidRequest: no link can have it.
+    """
+    if not topic or len(topic.encode()) > MAX_TOPIC_BYTES or not topic.isprintable() or "|" in topic:
+        raise InvalidRequest(
+            f"nothing can be published to {topic[:MAX_NAME]!r}",
+            f"a topic has 1 to {MAX_TOPIC_BYTES} bytes, printable and without '|'",
+            "choose another topic",
+        )
+
+
+def check_message(payload: bytes) -> None:
+    """Check the size of an encoded message (W-14).
+
+    Raises:
+        PayloadTooLarge: no router takes it.
+    """
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            "the message was not stored",
+            f"it has {len(payload)} bytes and routers take {MAX_PAYLOAD_BYTES} at most",
+            "store its content elsewhere and publish its address",
         )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.items import Ending, QueueSettings
@@ -14,10 +14,14 @@ from bridges.workqueue.rules_core import SETTING_NAMES, check_name, check_settin
 from bridges.workqueue.sql_schema import Dialect
 from bridges.workqueue.store import Row
 
+T = TypeVar("T")
+
 CHUNK = 200
-"""Ids of one statement: far below SQLite's limit of parameters, and few round trips."""
+"""Ids or items of one statement: far below SQLite's limit of parameters, and few round trips."""
+PURGE_EVERY = 16
+"""Ended items for which one search for expired entries is made."""
 PURGE_SPARE = 16
-"""A transaction deletes twice as many expired entries as it adds, and so many more: the history never falls behind."""
+"""Twice as many expired entries are deleted as are added, and so many more: the history never falls behind."""
 
 
 class Connection(Protocol):
@@ -27,6 +31,10 @@ class Connection(Protocol):
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run one statement, ``?`` for parameters; errors of the driver come as StoreError."""
+        ...
+
+    def write(self, statement: str, parameters: Sequence[object] = ()) -> None:
+        """Run one statement whose rows nobody needs; its error may come with a later statement or the commit."""
         ...
 
 
@@ -59,10 +67,10 @@ class Ended:
     targets: tuple[tuple[str, int], ...] = ()
 
 
-def chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield the ids in the portions of one statement."""
-    for start in range(0, len(ids), CHUNK):
-        yield ids[start : start + CHUNK]
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield ids or items in the portions of one statement."""
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]
 
 
 class SqlTransaction:
@@ -72,15 +80,22 @@ class SqlTransaction:
         connection: inside a transaction.
         now: time of the transaction (W-15).
         chance: returns a random number, 0 to 1.
+        settings: rows of the statement QUEUE that this transaction has read, by queue.
     """
 
-    def __init__(self, connection: Connection, now: float, chance: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        now: float,
+        chance: Callable[[], float],
+        settings: Mapping[str, Sequence[Row]] | None = None,
+    ) -> None:
         self.now = now
         self.touched: set[str] = set()
         self._now_us = to_us(now)
         self._connection = connection
         self._chance = chance
-        self._settings: dict[str, QueueSettings] = {}
+        self._settings = {name: QueueSettings(*rows[0]) for name, rows in (settings or {}).items() if rows}
         self._ended = 0
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -104,12 +119,17 @@ class SqlTransaction:
         """Return the names of all queues; see Operations."""
         return [name for (name,) in self.execute(sql.QUEUES)]
 
+    def queues_used(self) -> tuple[str, ...]:
+        """Return queues whose settings were needed."""
+        return tuple(self._settings)
+
     def finish(self) -> None:
         """Delete some of what has expired, before the transaction commits (W-9)."""
-        if self._ended:
-            limit = 2 * self._ended + PURGE_SPARE
-            self.execute(sql.PURGE_HISTORY, (self._now_us, limit))
-            self.execute(sql.PURGE_KEYS, (self._now_us, limit))
+        # Most transactions end few items. Some of them delete for all: on average two entries for each one added.
+        if self._ended and self._chance() * PURGE_EVERY > PURGE_EVERY - self._ended:
+            limit = 2 * max(self._ended, PURGE_EVERY) + PURGE_SPARE
+            self._connection.write(sql.PURGE_HISTORY, (self._now_us, limit))
+            self._connection.write(sql.PURGE_KEYS, (self._now_us, limit))
 
     def _find(self, queue: str) -> QueueSettings | None:
         found = self._settings.get(queue)
@@ -133,6 +153,11 @@ class SqlTransaction:
             rows += self.execute(statement.replace("/*ids*/", marks), (*before, *some))
         return rows
 
+    def _write_ids(self, statement: str, before: Sequence[object], ids: Sequence[int]) -> None:
+        for some in chunks(ids):
+            marks = ", ".join("?" * len(some))
+            self._connection.write(statement.replace("/*ids*/", marks), (*before, *some))
+
     def _end(self, ended: Sequence[Ended]) -> None:
         """W-9: items leave their queue for the history, or for nothing where none is kept. Moved ones stay items."""
         noted = []
@@ -155,11 +180,11 @@ class SqlTransaction:
                 )  # fmt: skip
         # Before the history is written: in a store that is full it takes the room that these leave.
         left = [each.row.id for each in ended if each.ending is not Ending.MOVED]
-        self._with_ids(sql.DELETE_ITEMS, (), left)
+        self._write_ids(sql.DELETE_ITEMS, (), left)
         for start in range(0, len(noted), CHUNK):
             some = noted[start : start + CHUNK]
             values = ", ".join([sql.HISTORY_ROW] * len(some))
-            self.execute(sql.INSERT_HISTORY + values, [value for row in some for value in row])
+            self._connection.write(sql.INSERT_HISTORY + values, [value for row in some for value in row])
         for expires, ids in expiries.items():
-            self._with_ids(sql.EXPIRE_KEYS, (expires,), ids)
+            self._write_ids(sql.EXPIRE_KEYS, (expires,), ids)
         self._ended += len(noted)

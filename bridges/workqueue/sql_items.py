@@ -8,7 +8,18 @@ from dataclasses import replace
 
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.errors import InvalidRequest
-from bridges.workqueue.items import Commit, Ending, Handle, NewItem, Pushed, Rollback, Schedule, Taken, Target
+from bridges.workqueue.items import (
+    Commit,
+    Ending,
+    Handle,
+    NewItem,
+    NewMessage,
+    Pushed,
+    Rollback,
+    Schedule,
+    Taken,
+    Target,
+)
 from bridges.workqueue.refusals import past_handle
 from bridges.workqueue.rules_core import (
     MAX_COUNT,
@@ -27,10 +38,11 @@ from bridges.workqueue.rules_core import (
     to_us,
 )
 from bridges.workqueue.schedule_core import next_after
-from bridges.workqueue.sql_base import Ended, ItemRow, SqlTransaction
+from bridges.workqueue.sql_base import Ended, ItemRow, chunks
+from bridges.workqueue.sql_outbox import SqlOutbox
 
 
-class SqlItems(SqlTransaction):
+class SqlItems(SqlOutbox):
     """Push, reserve, pop, extend, commit, rollback, move; see Operations."""
 
     def push(self, queue: str, items: Sequence[NewItem]) -> list[Pushed]:
@@ -43,7 +55,25 @@ class SqlItems(SqlTransaction):
             if item.key is not None:
                 check_name("key", item.key)
         self.touched.add(queue)
+        if all(item.key is None for item in items):
+            return [Pushed(number) for number in self._push_many(queue, items)]
         return [self._push(queue, item) for item in items]
+
+    def _push_many(self, queue: str, items: Sequence[NewItem]) -> list[int]:
+        """Items without keys. The databases number the rows of a statement in the order of its values."""
+        numbers: list[int] = []
+        for some in chunks(items):
+            values = [
+                value
+                for item in some
+                for value in (
+                    queue, item.priority, to_us(due_at(self.now, item.delay, item.when)), self._now_us, item.payload,
+                    None, None,
+                )
+            ]  # fmt: skip
+            statement = sql.INSERT_ITEM.replace(sql.ITEM_ROW, ", ".join([sql.ITEM_ROW] * len(some)))
+            numbers += sorted(number for (number,) in self.execute(statement, values))
+        return numbers
 
     def _push(self, queue: str, item: NewItem) -> Pushed:
         # W-11: whoever claims the key adds the item; the other transactions wait for it and see its id.
@@ -52,7 +82,7 @@ class SqlItems(SqlTransaction):
         due = to_us(due_at(self.now, item.delay, item.when))
         number = self._insert(queue, item.priority, due, self._now_us, item.payload, item.key)
         if item.key is not None:
-            self.execute(sql.NAME_KEY, (number, queue, item.key))
+            self._connection.write(sql.NAME_KEY, (number, queue, item.key))
         return Pushed(number)
 
     def _insert(
@@ -74,7 +104,7 @@ class SqlItems(SqlTransaction):
         check_seconds("a timeout", timeout, zero=False)
         rows = self._take(queue, count)
         until = self.now + timeout
-        self._with_ids(sql.RESERVE, (to_us(until),), [row.id for row in rows])
+        self._write_ids(sql.RESERVE, (to_us(until),), [row.id for row in rows])
         return [self._taken(row, until, reservation=row.reservation + 1) for row in rows]
 
     def pop(self, queue: str, count: int) -> list[Taken]:
@@ -170,7 +200,7 @@ class SqlItems(SqlTransaction):
         check_seconds("a timeout", timeout, zero=False)
         rows = self._held(handles, frozenset())
         until = self.now + timeout
-        self._with_ids(sql.EXTEND, (to_us(until),), [row.id for row in rows.values()])
+        self._write_ids(sql.EXTEND, (to_us(until),), [row.id for row in rows.values()])
         self.touched.update(row.queue for row in rows.values())
         return until
 
@@ -188,6 +218,8 @@ class SqlItems(SqlTransaction):
             if each.payload is not None:
                 row.payload = each.payload
             ended.append(Ended(row, Ending.DONE, result=each.result))
+            if each.messages:
+                self.publish(each.messages)
         self._end(ended)
 
     def rollback(self, rollbacks: Sequence[Rollback]) -> None:
@@ -215,11 +247,13 @@ class SqlItems(SqlTransaction):
                 # W-7: what was given back untried is as ready as it was.
                 delay = backoff(row.retries, settings, self._chance()) if each.is_failure else 0.0
             due = to_us(self.now + delay)
-            self.execute(sql.GIVE_BACK, (due, row.retries, each.reason or row.reason, row.id))
+            self._connection.write(sql.GIVE_BACK, (due, row.retries, each.reason or row.reason, row.id))
             self.touched.add(row.queue)
         self._end(dead)
 
-    def move(self, handle: Handle, targets: Sequence[Target]) -> list[int]:
+    def move(
+        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
+    ) -> list[int]:
         """Move an item; see Operations."""
         check_count(len(targets))
         for target in targets:
@@ -231,6 +265,8 @@ class SqlItems(SqlTransaction):
         if row is None:  # repeated: it stands in the history where the items went
             found = self.execute(sql.MOVED_TO, (handle.item, handle.reservation))
             return [item for _, item in json.loads(found[0][0])]
+        if messages:
+            self.publish(messages)
         for target in targets:
             if target.payload is None:
                 check_payload(row.payload, self._known(target.queue).max_payload_bytes)
@@ -239,16 +275,16 @@ class SqlItems(SqlTransaction):
         # W-10: a fork ends the item, and each branch is an item of its own.
         items = [self._insert(*self._branch(row, target)) for target in targets]
         self._end([Ended(row, Ending.MOVED, targets=self._places(targets, items))])
-        self._with_ids(sql.DELETE_ITEMS, (), [row.id])
+        self._write_ids(sql.DELETE_ITEMS, (), [row.id])
         if row.key is not None:
             keeps_s = self._known(row.queue).history_s
-            self._with_ids(sql.EXPIRE_KEYS, (self._now_us + to_us(keeps_s),), [row.id])
+            self._write_ids(sql.EXPIRE_KEYS, (self._now_us + to_us(keeps_s),), [row.id])
         return items
 
     def _move(self, row: ItemRow, target: Target) -> list[int]:
         self._end([Ended(row, Ending.MOVED, targets=self._places([target], [row.id]))])
         queue, priority, due, _, payload = self._branch(row, target)
-        self.execute(sql.MOVE, (queue, due, priority, payload, row.id))
+        self._connection.write(sql.MOVE, (queue, due, priority, payload, row.id))
         self.touched.add(queue)
         return [row.id]
 

@@ -33,7 +33,7 @@ class SqlLinks(SqlItems):
 
     def push_delivery(self, queue: str, item: NewItem, link: str, generation: int, tag: bytes) -> Pushed:
         """Push a delivery of a link, once; see Operations."""
-        rows = self.execute(sql.LINK, (link,))
+        rows = self.execute(sql.AMQP_LINK, (link,))
         if not rows or rows[0][0] != generation:  # W-18
             raise LinkStolen(
                 "the delivery was not pushed",
@@ -51,7 +51,7 @@ class SqlLinks(SqlItems):
 
     def settle_deliveries(self, link: str, generation: int, tags: Sequence[bytes]) -> None:
         """Forget deliveries that their sender has settled; see Operations."""
-        rows = self.execute(sql.LINK, (link,))
+        rows = self.execute(sql.AMQP_LINK, (link,))
         if rows and rows[0][0] == generation:
             for tag in tags:
                 self.execute(sql.FORGET_DELIVERY, (link, tag))

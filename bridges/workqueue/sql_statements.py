@@ -13,9 +13,10 @@ backoff_s = excluded.backoff_s, backoff_max_s = excluded.backoff_max_s, history_
 max_payload_bytes = excluded.max_payload_bytes"""
 QUEUES: Final = "SELECT name FROM oncewire_queues ORDER BY name"
 
-INSERT_ITEM: Final = """
+ITEM_ROW: Final = "(?, ?, ?, ?, ?, ?, ?)"
+INSERT_ITEM: Final = f"""
 INSERT INTO oncewire_items (queue, priority, due, created, payload, item_key, schedule)
-VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id"""
+VALUES {ITEM_ROW} RETURNING id"""  # noqa: S608  # our own constant
 # W-11: a new key, or one whose time has passed; no row = the key is known.
 CLAIM_KEY: Final = """
 INSERT INTO oncewire_keys (queue, item_key, item, expires) VALUES (?, ?, 0, NULL)
@@ -104,12 +105,53 @@ COUNT_DEAD: Final = """
 SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE ending = 'dead' AND queue = ? LIMIT ?) AS part"""
 NEXT_AFTER: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND priority = ? AND due > ?"
 
+# W-24: whoever takes over raises the epoch; the container-id stays.
+TAKE_OVER: Final = """
+INSERT INTO oncewire_owners (name, container, epoch, incarnation) VALUES (?, ?, 1, 0)
+ON CONFLICT (name) DO UPDATE SET epoch = oncewire_owners.epoch + 1 RETURNING container, epoch"""
+OWNER: Final = "SELECT epoch FROM oncewire_owners WHERE name = ? /*lock*/"
+INCARNATION: Final = "SELECT incarnation FROM oncewire_owners WHERE name = ?"
+PUT_INCARNATION: Final = "UPDATE oncewire_owners SET incarnation = ? WHERE name = ?"
+
+FEED_TAGS: Final = "SELECT tag, outcome FROM oncewire_feed_tags WHERE feed = ? ORDER BY place"
+PUT_TAG: Final = """
+INSERT INTO oncewire_feed_tags (feed, tag, outcome) VALUES (?, ?, ?)
+ON CONFLICT (feed, tag) DO UPDATE SET outcome = excluded.outcome"""
+DELETE_TAGS: Final = "DELETE FROM oncewire_feed_tags WHERE feed = ? AND tag IN (/*ids*/)"
+
+# W-22: the row's lock makes the numbers of a topic follow the order of the commits, without holes.
+ASSIGN: Final = """
+INSERT INTO oncewire_outbox_topics (topic, assigned) VALUES (?, ?)
+ON CONFLICT (topic) DO UPDATE SET assigned = oncewire_outbox_topics.assigned + excluded.assigned RETURNING assigned"""
+COUNT_TOPICS: Final = "SELECT count(*) FROM oncewire_outbox_topics"
+PUT_ROW: Final = "INSERT INTO oncewire_outbox (topic, number, payload) VALUES (?, ?, ?)"
+TOPICS_AT_WORK: Final = """
+SELECT topic FROM oncewire_outbox_topics WHERE EXISTS (
+    SELECT 1 FROM oncewire_outbox WHERE oncewire_outbox.topic = oncewire_outbox_topics.topic AND outcome IS NULL)
+ORDER BY topic"""
+LINK: Final = "SELECT next_number, exposed_before, session FROM oncewire_outbox_links WHERE topic = ?"
+PUT_LINK: Final = """
+INSERT INTO oncewire_outbox_links (topic, next_number, exposed_before, session) VALUES (?, ?, ?, ?)
+ON CONFLICT (topic) DO UPDATE SET next_number = excluded.next_number, exposed_before = excluded.exposed_before,
+session = excluded.session"""
+SENT_ROWS: Final = """
+SELECT number, payload FROM oncewire_outbox WHERE outcome IS NULL AND topic = ? AND number < ? ORDER BY number"""
+NEXT_ROWS: Final = """
+SELECT number, payload FROM oncewire_outbox WHERE outcome IS NULL AND topic = ? AND number >= ?
+ORDER BY number LIMIT ?"""
+DELETE_ROWS: Final = "DELETE FROM oncewire_outbox WHERE topic = ? AND number IN (/*ids*/)"
+END_ROW: Final = "UPDATE oncewire_outbox SET outcome = ? WHERE topic = ? AND number = ?"
+ENDED_ROWS: Final = """
+SELECT topic, number, payload, outcome FROM oncewire_outbox WHERE outcome IS NOT NULL ORDER BY topic, number LIMIT ?"""
+DELETE_ENDED: Final = """
+DELETE FROM oncewire_outbox WHERE topic = ? AND number = ? AND outcome IS NOT NULL RETURNING payload"""
+
 # AMQP links (W-17, W-18). The row of a link is locked by whoever pushes for it: a new generation waits for the push.
 RAISE_LINK: Final = """
 INSERT INTO oncewire_links (link, generation, expires) VALUES (?, 1, ?)
 ON CONFLICT (link) DO UPDATE SET generation = oncewire_links.generation + 1, expires = excluded.expires
 RETURNING generation"""
-LINK: Final = "SELECT generation, expires FROM oncewire_links WHERE link = ? /*lock*/"
+AMQP_LINK: Final = "SELECT generation, expires FROM oncewire_links WHERE link = ? /*lock*/"
 RENEW_LINK: Final = "UPDATE oncewire_links SET expires = ? WHERE link = ?"
 PURGE_LINKS: Final = """
 DELETE FROM oncewire_links WHERE link IN (

@@ -11,6 +11,7 @@ from bridges.workqueue.items import (
     HistoryEntry,
     LinkState,
     NewItem,
+    NewMessage,
     Page,
     Pushed,
     QueueSettings,
@@ -33,6 +34,8 @@ class Operations(Protocol):
 
     now: float
     """Time of the transaction by the store's clock (W-15)."""
+    touched: set[str]
+    """Queues whose waiters are notified when it has committed (W-13)."""
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run a statement on the application's own tables, in this transaction. Parameters are ``?``."""
@@ -90,10 +93,20 @@ class Operations(Protocol):
         """Give reserved items back; those over the limit of retries are dead (W-7, W-8)."""
         ...
 
-    def move(self, handle: Handle, targets: Sequence[Target]) -> list[int]:
+    def move(
+        self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
+    ) -> list[int]:
         """Move a reserved item to another queue, or end it and push one into each of several (W-10).
 
-        Returns the ids of the items there.
+        Publishes `messages` with it; a move that is repeated publishes nothing again. Returns the ids of the items
+        there.
+        """
+        ...
+
+    def publish(self, messages: Sequence[NewMessage]) -> None:
+        """Publish messages to topics if this transaction commits (W-22); `OutboxPublisher` sends them.
+
+        A transaction that may be repeated gives them to `commit` or `move`, which have no second effect (W-5).
         """
         ...
 

@@ -85,6 +85,7 @@ class Subscriber(ClientLink):
         self._granted_s: int | None = None
         self._queue: deque[Delivery] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
+        self._effects: list[Callable[[], object]] = []  # of what the next commit records
         self._recording: list[asyncio.Future[None]] = []
         self._being_recorded: list[asyncio.Future[None]] = []
         self._confirmed: asyncio.Future[None] = self._loop.create_future()
@@ -169,15 +170,35 @@ class Subscriber(ClientLink):
 
     # --- finishing deliveries -----------------------------------------------------------------------------------------
 
-    async def finish(self, deliveries: Sequence[Delivery], outcome: Outcome = ACCEPTED) -> None:
+    async def finish(
+        self,
+        deliveries: Sequence[Delivery],
+        outcome: Outcome = ACCEPTED,
+        *,
+        effect: Callable[[], object] | None = None,
+    ) -> None:
         """Record the outcome of deliveries, then notify the network. Returns when it is recorded.
 
+        Args:
+            deliveries: not finished yet.
+            outcome: of all of them.
+            effect: called in the journal's thread, inside the transaction that records the outcome, for journals whose
+                database has effects of its own. What it raises must be a JournalError; then nothing is recorded.
+
         Raises:
-            UsageError: one of them was finished before; none is finished then.
+            UsageError: one of them was finished before, or an effect without a durable journal; none is finished then.
             ClientError: it could not be recorded.
         """
         self.check_usable()
+        if effect is not None and not self._journal.journal.is_durable:
+            raise UsageError(
+                "the effect cannot be stored with the outcome",
+                "the subscriber has no durable journal",
+                "open it with a journal that keeps the effects, too",
+            )
         self._complete(deliveries, outcome)
+        if effect is not None:
+            self._effects.append(effect)
         if not self._journal.journal.is_durable:
             self._journal.work(self)
             return
@@ -471,8 +492,15 @@ class Subscriber(ClientLink):
     def take_commit(self) -> Callable[[], None]:
         """Take the core's changes; see JournalUser."""
         changes = self._core.next_commit()
+        effects, self._effects = self._effects, []
         self._being_recorded, self._recording = self._recording, []
-        return lambda: self._journal.journal.write_subscriber(self.name, changes)
+
+        def write() -> None:
+            for effect in effects:
+                effect()
+            self._journal.journal.write_subscriber(self.name, changes)
+
+        return write
 
     def commit_done(self) -> None:
         """The changes are durable."""

@@ -9,6 +9,7 @@ from aiohttp import web
 from router.operator.access import Route, role_of
 from topology.inspector.api import Inspector
 from topology.inspector.page import serving
+from topology.inspector.queues_api import QueuesApi
 from topology.inspector.schema.model import READER, Role
 from topology.inspector.source import Rights
 
@@ -19,8 +20,12 @@ def rights_of(request: web.Request) -> Rights:
     return Rights(manage=role >= Role.OPERATOR, bodies=role >= Role.ADMIN)
 
 
-def inspection_routes(inspector: Inspector) -> Iterable[Route]:
-    """Everything of the inspector is for viewers; single parts of answers need more."""
+def inspection_routes(inspector: Inspector, queues: QueuesApi) -> Iterable[Route]:
+    """Everything of the inspector is for viewers; single parts of answers, and what changes something, need more."""
+    for path, handler in queues.reads:
+        yield Route("GET", path, handler, READER)
+    for path, handler in queues.changes:
+        yield Route("POST", path, handler, Role.OPERATOR)
     for route in inspector.routes():
         yield Route("GET", route.path, route.handler, READER)
     yield Route("GET", "/", serving.page, READER)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
+
+from aiohttp import web
 
 from router.clients.listener import ClientListener
 from router.clients.redirect import other_routers
@@ -21,11 +24,14 @@ from router.operator.http import HttpServer
 from router.operator.inspection import Inspection
 from router.operator.inspection_routes import inspection_routes, rights_of
 from router.operator.management_routes import management_routes
+from router.operator.queues import queue_reader
 from router.operator.service import Management
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
 from router.operator.telemetry import telemetry_of
 from topology.inspector.api import Inspector
+from topology.inspector.queues_api import QueuesApi
+from topology.inspector.source import Rights
 
 
 class OperatorSurface:
@@ -51,6 +57,9 @@ class OperatorSurface:
             watch: of the event loop.
             log: where its events go.
             load: reads the settings again; None = there is no file to read.
+
+        Raises:
+            CliError: the setting queue_store cannot be used.
         """
         self._config = config
         self._version = version
@@ -59,7 +68,12 @@ class OperatorSurface:
         access = Access(config, log)
         self._accounts = Accounts(config.node_id, version, listener, watch, log)
         self.inspection = Inspection(lifecycle, listener, config.node_id, version, config.standalone)
-        self.inspector = Inspector(self.inspection, log.recent, rights_of)
+        has_queues = bool(config.queue_store)
+
+        def rights(request: web.Request) -> Rights:
+            return replace(rights_of(request), queues=has_queues)
+
+        self.inspector = Inspector(self.inspection, log.recent, rights)
         self.controls = RouterControls(lifecycle, config, listener, access, log, load)
         management = Management(config.node_id, self.inspection, self.controls, access, log)
         self._node = ManagementNode(Answering(management, access, self._other_nodes), access, log)
@@ -68,7 +82,8 @@ class OperatorSurface:
             access.caller_at(client.peer_host, client.user).role >= role_named(listener.config.services_role)
         )
         status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
-        routes = (*inspection_routes(self.inspector), *management_routes(management))
+        self._queues = QueuesApi(queue_reader(config.queue_store), rights)
+        routes = (*inspection_routes(self.inspector, self._queues), *management_routes(management))
         self._http = HttpServer(status, access, log, routes)
         self._answering: asyncio.Future[None] | None = None
 
@@ -106,6 +121,7 @@ class OperatorSurface:
         """Disconnect whoever watches, stop HTTP, and send the last spans."""
         await self.inspector.watchers.stop()
         await self._http.stop()
+        await self._queues.close()
         if self._accounts.telemetry is not None:
             await self._accounts.telemetry.stop()
 

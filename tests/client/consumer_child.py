@@ -1,9 +1,9 @@
-"""A consumer in a process of its own: ``consumer_child.py STORE ROUTERS POINT NOTE``.
+"""A consumer in a process of its own: ``consumer_child.py STORE ROUTERS POINT NOTE [ETCD]``.
 
 It is killed (SIGKILL) when it reaches the named ``CrashPoint`` for the second time (the first time where there is only
 one), and writes the point into the file NOTE before; with any other POINT it runs until somebody ends it. It logs each
 message with its process id, adds it to a sum and publishes two messages for it, marked with the process id as well: a
-mixture of two attempts would show.
+mixture of two attempts would show. With etcd's address it stands by while another process is active.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from oncewire.client.transactions import Consumer, CrashPoint, ReceivedMessage, Transaction
 from oncewire.client.transactions.crash_points import on_reach
 from tests.client.store_world import value_of
+from topology.shard_leases import EtcdShards
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS effects (attempt TEXT NOT NULL, message TEXT NOT NULL)",
@@ -50,11 +51,18 @@ def die_at(name: str, note: Path) -> None:
     on_reach.append(look)
 
 
-async def main(store: str, routers: str, point: str, note: str) -> None:
+async def main(store: str, routers: str, point: str, note: str, etcd: str = "") -> None:
     """Run until killed."""
     die_at(point, Path(note))
     async with Consumer(
-        routers.split(","), store=store, name="billing", topics=["orders"], schema=SCHEMA, batch=20, ring_messages=5
+        routers.split(","),
+        store=store,
+        name="billing",
+        topics=["orders"],
+        schema=SCHEMA,
+        batch=20,
+        ring_messages=5,
+        shards=EtcdShards([etcd], lease_s=2) if etcd else None,
     ) as consumer:
         await consumer.run(process)
 

@@ -9,13 +9,20 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from oncewire.client import Message, Publisher, connect
-from oncewire.client.transactions import Consumer, CrashPoint, Producer, ProducerId, ReceivedMessage, read_committed
+from oncewire.client.transactions import (
+    Consumer,
+    CrashPoint,
+    Producer,
+    ProducerId,
+    ReceivedMessage,
+    read_committed,
+)
 from router.commands.local_network import LocalNetwork
 from tests.client.consumer_child import SCHEMA
 from tests.client.store_world import Database
@@ -85,11 +92,13 @@ class Output:
 
 
 @asynccontextmanager
-async def child(database: Database, network: LocalNetwork, point: str, note: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def child(
+    database: Database, network: LocalNetwork, point: str, note: Path, *etcd: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A consumer's process, killed at the end of the block."""
     routers = ",".join(router.url for router in network.routers.values())
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(CHILD), database.url, routers, point, str(note)),
+        *(sys.executable, str(CHILD), database.url, routers, point, str(note), *etcd),
         env={**os.environ, "PYTHONPATH": CHILD_PATH},
     )
     try:
@@ -104,7 +113,7 @@ async def until(condition: Callable[[], bool], what: Callable[[], object]) -> No
     """Wait for something that another process does."""
     try:
         async with asyncio.timeout(WAIT_S):
-            while not condition():
+            while not condition():  # noqa: ASYNC110  (what another process does)
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(what()) from None
@@ -169,7 +178,7 @@ async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_on
         for place, point in enumerate(points):
             note = tmp_path / point.name
             async with child(database, network, point.name, note) as process:
-                await source.publish_while(lambda: process.returncode is None)  # noqa: B023
+                await source.publish_while(lambda: process.returncode is None)
                 assert process.returncode == -signal.SIGKILL
             hit.add(CrashPoint[note.read_text()])
             if place == len(points) // 2:
@@ -179,3 +188,36 @@ async def test_a_consumer_killed_at_every_crash_point_processes_each_input_in_on
         await finish(database, network, source, output, tmp_path / "none")
         assert len({attempt for (attempt,) in database.rows("SELECT attempt FROM effects")}) > 3
         assert all(message.published_at is not None for message in output.messages)
+
+
+@pytest.mark.timeout(600)
+async def test_a_standby_takes_over_when_the_owner_is_killed_and_continues_its_input(
+    database: Database, tmp_path: Path
+) -> None:
+    """Three processes of one name, of which two are killed while they are active; nobody fences off who is active."""
+
+    def owners() -> set[str]:
+        return {attempt for (attempt,) in database.rows("SELECT attempt FROM effects")}
+
+    async with LocalNetwork(1) as network, source_and_output(network, seed=9) as (source, output):
+        await subscribe(database, network)
+        etcd = network.etcd_urls[0]
+        async with AsyncExitStack() as ending:
+            children = {}
+            for number in range(3):
+                process = await ending.enter_async_context(child(database, network, "-", tmp_path / str(number), etcd))
+                children[str(process.pid)] = process
+            for count in (1, 2):
+                await source.publish_while(lambda: len(owners()) < count)  # noqa: B023
+                assert len(owners()) == count  # one at a time
+                (active,) = owners() & set(children)
+                dead = children.pop(active)
+                dead.kill()
+                await dead.wait()
+            await source.publish_while(lambda: len(owners()) < 3)
+            await until(
+                lambda: len(output.bodies) >= 2 * len(source.counting),
+                lambda: (len(output.bodies), len(source.counting)),
+            )
+            assert all(process.returncode is None for process in children.values())
+        judge(database, source, output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.client.transactions import sequence_header, sequencer, store
+from oncewire.client.transactions import consumer, outputs, receiving, sequence_header, sequencer, store
 from tests.docs.code_blocks import blocks_of
 from tests.docs.guarantee_tables import functions_of
+from tests.router.processes import running_router
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "gazette.md"
@@ -19,6 +21,7 @@ GUARANTEES = ROOT / "tests" / "client" / "test_gazette_guarantees.py"
 TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)`")
 RULE = re.compile(r"^\| (S[QT]-\d) \|", re.MULTILINE)
 RULE_IN_CODE = re.compile(r"^\* (S[QT]-\d) ", re.MULTILINE)
+MAX_TUTORIAL_LINES = 25
 LIMIT = re.compile(r"^\| `([A-Z_]+)` \| (\d+) \|", re.MULTILINE)
 
 
@@ -49,19 +52,46 @@ def test_every_limit_has_the_value_that_the_page_tells(page: str) -> None:
     told = dict(LIMIT.findall(page))
     known = {
         name: getattr(module, name)
-        for module in (sequencer, store, sequence_header)
+        for module in (sequencer, store, sequence_header, consumer, outputs, receiving)
         for name in vars(module)
-        if re.fullmatch(r"(?:MAX|RING|PRODUCER|RENEW)_[A-Z_]+", name) and name in told
+        if name in told
     }
-    assert len(told) == 8
+    assert len(told) == 12
     assert {name: int(known[name]) for name in told} == {name: int(value) for name, value in told.items()}
 
 
-def test_the_program_of_the_page_runs_and_prints_what_the_page_says(page: str, tmp_path: Path) -> None:
-    (program,) = [block for block in blocks_of(PAGE) if block.language == "python"]
-    (told,) = re.findall(r"prints `(\d+)`", page)
+def programs() -> list[str]:
+    """The tutorial, then the program that does the same by hand."""
+    return [block.text for block in blocks_of(PAGE) if block.language == "python" and block.run_by]
+
+
+async def test_the_tutorial_runs_and_prints_what_the_page_says(page: str, tmp_path: Path) -> None:
+    tutorial = programs()[0]
+    assert "prints `1`, `3` and `6`" in page
+    lines = [line for line in tutorial.splitlines() if line.strip()]
+    assert len(lines) <= MAX_TUTORIAL_LINES
+    async with running_router("--standalone") as router:
+        program = tutorial.replace("amqp://127.0.0.1:5672", router.url)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-c", program), cwd=tmp_path, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, errors = await asyncio.wait_for(process.communicate(), 100)
+    assert (errors.decode(), out.decode(), process.returncode) == ("", "1 3 6\n", 0)
+
+
+def test_the_rules_of_the_consumer_stand_in_its_files(page: str) -> None:
+    named = set()
+    for file in (ROOT / "oncewire" / "client" / "transactions").glob("*.py"):
+        named |= set(re.findall(r"\bCO-\d\b", file.read_text(encoding="utf-8")))
+    assert named == set(re.findall(r"^\| (CO-\d) \|", page, re.MULTILINE)) == set(re.findall(r"\bCO-\d\b", page))
+
+
+def test_the_program_without_a_consumer_runs_and_prints_what_the_page_says(page: str, tmp_path: Path) -> None:
+    program = programs()[1]
+    (told,) = re.findall(r"runs by itself and prints `(\d+)`", page)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program.text], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-W", "error", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60,
         check=False,
     )  # fmt: skip
     assert (done.stdout, done.stderr, done.returncode) == (f"{told}\n", "", 0)

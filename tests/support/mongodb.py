@@ -23,7 +23,9 @@ from topology.etcd_server import free_port
 
 VARIABLE = "ONCEWIRE_FERRETDB"
 PROGRAM = "oncewire-ferretdb"
-"""What scripts/install_ferretdb.sh builds: started as PROGRAM FOLDER HOST:PORT."""
+"""What scripts/install_ferretdb.sh builds: started as PROGRAM file:FOLDER/ HOST:PORT."""
+MEMORY = Path("/dev/shm")
+"""Linux's file system in memory: each database is many small files, made for one test."""
 LOOPBACK = "127.0.0.1"
 HEADER_BYTES = 4
 """A message of the protocol begins with its length, the length included."""
@@ -42,9 +44,11 @@ def running_ferretdb() -> Iterator[tuple[str, int]]:
     """Runs the server as it is; yields host and port."""
     program = find_ferretdb()
     assert program is not None
-    folder = tempfile.mkdtemp(prefix="oncewire-ferretdb-")
+    folder = tempfile.mkdtemp(prefix="oncewire-ferretdb-", dir=MEMORY if MEMORY.is_dir() else None)
     address = (LOOPBACK, free_port())
-    command: list[str | Path] = ["sh", "-c", RUN, "sh", program, folder, f"{address[0]}:{address[1]}"]
+    # synchronous: the tests kill our processes, not the machine.
+    files = f"file:{folder}/?_pragma=synchronous(off)"
+    command: list[str | Path] = ["sh", "-c", RUN, "sh", program, files, f"{address[0]}:{address[1]}"]
     try:
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)

@@ -37,8 +37,12 @@ def find_postgresql() -> Path | None:
 
 
 @contextmanager
-def running_postgresql() -> Iterator[str]:
-    """Runs a server; yields a connection string that lacks the database (``dbname=``)."""
+def running_postgresql(*, is_durable: bool = False) -> Iterator[str]:
+    """Runs a server; yields a connection string that lacks the database (``dbname=``).
+
+    Args:
+        is_durable: whether commits wait for the disk. The tests kill our processes, not the machine.
+    """
     programs = find_postgresql()
     assert programs is not None
     user = None
@@ -58,8 +62,7 @@ def running_postgresql() -> Iterator[str]:
             cwd=folder,
             user=user,
         )
-        # fsync: the tests kill our processes, not the machine.
-        options = ("-c", "listen_addresses=", "-c", "fsync=off")
+        options = ("-c", "listen_addresses=", "-c", f"fsync={'on' if is_durable else 'off'}")
         command: list[str | Path] = ["sh", "-c", RUN, "sh", programs / "postgres", "-D", data, "-k", folder, *options]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(

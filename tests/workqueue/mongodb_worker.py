@@ -1,8 +1,8 @@
-"""A worker on a MongoDB store that is killed (SIGKILL) at one place: ``mongodb_worker.py URL PLACE``.
+"""A worker on a MongoDB store that is killed (SIGKILL) at one place: ``mongodb_worker.py URL NUMBER``.
 
-PLACE is "NUMBER before" or "NUMBER after": the number of the command to the server, counted from the first reservation.
-With number 0 it is not killed. Moves items of `in` that begin with "m" to `out` and commits all others; ends when
-nothing but a schedule's next instance is left.
+It is killed when the server has done its command of that number, counted from the first reservation, and before the
+worker does anything with the reply. With number 0 it is not killed. Moves items of `in` that begin with "m" to `out`
+and commits all others; ends when nothing but a schedule's next instance is left.
 """
 
 from __future__ import annotations
@@ -25,25 +25,20 @@ SOON_S = 5.0
 class Killer(monitoring.CommandListener):  # type: ignore[misc]
     """Counts commands, and ends this process at its place."""
 
-    def __init__(self, place: str) -> None:
-        number, _, self._side = place.partition(" ")
+    def __init__(self, number: str) -> None:
         self._number = int(number)
         self._commands = 0
         self.is_counting = False
 
-    def _pass(self, side: str) -> None:
-        if self.is_counting and self._commands == self._number and self._side == side:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     def started(self, _: monitoring.CommandStartedEvent) -> None:
-        self._commands += self.is_counting
-        self._pass("before")
+        """The reply counts."""
 
     def succeeded(self, _: monitoring.CommandSucceededEvent) -> None:
-        self._pass("after")
+        self._commands += self.is_counting
+        if self.is_counting and self._commands == self._number:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    def failed(self, _: monitoring.CommandFailedEvent) -> None:
-        self._pass("after")
+    failed = succeeded
 
 
 async def work(url: str, killer: Killer) -> None:
@@ -65,9 +60,9 @@ async def work(url: str, killer: Killer) -> None:
             await asyncio.sleep(max(due_s, 0))
 
 
-def main(url: str, place: str) -> None:
+def main(url: str, number: str) -> None:
     """Run with a killer listening."""
-    killer = Killer(place)
+    killer = Killer(number)
     monitoring.register(killer)
     asyncio.run(work(url, killer))
 

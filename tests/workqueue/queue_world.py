@@ -90,6 +90,11 @@ class Database:
             return sqlite3.connect(self.address, isolation_level=None, timeout=10)
         return importlib.import_module("psycopg").connect(self.address, autocommit=True)
 
+    def run(self, statement: str) -> None:
+        """Run a statement of another program's."""
+        with closing(self.connect()) as connection:
+            connection.execute(statement)
+
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """What another program sees in it."""
         with closing(self.connect()) as connection:

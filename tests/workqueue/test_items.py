@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from bridges.workqueue import (
@@ -13,6 +15,7 @@ from bridges.workqueue import (
     NewItem,
     Operations,
     PayloadTooLarge,
+    QueueError,
     Rollback,
     Target,
     UnknownQueue,
@@ -336,3 +339,16 @@ def test_text_that_is_no_handle_is_refused(text: str) -> None:
         Handle.parse(text)
     assert Handle.parse("17.3") == Handle(17, 3)
     assert str(Handle(17, 3)) == "17.3"
+
+
+def test_a_job_that_hides_the_error_of_its_statement_has_either_happened_or_failed(sql_world: World) -> None:
+    def work(do: Operations) -> None:
+        do.push("work", [NewItem(b"x")])
+        with suppress(QueueError):
+            do.execute("SELECT there_is FROM nothing")
+
+    with suppress(QueueError):
+        sql_world.do(work)
+        assert sql_world.pop() == [b"x"]
+        return
+    assert sql_world.pop() == []

@@ -18,7 +18,9 @@ from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
 from bridges.workqueue.queue import LONGEST_SLEEP_S
 from bridges.workqueue.rules_core import MAX_COUNT, MAX_NAME
 from bridges.workqueue.sql_operations import COUNT_LIMIT, SCAN_LIMIT
+from bridges.workqueue.sql_outbox import MAX_TOPICS
 from bridges.workqueue.sqlite import MAX_BYTES
+from oncewire.client.publisher import SESSION_TIMEOUT_S
 from tests.docs.guarantee_tables import functions_of, rules_named_in, section, table
 from tests.workqueue.queue_world import Database
 
@@ -30,9 +32,10 @@ ROWS = table(section(PAGE, "Rules"))
 RULES = [row[0] for row in ROWS[1:]]
 
 
-def test_rules_are_numbered_without_a_hole() -> None:
+def test_rules_stand_in_order_and_each_number_is_used_once() -> None:
     assert ROWS[0] == ("Rule", "In short", "Shown by")
-    assert [f"W-{number}" for number in range(1, len(RULES) + 1)] == RULES
+    numbers = [int(rule.removeprefix("W-")) for rule in RULES]
+    assert numbers == sorted(set(numbers))
 
 
 def test_the_page_and_the_code_name_the_same_rules() -> None:
@@ -92,6 +95,8 @@ def test_the_page_has_the_figures_of_the_code() -> None:
     assert f"stop counting at {COUNT_LIMIT:,}" in PAGE
     assert f"or {LONGEST_SLEEP_S:g} s;" in PAGE
     assert f"({MAX_BYTES >> 30} GiB)" in PAGE
+    assert limits["topics of an outbox"] == str(MAX_TOPICS)
+    assert f"({SESSION_TIMEOUT_S // 3600} h)" in PAGE
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def fill(world: World) -> None:
 
 def everything(do: Operations) -> None:
     """Every operation once."""
+    do.push("work", [NewItem(b"x"), NewItem(b"y")])
     do.push("work", [NewItem(b"new", key="new"), NewItem(b"known", key="k7")])
     taken = [each.handle for each in do.reserve("work", 5, 30)]
     do.extend(taken[:1], 60)
@@ -87,7 +88,7 @@ def test_no_statement_reads_a_whole_table(filled: World) -> None:
         rows: list[Row] = plain(statement, parameters)
         return rows
 
-    filled.store.execute = execute  # type: ignore[attr-defined]
+    filled.store.execute = filled.store.write = execute  # type: ignore[attr-defined]
     filled.do(everything)
     assert len(plans) > 25
     assert {statement: plan for statement, plan in plans.items() if SCANS.search(plan)} == {}

@@ -146,6 +146,27 @@ async def test_a_waiter_gets_what_another_task_pushes(database: Database) -> Non
         assert taken.payload == b"x"
 
 
+@pytest.mark.parametrize(
+    "database", [pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True
+)
+async def test_a_waiter_is_notified_also_after_the_connection_of_its_notices_broke(database: Database) -> None:
+    async with Queue.open(database.url, "work") as queue:
+        await queue.store.listen()
+        waiting = asyncio.create_task(queue.pop(wait=None))
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        for _ in range(2):
+            async with asyncio.timeout(30):
+                while database.rows(f"SELECT count(*) {others} AND query LIKE 'LISTEN%'") != [(1,)]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            database.rows(f"SELECT pg_terminate_backend(pid) {others} AND query LIKE 'LISTEN%'")
+        async with asyncio.timeout(30):
+            while database.rows(f"SELECT count(*) {others} AND query LIKE 'LISTEN%'") != [(1,)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        async with Queue.open(database.url, "work") as other:
+            await other.push(b"x")
+        assert await asyncio.wait_for(waiting, 30) is not None  # without a notice it would be a minute
+
+
 async def test_a_waiter_is_notified_of_what_another_process_pushes(
     sql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,7 @@ class Inspector:
     async def _overview(self, request: web.Request) -> Row:
         check_names(request.query, frozenset())
         rights = self._rights_of(request)
-        return {**self._source.overview(), "can": {"manage": rights.manage, "bodies": rights.bodies}}
+        return {**self._source.overview(), "can": rights.as_row()}
 
     async def _table(self, request: web.Request) -> Row:
         table = request.match_info["table"]

@@ -19,6 +19,12 @@ class Rights:
     """Change things."""
     bodies: bool = False
     """See first bytes of messages."""
+    queues: bool = False
+    """See work queues: the router has a store of them."""
+
+    def as_row(self) -> Row:
+        """For `can` of the overview."""
+        return {"manage": self.manage, "bodies": self.bodies, "queues": self.queues}
 
 
 RightsOf: TypeAlias = Callable[[web.Request], Rights]

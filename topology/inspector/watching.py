@@ -233,8 +233,7 @@ class _Watcher:
         }  # fmt: skip
 
     def _overview(self) -> Row:
-        can = {"manage": self._rights.manage, "bodies": self._rights.bodies}
-        return {**self._source.overview(), "key": OVERVIEW, "can": can}
+        return {**self._source.overview(), "key": OVERVIEW, "can": self._rights.as_row()}
 
     def _new_events(self, after: int | None) -> list[Row]:
         page = self._events.after(after, MAX_ROWS)

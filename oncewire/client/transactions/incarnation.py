@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from oncewire.client.errors import ClientError, LinkStolen, ProcessFailed, StoreError, StoreFenced
+from oncewire.client.errors import ProcessFailed
 from oncewire.client.transactions.crash_points import CrashPoint, reach
 from oncewire.client.transactions.feed import Feed
 from oncewire.client.transactions.inputs import InputJournal
@@ -16,6 +16,7 @@ from oncewire.client.transactions.messages import ReceivedMessage, Transaction
 from oncewire.client.transactions.opening import StoreThread, open_store
 from oncewire.client.transactions.outputs import BACKLOG, Outputs
 from oncewire.client.transactions.receiving import Network, Receiving
+from oncewire.client.transactions.running import until_first_ends
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.client.transactions.store import Store
 from oncewire.client.transactions.store_schema import Intent
@@ -71,6 +72,7 @@ class Incarnation:
             plan.network, plan.name, inputs, thread, lambda: inputs.last_position - feed.position
         )
         self.transactions = 0
+        self._batch = plan.batch
 
     async def connect(self) -> None:
         """Connect and subscribe.
@@ -89,18 +91,18 @@ class Incarnation:
             ProcessFailed: the function raised; its transaction was rolled back.
             ClientError: something else failed. What was committed stays.
         """
-        try:
-            await _until_first_ends(
-                self._outputs.run(list(self._store.unconfirmed)),
-                self._receiving.run(),
-                self._watch_fence(),
-                self._transact(process, finalize),
-            )
-        except LinkStolen:
-            await self._thread.call(self._store.check_fence)
-            raise
-        except ClientError as error:
-            raise self._receiving.explain(error) from error
+        await until_first_ends(
+            self._outputs.run(list(self._store.unconfirmed)),
+            self._receiving.run(),
+            self._transact(process, finalize),
+        )
+
+    def begin_small(self) -> None:
+        """Begin with one position in a transaction, and twice as many in each next one.
+
+        After a failure, so that what precedes the message at which the function raises is committed (CO-4).
+        """
+        self._batch = 1
 
     def stop(self) -> None:
         """End after the transaction in progress; what is published may still be accepted for STOP_S seconds."""
@@ -127,6 +129,7 @@ class Incarnation:
             intents = await self._thread.call(lambda: self._one_transaction(process, finalize))
             reach(CrashPoint.COMMITTED)
             self.transactions += 1
+            self._batch = min(2 * self._batch, self._plan.batch)
             self._outputs.add(intents)
             self._receiving.made_room()
         with suppress(TimeoutError):
@@ -139,7 +142,7 @@ class Incarnation:
         with self._store.transaction(self._feed.sequencers):
             transaction = Transaction(self._store)
             is_empty = True
-            for message in self._feed.messages(self._plan.batch):
+            for message in self._feed.messages(self._batch):
                 is_empty = False
                 try:
                     process(transaction, message)
@@ -162,13 +165,6 @@ class Incarnation:
             "nothing of it was committed; correct the function, then start the consumer again: it continues there",
             error,
         )
-
-    async def _watch_fence(self) -> None:
-        """Look at once whether it is a later owner that takes our links, not only with the next commit (ST-1)."""
-        while True:
-            await self._receiving.was_stolen.wait()
-            self._receiving.was_stolen.clear()
-            await self._thread.call(self._store.check_fence)
 
 
 async def open_incarnation(plan: Plan, thread: StoreThread) -> Incarnation:
@@ -200,33 +196,3 @@ def _prepare(plan: Plan, store: Store[Any]) -> tuple[InputJournal, Feed]:
         _ = store.run(statement)
     inputs = InputJournal(store)
     return inputs, Feed(store, inputs, plan.topics, Isolation.READ_COMMITTED, plan.ring_messages)
-
-
-async def _until_first_ends(*works: Awaitable[None]) -> None:
-    """Run all until one ends, then end the others; raises the error that says most."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    errors = [leaf for result in results if isinstance(result, BaseException) for leaf in _leaves(result)]
-    found = [error for error in errors if not isinstance(error, asyncio.CancelledError)]
-    if found:
-        raise min(found, key=_rank)
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    return [error]
-
-
-def _rank(error: BaseException) -> int:
-    """Causes first: a defect, the fence, the function, the store; what links make of them last."""
-    if not isinstance(error, ClientError):
-        return 0
-    if isinstance(error, StoreFenced):
-        return 1
-    return 2 if isinstance(error, (ProcessFailed, StoreError)) else 3

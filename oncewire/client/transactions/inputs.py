@@ -2,7 +2,7 @@
 
 What the network delivered is written there before it is accepted, in one transaction with the subscription's state.
 So a message is in the journal exactly once, and whoever opens the store next continues where this owner stopped: on
-another machine, too. It stays until it was processed and no open transaction of its producer needs it.
+another machine, too (CO-1). It stays until it was processed and no open transaction of its producer needs it (CO-2).
 """
 
 from __future__ import annotations
@@ -100,6 +100,10 @@ class InputJournal(Journal):
             ],
         )
         self.last_position += len(payloads)
+
+    def check_fence(self) -> None:
+        """Check that no later owner has opened the store; errors as ``Store.check_fence``. Blocks."""
+        self._store.check_fence()
 
     # --- what goes out ------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,8 @@ class Reader:
             self._receiving = Receiving(self._network, self._name, self._inputs, self._thread, self._backlog)
             closing.push_async_callback(self._leave)
             await self._receiving.open(self._topics, self._timeout_s)
+            self._running = asyncio.ensure_future(self._receiving.run())
+            self._running.add_done_callback(lambda _: self._receiving.wake())
             self._closing = closing.pop_all()
         return self
 
@@ -107,9 +109,7 @@ class Reader:
             StoreFenced: another process has opened the store under this name.
             ClientError: something failed for good. Open the reader again.
         """
-        if self._running is None:
-            self._running = asyncio.ensure_future(self._receiving.run())
-            self._running.add_done_callback(lambda _: self._receiving.wake())
+        assert self._running is not None, "use `async with`"
         while True:
             while not self._feed.has_more:
                 if self._running.done():

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 from oncewire.client.connection import Client, connect
 from oncewire.client.delivery import Delivery
-from oncewire.client.errors import ClientError
+from oncewire.client.errors import ClientError, LinkStolen
 from oncewire.client.events import ClientEvent, LinkInterrupted
+from oncewire.client.failover import LinkEnd, end_of
 from oncewire.client.outcomes import rejected
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.transactions.crash_points import CrashPoint, reach
 from oncewire.client.transactions.inputs import InputJournal
 from oncewire.client.transactions.opening import StoreThread
+from oncewire.client.transactions.running import until_first_ends
 from oncewire.client.transactions.sequence_header import HeaderError, read_header
 from oncewire.wire import WireError
 
@@ -70,8 +72,8 @@ class Receiving:
         self._subscribers: list[Subscriber] = []
         self._has_room = asyncio.Event()
         self._changed = asyncio.Event()
-        self.was_stolen = asyncio.Event()
-        """Another process attached a link of ours: a later owner of the store, or a consumer of the same name."""
+        # Set when another process attaches a link of ours: a later owner of the store, or a consumer of the same name.
+        self._was_stolen = asyncio.Event()
 
     async def open(self, topics: Sequence[str], timeout_s: int | None) -> None:
         """Connect and subscribe. What is published from now on is received.
@@ -89,11 +91,23 @@ class Receiving:
         """Receive until something fails.
 
         Raises:
+            StoreFenced: a later owner has opened the store.
             ClientError: a link, the client or the store failed.
         """
-        async with asyncio.TaskGroup() as group:
-            for subscriber in self._subscribers:
-                _ = group.create_task(self._receive(subscriber))
+        try:
+            await until_first_ends(*map(self._receive, self._subscribers), self._watch_fence())
+        except LinkStolen:
+            await self._thread.call(self._inputs.check_fence)
+            raise
+        except ClientError as error:
+            raise self._inputs.failure or error from error
+
+    async def _watch_fence(self) -> None:
+        """Look at once whether it is a later owner that takes our links, not only with the next commit (ST-1, CO-5)."""
+        while True:
+            await self._was_stolen.wait()
+            self._was_stolen.clear()
+            await self._thread.call(self._inputs.check_fence)
 
     async def _receive(self, subscriber: Subscriber) -> None:
         while True:
@@ -137,10 +151,6 @@ class Receiving:
         """Let ``changed`` return."""
         self._changed.set()
 
-    def explain(self, error: ClientError) -> ClientError:
-        """Return the store's error where it is behind the links' error."""
-        return self._inputs.failure or error
-
     async def close(self, *, unsubscribe: bool = False) -> None:
         """Leave; the network keeps the subscriptions unless they are to end."""
         try:
@@ -151,7 +161,7 @@ class Receiving:
             await self._client.abandon()
 
     def _on_event(self, event: ClientEvent) -> None:
-        if isinstance(event, LinkInterrupted) and event.condition == "amqp:link:stolen":
-            self.was_stolen.set()
+        if isinstance(event, LinkInterrupted) and end_of(event.condition) is LinkEnd.STOLEN:
+            self._was_stolen.set()
         if self._network.on_event is not None:
             self._network.on_event(event)

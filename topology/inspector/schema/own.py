@@ -147,6 +147,7 @@ OVERVIEW = EntityType(
             parts=(
                 Attribute("manage", Type.BOOLEAN, "Change things."),
                 Attribute("bodies", Type.BOOLEAN, "See the first bytes of messages."),
+                Attribute("queues", Type.BOOLEAN, "See work queues: this router has the setting `queue_store`."),
             ),
         ),
     ),

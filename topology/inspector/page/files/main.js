@@ -10,6 +10,7 @@ import { Store } from "./store.js";
 import { ClientsView } from "./view_clients.js";
 import { DeliveryView } from "./view_delivery.js";
 import { EventsView } from "./view_events.js";
+import { EntryView, QueueView, QueuesView } from "./view_queues.js";
 import { NetworkView } from "./view_network.js";
 import { RouterView } from "./view_router.js";
 import { TopicView, TopicsView } from "./view_topics.js";
@@ -26,7 +27,10 @@ const VIEWS = [
   ["delivery", "Delivery", "delivery", () => DeliveryView],
   ["events", "Events", "events", () => EventsView],
   ["router", "Router", "router", () => RouterView],
+  ["queues", "Queues", "queues", (place) => [QueuesView, QueueView][place.rest.length] ?? EntryView],
 ];
+/** The last view is there where the router has a store of work queues. */
+const QUEUES = "queues";
 const THEMES = ["system", "light", "dark"];
 const KEYS_KEY = "oncewire-keys";
 const THEME_KEY = "oncewire-theme";
@@ -118,6 +122,7 @@ class Page {
 
   _showBar(overview) {
     setText(document.getElementById("router-name"), overview.router);
+    this._nav.get(QUEUES).hidden = !overview.can?.queues;
     const state = overview.draining ? ["warn", "draining"] : overview.ready ? ["good", "ready"] : ["bad", "not ready"];
     if (!this.isLost) {
       this._showState(state);
@@ -186,6 +191,7 @@ class Page {
     for (const [name, label, picture] of VIEWS) {
       const link = h("a", { href: `#/${name}` }, icon(picture), h("span", {}, label),
         name === "waiting" ? h("span", { class: "count", hidden: true }) : null);
+      link.hidden = name === QUEUES;
       this._nav.set(name, link);
       nav.append(link);
     }
@@ -235,7 +241,7 @@ class Page {
       return;
     }
     const view = VIEWS[Number(event.key) - 1];
-    if (view) {
+    if (view && !this._nav.get(view[0]).hidden) {
       location.hash = `#/${view[0]}`;
     } else if (event.key === "/") {
       event.preventDefault();
@@ -253,7 +259,7 @@ class Page {
 
   _help() {
     const on = h("input", { type: "checkbox", checked: remembered(KEYS_KEY) !== "off", on: { change: () => remember(KEYS_KEY, on.checked ? "on" : "off") } });
-    const keys = [...VIEWS.map(([, label], index) => [String(index + 1), label]), ["/", "to the filter"], ["Esc", "out of it, or close a dialog"], ["t", "theme: system, light, dark"], ["?", "this help"]];
+    const keys = [...VIEWS.filter(([name]) => !this._nav.get(name).hidden).map(([, label], index) => [String(index + 1), label]), ["/", "to the filter"], ["Esc", "out of it, or close a dialog"], ["t", "theme: system, light, dark"], ["?", "this help"]];
     const dialog = open("Keys and help", h("form", { on: { submit: (event) => { event.preventDefault(); dialog.close(); } } },
       h("h2", {}, "Keys"),
       h("dl", { class: "keys" }, keys.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])),

@@ -1,0 +1,131 @@
+"""Work queues: what an operation costs with ever more items in the store, and how many items workers finish a second.
+
+    python benchmarks/bench_queue.py [--only cost|rate] [--sizes 1000 100000 3000000] [--rounds 100] [--items 2000]
+
+Rates stand beside those of procrastinate and PgQueuer in the same PostgreSQL server: pip install "oncewire[bench]".
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import queue_cost
+import queue_rate
+from harness import is_missing, machine
+
+from bridges.workqueue.postgres import PostgresStore
+from bridges.workqueue.sqlite import SqliteStore
+from bridges.workqueue.store import Store
+
+ROOT = Path(__file__).resolve().parents[1]
+PLOT = ROOT / "docs" / "evidence" / "queue-cost.svg"
+WORKERS = (1, 4, 16)
+RUNS = 3
+"""Of each queue with each number of workers; the queues take turns."""
+NewDatabase = Callable[[], str]
+
+
+def server(stack: ExitStack) -> tuple[NewDatabase, int] | None:
+    """A PostgreSQL server of this run's own, which syncs to disk: what makes a database, and the server's pid."""
+    sys.path.append(str(ROOT))
+    from tests.support.postgres import find_postgresql, running_postgresql
+
+    if is_missing("psycopg") or find_postgresql() is None:
+        sys.stderr.write("PostgreSQL is not measured: its server or psycopg is missing: make tools\n")
+        return None
+    import psycopg
+
+    words = stack.enter_context(running_postgresql(is_durable=True))
+    known = dict(word.split("=", 1) for word in words.split())
+    names = (f"bench_{number}" for number in itertools.count(1))
+
+    def new_database() -> str:
+        name = next(names)
+        with psycopg.connect(f"{words} dbname=postgres", autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {name}")
+        return f"postgresql:///{name}?host={known['host']}&user={known['user']}"
+
+    pid = int((Path(known["host"]) / "data" / "postmaster.pid").read_text().split()[0])
+    return new_database, pid
+
+
+def print_cost(new_database: NewDatabase | None, sizes: list[int], rounds: int, folder: Path) -> None:
+    """Fill the stores, measure, print tables and draw the plot."""
+    figures = {}
+    for kind in ("sqlite", "postgresql"):
+        stores: list[Store] = []
+        for size in sizes:
+            if kind == "sqlite":
+                stores.append(SqliteStore(folder / f"{size}.db"))
+            elif new_database is not None:
+                stores.append(PostgresStore(new_database()))
+        if not stores:
+            continue
+        worlds = [queue_cost.filled(kind, store, size) for store, size in zip(stores, sizes, strict=True)]
+        queue_cost.measured(worlds, rounds)
+        figures[kind] = worlds
+        print(f"\n{kind}: microseconds, durable (processor time of the client); medians of {rounds}\n")
+        print("\n".join(queue_cost.table(worlds)))
+        for store in stores:
+            store.close()
+    if not is_missing("matplotlib"):
+        queue_cost.plot(figures, PLOT)
+
+
+def print_rates(new_database: NewDatabase | None, pid: int, items: int, folder: Path) -> None:
+    """Measure all queues in turns, and print medians and ratios."""
+    found: dict[tuple[str, int], list[queue_rate.Rate]] = {}
+    files = itertools.count(1)
+    rivals = {} if new_database is None or is_missing(*queue_rate.RIVALS) else queue_rate.RIVALS
+    for _, workers in itertools.product(range(RUNS), WORKERS):
+        for name in ("sqlite", *(("postgresql",) if new_database else ()), *rivals):
+            run = rivals.get(name, queue_rate.oncewire)
+            if name == "sqlite":
+                url, server_pid = f"sqlite:///{folder}/rate-{next(files)}.db", 0
+            else:
+                assert new_database is not None
+                url, server_pid = new_database(), pid
+            rate = queue_rate.measure(run, url, workers, items, server_pid)
+            sys.stderr.write(f"{name}, {workers} workers: {rate.a_second:,.0f}/s, {rate.processor_us:,.0f} us\n")
+            found.setdefault((name, workers), []).append(rate)
+    print(f"\nItems taken and finished a second (processor us for each, client and server); medians of {RUNS} runs\n")
+    names = dict.fromkeys(name for name, _ in found)
+    print("| workers | " + " | ".join(names) + " | " + " | ".join(f"ratio to {name}" for name in rivals) + " |")
+    print("|--:|" + "--:|" * (len(names) + len(rivals)))
+    for workers in WORKERS:
+        rate = {name: statistics.median(each.a_second for each in found[name, workers]) for name in names}
+        busy = {name: statistics.median(each.processor_us for each in found[name, workers]) for name in names}
+        cells = [f"{rate[name]:,.0f} ({busy[name]:,.0f})" for name in names]
+        cells += [f"{rate['postgresql'] / rate[name]:.2f} ({busy[name] / busy['postgresql']:.2f})" for name in rivals]
+        print(f"| {workers} | " + " | ".join(cells) + " |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("cost", "rate"))
+    sizes = [1_000, 100_000, 3_000_000]
+    parser.add_argument("--sizes", type=int, nargs="+", default=sizes, help="10000000 takes some minutes more")
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--items", type=int, default=2_000, help="of one run of the rates")
+    given = parser.parse_args()
+    print(machine())
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        started = server(stack)
+        new_database, pid = started or (None, 0)
+        if given.only != "rate":
+            print_cost(new_database, given.sizes, given.rounds, folder)
+        if given.only != "cost":
+            print_rates(new_database, pid, given.items, folder)
+    print(machine())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Jobs that cost less together: reservations of one queue are one search, commits are one deletion. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bridges.workqueue.items import Commit, Taken
+from bridges.workqueue.rules_core import MAX_COUNT
+from bridges.workqueue.store import Job, Operations
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveJob:
+    """Reserve up to `count` items of a queue; see Operations.reserve."""
+
+    queue: str
+    count: int
+    timeout: float
+
+    def __call__(self, do: Operations) -> list[Taken]:
+        """Run it."""
+        return do.reserve(self.queue, self.count, self.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitJob:
+    """End reserved items; see Operations.commit."""
+
+    commits: tuple[Commit, ...]
+
+    def __call__(self, do: Operations) -> None:
+        """Run it."""
+        do.commit(self.commits)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """One job for the jobs at these places, each with its number of items."""
+
+    job: Job
+    places: tuple[int, ...]
+    counts: tuple[int, ...] = ()
+
+    def spread(self, result: Any, results: list[Any]) -> None:
+        """Note each job's part of the result at its place: those who came first are served first."""
+        if not isinstance(self.job, ReserveJob):
+            for place in self.places:
+                results[place] = result
+            return
+        start = 0
+        for place, count in zip(self.places, self.counts, strict=True):
+            results[place] = result[start : start + count]
+            start += count
+
+
+def merge(jobs: Sequence[Job]) -> list[Merged]:
+    """Return fewer jobs with the same results.
+
+    Between two other jobs commits come first, then reservations. Nobody can see the difference: a reservation is
+    known to its caller, who may commit it, only after the transaction.
+    """
+    merged: list[Merged] = []
+    run: list[int] = []
+    for place, job in enumerate(jobs):
+        if isinstance(job, ReserveJob | CommitJob) and 0 < _count(job) <= MAX_COUNT:
+            run.append(place)
+            continue
+        merged += _merge_run(jobs, run)
+        run = []
+        merged.append(Merged(job, (place,)))
+    return merged + _merge_run(jobs, run)
+
+
+def _merge_run(jobs: Sequence[Job], run: Sequence[int]) -> list[Merged]:
+    commits: list[Merged] = []
+    reservations: dict[tuple[str, float], list[Merged]] = {}
+    for place in run:
+        job = jobs[place]
+        if isinstance(job, CommitJob):
+            _add(commits, Merged(job, (place,), (_count(job),)))
+        else:
+            assert isinstance(job, ReserveJob)
+            same = reservations.setdefault((job.queue, job.timeout), [])
+            _add(same, Merged(job, (place,), (_count(job),)))
+    return commits + [each for some in reservations.values() for each in some]
+
+
+def _count(job: ReserveJob | CommitJob) -> int:
+    return job.count if isinstance(job, ReserveJob) else len(job.commits)
+
+
+def _add(found: list[Merged], more: Merged) -> None:
+    """Merge into the last one, as far as one operation may have so many items."""
+    if found and sum(found[-1].counts) + sum(more.counts) <= MAX_COUNT:
+        last = found.pop()
+        places, counts = last.places + more.places, last.counts + more.counts
+        if isinstance(last.job, CommitJob) and isinstance(more.job, CommitJob):
+            more = Merged(CommitJob(last.job.commits + more.job.commits), places, counts)
+        else:
+            assert isinstance(last.job, ReserveJob)
+            more = Merged(ReserveJob(last.job.queue, sum(counts), last.job.timeout), places, counts)
+    found.append(more)

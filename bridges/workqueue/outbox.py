@@ -1,0 +1,156 @@
+"""From a store's outbox to topics: each message that a transaction decided on is published exactly once (W-23)."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from bridges.workqueue import sql_statements as sql
+from bridges.workqueue.crash_points import CrashPoint, passed
+from bridges.workqueue.queue import LONGEST_SLEEP_S
+from bridges.workqueue.queue_store import QueueStore
+from bridges.workqueue.sql_outbox import OUTBOX_NOTICE
+from bridges.workqueue.store import Operations, Row
+from bridges.workqueue.topic_journal import OutboxJournal, Owner
+from bridges.workqueue.topic_link import RETRY_S, TopicLink
+from oncewire.client import Client, LinkRefused, Publisher, UsageError
+from oncewire.client.publisher import SESSION_TIMEOUT_S
+
+INFLIGHT = 1000
+"""Messages of a topic without outcome; the routers' window is 1,024 (C-1)."""
+GROUP = 250
+"""Messages read at once: a window is filled in four portions, so one is prepared while another is on its way."""
+NAME = "publisher of the outbox"
+
+
+class _Encoded:
+    """A message that is encoded already, for `submit_many`."""
+
+    __slots__ = ("_payload",)
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def encode(self) -> bytes:
+        return self._payload
+
+
+class OutboxPublisher(TopicLink):
+    """Publishes what transactions of a store have decided on, in the order of their commits for each topic.
+
+    One process at a time: the one that began last (W-24).
+
+    Args:
+        store: of the queues.
+        routers: URLs, tried in turn.
+        ssl_context: for URLs that ask for TLS; None = Python's default.
+        session_timeout: seconds the network keeps the sessions while no process runs this. If none runs for longer,
+            messages without outcome may have been published: they stay in the outbox with the outcome *unknown* (W-25).
+    """
+
+    def __init__(
+        self,
+        store: QueueStore,
+        routers: str | Sequence[str],
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        session_timeout: int = SESSION_TIMEOUT_S,
+    ) -> None:
+        super().__init__(store, NAME, routers, ssl_context)
+        self._session_timeout = session_timeout
+        self._loop = asyncio.get_running_loop()
+        self._progress = asyncio.Event()
+
+    async def flush(self) -> None:
+        """Wait until every message in the outbox has its outcome; `run` runs meanwhile."""
+        while True:
+            self._progress.clear()
+            if not await self._store.transact(_topics_at_work):
+                return
+            await self._progress.wait()
+
+    async def _serve(self, client: Client, owner: Owner) -> None:
+        """Keep a task for each topic that has messages."""
+        journal = OutboxJournal(self._store, owner, self._progressed)
+        at_work: dict[str, asyncio.Task[None]] = {}
+        try:
+            with self._store.waiting(OUTBOX_NOTICE) as changed:
+                while True:
+                    await self._store.listen()
+                    changed.clear()
+                    for topic in await self._store.transact(_topics_at_work):
+                        if topic not in at_work:
+                            at_work[topic] = asyncio.create_task(self._publish_topic(client, journal, topic))
+                    await self._sleep(changed, at_work.values())
+        finally:
+            for task in at_work.values():
+                task.cancel()
+            await asyncio.gather(*at_work.values(), return_exceptions=True)
+
+    async def _sleep(self, changed: asyncio.Event, tasks: Iterable[asyncio.Future[Any]]) -> None:
+        """Wait for a notice of new messages, or the failure of a task (W-13)."""
+        notice = asyncio.create_task(changed.wait())
+        try:
+            done, _ = await asyncio.wait(
+                [notice, *tasks], timeout=LONGEST_SLEEP_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            notice.cancel()
+        for task in done:
+            task.result()
+
+    async def _publish_topic(self, client: Client, journal: OutboxJournal, topic: str) -> None:
+        while True:
+            try:
+                publisher = await client.publisher(
+                    topic, name=topic, journal=journal, window=INFLIGHT, timeout=self._session_timeout
+                )
+                try:
+                    await self._publish(publisher, topic)
+                finally:
+                    await publisher.suspend()
+            except (LinkRefused, UsageError) as error:  # of this topic only; its messages wait
+                self._complain(f"topic {topic!r}: {error}")
+                await asyncio.sleep(RETRY_S)
+
+    async def _publish(self, publisher: Publisher, topic: str) -> None:
+        for sending in publisher.recovered:
+            sending.was_awaited = True
+        with self._store.waiting(OUTBOX_NOTICE) as changed:
+            while True:
+                await self._store.listen()
+                changed.clear()
+                first = publisher.next_number
+                rows = await self._store.transact(partial(_rows_from, topic=topic, first=first))
+                if rows:
+                    passed(CrashPoint.ROWS_READ)
+                    # W-23: the row's number is the number of the client's message, and so its delivery tag.
+                    assert [number for number, _ in rows] == [*range(first, first + len(rows))]
+                    for sending in await publisher.submit_many([_Encoded(bytes(row[1])) for row in rows]):
+                        sending.was_awaited = True  # the journal notes its outcome
+                else:
+                    await self._idle(publisher, changed)
+
+    async def _idle(self, publisher: Publisher, changed: asyncio.Event) -> None:
+        """Wait for new messages; a failure while others are on their way ends it, too."""
+        on_the_way = [asyncio.create_task(publisher.flush())] if publisher.unfinished else []
+        try:
+            await self._sleep(changed, on_the_way)
+        finally:
+            for task in on_the_way:
+                task.cancel()
+
+    def _progressed(self) -> None:
+        """Called in the journal's thread."""
+        self._loop.call_soon_threadsafe(self._progress.set)
+
+
+def _rows_from(do: Operations, topic: str, first: int) -> list[Row]:
+    return do.execute(sql.NEXT_ROWS, (topic, first, GROUP))
+
+
+def _topics_at_work(do: Operations) -> list[str]:
+    return [topic for (topic,) in do.execute(sql.TOPICS_AT_WORK)]
