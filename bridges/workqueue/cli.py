@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -11,9 +10,7 @@ from typing import Any
 
 import click
 
-from bridges.workqueue import cli_topics  # noqa: F401  # adds its commands
-from bridges.workqueue.amqp import QueueBridge
-from bridges.workqueue.amqp_messages import PREFIX
+from bridges.workqueue import cli_amqp, cli_topics  # noqa: F401  # they add their commands
 from bridges.workqueue.cli_group import Command, queue, run, store_command, transact
 from bridges.workqueue.cli_shapes import (
     entry_words,
@@ -47,7 +44,6 @@ from bridges.workqueue.queue import TIMEOUT_S, Queue
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.cli.errors import CliError
-from oncewire.client.errors import ClientError
 
 __all__ = ["queue"]
 
@@ -128,34 +124,6 @@ def push(
         return {"id": pushed.item, "queue": name, "is_new": pushed.is_new}
 
     show(run(url, work), as_json=as_json)
-
-
-@store_command("serve", "Serve the queues at routers, for AMQP clients.")
-@click.option(
-    "--router", "routers", multiple=True, required=True, metavar="URL",
-    help="amqp://[USER:PASSWORD@]HOST[:PORT] of a router; repeatable.",
-)  # fmt: skip
-@click.option("--container-id", default=None, help="Of this process. [queue-bridge-PID]")
-def serve(url: str, as_json: bool, routers: tuple[str, ...], container_id: str | None) -> None:
-    """Serve queue://NAME for AMQP clients of any router of the network, until interrupted.
-
-    Prints a line when it is connected. Several processes may serve one store.
-    """
-
-    async def work(store: QueueStore) -> None:
-        bridge = QueueBridge(store, routers, container_id or f"queue-bridge-{os.getpid()}")
-        running = asyncio.create_task(bridge.run())
-        connected = asyncio.create_task(bridge.service.wait_connected())
-        await asyncio.wait([running, connected], return_when=asyncio.FIRST_COMPLETED)
-        if connected.done():
-            show({"serving": PREFIX, "routers": sorted(bridge.service.connected)}, as_json=as_json)
-        connected.cancel()
-        await running
-
-    try:
-        run(url, work)
-    except ClientError as error:
-        raise CliError(error.what, error.why, error.fix) from None
 
 
 @store_command("pop", "Take an item for good.")

@@ -29,6 +29,8 @@ from oncewire.wire import (
     vocabulary,
 )
 
+LOST_RESULTS = 0.06
+"""Share of the jobs whose connection to the store breaks."""
 Job = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
@@ -36,10 +38,10 @@ class SimBridge:
     """One bridge process. `jobs` wait for the store, `results` for the bridge."""
 
     def __init__(
-        self, code: Code, name: str, store: Any, judge: Judge, fails: Callable[[], bool], *, is_slow: bool
+        self, code: Code, name: str, store: Any, judge: Judge, chance: Callable[[], float], *, is_slow: bool
     ) -> None:
         self.is_slow = is_slow
-        self._fails = fails
+        self._chance = chance
         self.code = code
         self.name = name
         self.store = store
@@ -68,10 +70,11 @@ class SimBridge:
         """The store carries out the oldest job."""
         job, then = self.jobs.popleft()
         result: Any = StoreUnreachable("the store cannot be used", "the connection broke", "do it again")
-        is_lost = self._fails()
-        if not is_lost or self._fails():  # one that is lost may have been carried out, or not
+        is_lost = self._chance() < LOST_RESULTS
+        if not is_lost or self._chance() < 0.5:  # one that is lost may have been carried out, or not
             try:
-                result = result if is_lost and job() is not None else job()
+                found = job()
+                result = result if is_lost else found
             except QueueError as error:
                 result = error
         self.results.append((result, then))

@@ -66,7 +66,7 @@ class World:
     def _build(self) -> None:
         for _ in range(self._size):
             self.slots.append(self._start_router(len(self.slots)))
-        for number in range(self.random.randint(1, 2)):
+        for number in range(self.random.randint(1, 3)):
             self.bridges.append(self._bridge(f"bridge{number}"))
         for number in range(self.random.randint(1, 3)):
             second = number == 0 or self.random.random() < 0.7
@@ -75,10 +75,10 @@ class World:
             self.clients.append(SimWorker(f"w{number}", self.judge, self.random, self.store))
 
     def _bridge(self, name: str) -> SimBridge:
-        def fails() -> bool:
-            return not self.is_calm and self.random.random() < 0.03
+        def chance() -> float:
+            return 1.0 if self.is_calm else self.random.random()
 
-        return SimBridge(self.code, name, self.store, self.judge, fails, is_slow=self.random.random() < 0.4)
+        return SimBridge(self.code, name, self.store, self.judge, chance, is_slow=self.random.random() < 0.5)
 
     def _on_sent(self, item: bytes) -> None:
         self.sent[item] += 1
@@ -175,7 +175,7 @@ class World:
 
     def _is_quick(self, bridge: SimBridge) -> bool:
         """The store of some bridges is slow."""
-        return self.is_calm or not bridge.is_slow or self.random.random() < 0.08
+        return self.is_calm or not bridge.is_slow or self.random.random() < 0.05
 
     def _look_at_credit(self, link: Any) -> None:
         """R-5: the sender has no credit that the receiver did not grant."""

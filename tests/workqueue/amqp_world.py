@@ -27,7 +27,7 @@ from oncewire.wire import (
 )
 from tests.router.raw_client import RawClient
 
-DEADLINE_S = 40.0
+DEADLINE_S = 120.0
 ONCEWIRE = [sys.executable, "-P", "-c", "from oncewire.cli.main import main; main()"]
 
 
