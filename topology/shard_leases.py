@@ -16,7 +16,15 @@ from contextlib import aclosing, asynccontextmanager, suppress
 
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
-from topology.store import ABSENT, CompactedError, EventKind, LeaseLost, Store, StoreError, StoreTimeout
+from topology.store import (
+    ABSENT,
+    ClusterStore,
+    CompactedError,
+    EventKind,
+    LeaseLost,
+    StoreError,
+    StoreTimeout,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +74,7 @@ class EtcdShards:
         finally:
             await store.close()
 
-    async def _take(self, store: Store, key: str) -> int:
+    async def _take(self, store: ClusterStore, key: str) -> int:
         while True:
             try:
                 lease = await self._try(store, key)
@@ -79,7 +87,7 @@ class EtcdShards:
                 logger.warning("the shard %s cannot be asked for: %s", key, error)
                 await asyncio.sleep(RETRY_S)
 
-    async def _try(self, store: Store, key: str) -> int:
+    async def _try(self, store: ClusterStore, key: str) -> int:
         """Returns the lease of the key if it is ours now, else 0."""
         if await store.get(key) is not None:
             return 0
@@ -94,7 +102,7 @@ class EtcdShards:
         await store.revoke(lease)
         return 0
 
-    async def _until_free(self, store: Store, key: str) -> None:
+    async def _until_free(self, store: ClusterStore, key: str) -> None:
         found = await store.get(key)
         if found is None:
             return
@@ -103,7 +111,7 @@ class EtcdShards:
                 if any(event.key == key and event.kind is EventKind.DELETE for event in batch.events):
                     return
 
-    async def _keep(self, store: Store, lease: int, lost: asyncio.Event) -> None:
+    async def _keep(self, store: ClusterStore, lease: int, lost: asyncio.Event) -> None:
         while True:
             await asyncio.sleep(self._lease_s / 4)
             try:

@@ -5,7 +5,8 @@ Rules, beside those of the store and the sequencer:
 * CO-1 A delivery is accepted in the transaction that records its message in the journal of the input.
 * CO-2 A message is deleted from the journal once it was processed and no open transaction of its producer needs it.
 * CO-3 A transaction waits for no subscription: what it publishes is under way while the next one works.
-* CO-4 A function that raises has changed nothing. It is called again, and stops the consumer when it keeps raising.
+* CO-4 A function that raises has changed nothing. What precedes the message is processed, then it is called again, and
+  stops the consumer when it keeps raising.
 * CO-5 The older of two owners of a store stops as soon as the younger one attaches its links.
 * CO-6 The store blocks a thread, never the event loop.
 """
@@ -18,7 +19,7 @@ import logging
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 
 from oncewire.client.errors import (
@@ -103,6 +104,7 @@ class Consumer:
         self._thread = StoreThread()
         self._incarnation: Incarnation | None = None
         self._stop = asyncio.Event()
+        self._running: asyncio.Task[object] | None = None
 
     # --- what a subclass overrides ------------------------------------------------------------------------------------
 
@@ -136,8 +138,11 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave. The network keeps the subscriptions for the next process."""
+        """Leave. The network keeps the subscriptions for the next process. A ``run`` that goes on is cancelled."""
         try:
+            if self._running is not None and self._running is not asyncio.current_task():
+                self._running.cancel()
+                await asyncio.wait([self._running])
             await self._close()
         finally:
             self._thread.stop()
@@ -162,9 +167,11 @@ class Consumer:
                 "it is a coroutine function, and statements of a database block",
                 "write `def`: it is called in a thread",
             )
+        self._running = asyncio.current_task()
         while not self._stop.is_set():
             async with self._ownership() as handed_over:
-                await self._own(work, handed_over)
+                if handed_over is not None:
+                    await self._own(work, handed_over)
 
     def stop(self) -> None:
         """Let ``run`` return after the transaction in progress. What is published and not accepted is not lost."""
@@ -183,15 +190,28 @@ class Consumer:
     # --- owning the store ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _ownership(self) -> AsyncIterator[asyncio.Event]:
-        """Until the end of this block no other process should be active; without shards whoever came last is."""
+    async def _ownership(self) -> AsyncIterator[asyncio.Event | None]:
+        """Until the end of this block no other process should be active; None if it was stopped while it stood by."""
         if self._shards is None:
             yield asyncio.Event()
             return
-        async with self._shards.own(self._plan.name) as handed_over:
+        async with AsyncExitStack() as owned:
+            entering = asyncio.ensure_future(owned.enter_async_context(self._shards.own(self._plan.name)))
+            stopping = asyncio.ensure_future(self._stop.wait())
+            try:
+                await asyncio.wait([entering, stopping], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stopping.cancel()
+                if not entering.done():
+                    entering.cancel()
+                    await asyncio.gather(entering, return_exceptions=True)
+            if entering.cancelled():
+                yield None
+                return
+            handed_over = entering.result()
             logger.info("this process owns the consumer %r", self._plan.name)
             yield handed_over
-        logger.info("this process stands by for the consumer %r", self._plan.name)
+        logger.info("this process no longer owns the consumer %r", self._plan.name)
 
     async def _own(self, work: Process, handed_over: asyncio.Event) -> None:
         """Be the owner, one incarnation after the other, until stopped or handed over."""
@@ -199,6 +219,8 @@ class Consumer:
         while not self._stop.is_set() and not handed_over.is_set():
             try:
                 self._incarnation = self._incarnation or await open_incarnation(self._plan, self._thread)
+                if failures:
+                    self._incarnation.begin_small()
                 await self._run_until_stopped(self._incarnation, work, handed_over)
             except StoreFenced as error:
                 if self._shards is None:

@@ -72,6 +72,7 @@ class Incarnation:
             plan.network, plan.name, inputs, thread, lambda: inputs.last_position - feed.position
         )
         self.transactions = 0
+        self._batch = plan.batch
 
     async def connect(self) -> None:
         """Connect and subscribe.
@@ -95,6 +96,13 @@ class Incarnation:
             self._receiving.run(),
             self._transact(process, finalize),
         )
+
+    def begin_small(self) -> None:
+        """Begin with one position in a transaction, and twice as many in each next one.
+
+        After a failure, so that what precedes the message at which the function raises is committed (CO-4).
+        """
+        self._batch = 1
 
     def stop(self) -> None:
         """End after the transaction in progress; what is published may still be accepted for STOP_S seconds."""
@@ -121,6 +129,7 @@ class Incarnation:
             intents = await self._thread.call(lambda: self._one_transaction(process, finalize))
             reach(CrashPoint.COMMITTED)
             self.transactions += 1
+            self._batch = min(2 * self._batch, self._plan.batch)
             self._outputs.add(intents)
             self._receiving.made_room()
         with suppress(TimeoutError):
@@ -133,7 +142,7 @@ class Incarnation:
         with self._store.transaction(self._feed.sequencers):
             transaction = Transaction(self._store)
             is_empty = True
-            for message in self._feed.messages(self._plan.batch):
+            for message in self._feed.messages(self._batch):
                 is_empty = False
                 try:
                     process(transaction, message)

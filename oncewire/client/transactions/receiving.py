@@ -11,6 +11,7 @@ from oncewire.client.connection import Client, connect
 from oncewire.client.delivery import Delivery
 from oncewire.client.errors import ClientError, LinkStolen
 from oncewire.client.events import ClientEvent, LinkInterrupted
+from oncewire.client.failover import LinkEnd, end_of
 from oncewire.client.outcomes import rejected
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.transactions.crash_points import CrashPoint, reach
@@ -160,7 +161,7 @@ class Receiving:
             await self._client.abandon()
 
     def _on_event(self, event: ClientEvent) -> None:
-        if isinstance(event, LinkInterrupted) and event.condition == "amqp:link:stolen":
+        if isinstance(event, LinkInterrupted) and end_of(event.condition) is LinkEnd.STOLEN:
             self._was_stolen.set()
         if self._network.on_event is not None:
             self._network.on_event(event)
