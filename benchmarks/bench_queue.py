@@ -1,6 +1,7 @@
 """Work queues: what an operation costs with ever more items in the store, and how many items workers finish a second.
 
-    python benchmarks/bench_queue.py [--only cost|rate] [--sizes 1000 100000 3000000] [--rounds 100] [--items 2000]
+    python benchmarks/bench_queue.py [--only cost|rate] [--sizes 1000 100000 3000000] [--rounds 100]
+                                     [--items 2000] [--runs 3]
 
 Rates stand beside those of procrastinate and PgQueuer in the same PostgreSQL server: pip install "oncewire[bench]".
 """
@@ -27,8 +28,6 @@ from bridges.workqueue.store import Store
 ROOT = Path(__file__).resolve().parents[1]
 PLOT = ROOT / "docs" / "evidence" / "queue-cost.svg"
 WORKERS = (1, 4, 16)
-RUNS = 3
-"""Of each queue with each number of workers; the queues take turns."""
 NewDatabase = Callable[[], str]
 
 
@@ -79,12 +78,12 @@ def print_cost(new_database: NewDatabase | None, sizes: list[int], rounds: int, 
         queue_cost.plot(figures, PLOT)
 
 
-def print_rates(new_database: NewDatabase | None, pid: int, items: int, folder: Path) -> None:
+def print_rates(new_database: NewDatabase | None, pid: int, items: int, runs: int, folder: Path) -> None:
     """Measure all queues in turns, and print medians and ratios."""
     found: dict[tuple[str, int], list[queue_rate.Rate]] = {}
     files = itertools.count(1)
     rivals = {} if new_database is None or is_missing(*queue_rate.RIVALS) else queue_rate.RIVALS
-    for _, workers in itertools.product(range(RUNS), WORKERS):
+    for _, workers in itertools.product(range(runs), WORKERS):
         for name in ("sqlite", *(("postgresql",) if new_database else ()), *rivals):
             run = rivals.get(name, queue_rate.oncewire)
             if name == "sqlite":
@@ -95,7 +94,7 @@ def print_rates(new_database: NewDatabase | None, pid: int, items: int, folder: 
             rate = queue_rate.measure(run, url, workers, items, server_pid)
             sys.stderr.write(f"{name}, {workers} workers: {rate.a_second:,.0f}/s, {rate.processor_us:,.0f} us\n")
             found.setdefault((name, workers), []).append(rate)
-    print(f"\nItems taken and finished a second (processor us for each, client and server); medians of {RUNS} runs\n")
+    print(f"\nItems taken and finished a second (processor us for each, client and server); medians of {runs}\n")
     names = dict.fromkeys(name for name, _ in found)
     print("| workers | " + " | ".join(names) + " | " + " | ".join(f"ratio to {name}" for name in rivals) + " |")
     print("|--:|" + "--:|" * (len(names) + len(rivals)))
@@ -113,6 +112,7 @@ def main() -> None:
     sizes = [1_000, 100_000, 3_000_000]
     parser.add_argument("--sizes", type=int, nargs="+", default=sizes, help="10000000 takes some minutes more")
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=3, help="of the rates")
     parser.add_argument("--items", type=int, default=2_000, help="of one run of the rates")
     given = parser.parse_args()
     print(machine())
@@ -123,7 +123,7 @@ def main() -> None:
         if given.only != "rate":
             print_cost(new_database, given.sizes, given.rounds, folder)
         if given.only != "cost":
-            print_rates(new_database, pid, given.items, folder)
+            print_rates(new_database, pid, given.items, given.runs, folder)
     print(machine())
 
 

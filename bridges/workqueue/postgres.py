@@ -95,6 +95,8 @@ class PostgresStore:
         self._listener: Any = None
         self._used: tuple[str, ...] = ()
         """Queues of the last transaction: the next one asks for their settings at its beginning."""
+        self._reply: str | None = None
+        """The server's word for what the last statement did."""
         self._pipeline: Any = None
         self._entered = ExitStack()
         self._connection: Any = None
@@ -146,6 +148,7 @@ class PostgresStore:
         try:
             cursor = self._send(statement, parameters)
             self._sync()
+            self._reply = cursor.statusmessage
             return list(cursor.fetchall()) if cursor.description is not None else []
         except self._psycopg.Error as error:
             raise self._explain(error) from error
@@ -212,12 +215,8 @@ class PostgresStore:
         return SqlOperations(self, now, self._chance, settings)
 
     def _commit(self) -> None:
-        try:
-            cursor = self._send("COMMIT", ())
-            self._sync()
-        except self._psycopg.Error as error:
-            raise self._explain(error) from error
-        if cursor.statusmessage != "COMMIT":  # W-1: the server's reply to the commit of what has failed
+        self.execute("COMMIT")
+        if self._reply != "COMMIT":  # W-1: the server's reply to the commit of what has failed
             raise StatementFailed(
                 "nothing of the transaction has happened",
                 "a statement in it failed, and its error was caught",

@@ -42,7 +42,7 @@ def killed_at(store: Store, place: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return rows
 
-    store.execute = execute  # type: ignore[attr-defined]
+    store.execute = store.write = execute  # type: ignore[attr-defined]
 
 
 def work(do: Operations, taken: Taken) -> None:
