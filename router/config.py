@@ -22,7 +22,8 @@ from oncewire.settings.parsers import (
     yes_or_no,
 )
 from oncewire.settings.schema import Applies, setting
-from router.settings import ROLES, ConnectorSettings, connectors
+from router.routed.limits import RoutedLimits
+from router.settings import ROLES, ConnectorSettings, connectors, prefixes
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
@@ -142,8 +143,8 @@ class RouterConfig:
     )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Port for HTTP.")
     queue_store: str = setting(
-        "queue_store", text(), "", "sqlite:///FILE, postgresql://USER@HOST/DATABASE, or empty = none",
-        "Store of work queues that the inspector shows, as `oncewire queue` names it. Operators may replay items.",
+        "queue_store", text(), "", "an address that `oncewire queue` takes, or empty = none",
+        "Store of work queues that the inspector shows. Operators may replay items.",
         secret=True,
     )  # fmt: skip
     store: str = setting(
@@ -168,6 +169,15 @@ class RouterConfig:
     etcd_start_patience_s: float = setting(
         "etcd.start_patience_s", number(0, 604_800), START_PATIENCE_S, "0 to 604800 seconds",
         "How long a starting router waits for an unreachable etcd; then it terminates with exit code 2.",
+    )  # fmt: skip
+    services_prefixes: tuple[str, ...] = setting(
+        "services.prefixes", prefixes, ("queue://",), "a list of beginnings of addresses; in a text queue://,...",
+        "Addresses of services: links to them are forwarded to a service and are never topics (R-1).",
+    )  # fmt: skip
+    services_role: str = setting(
+        "services.role", one_of(*ROLES), "operator", "viewer, operator or admin",
+        "Who may serve such addresses: this role or a higher one; see roles and http.loopback_role.",
+        applies=Applies.NOW,
     )  # fmt: skip
     window: int = setting(
         "limits.window", whole_number(1, 65_536), limits.WINDOW_DELIVERIES, "1 to 65536 deliveries",
@@ -255,6 +265,11 @@ class RouterConfig:
     def node_id(self) -> str:
         """The router's name: as set, or made of the host's name."""
         return self.id or re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64] or "router"
+
+    def routed_limits(self) -> RoutedLimits:
+        """What routed links must know of these settings (R-8)."""
+        held_bytes = 2 * self.window_bytes + self.max_message_size
+        return RoutedLimits(self.services_prefixes, held_bytes, self.max_message_size)
 
     def record_limits(self) -> limits.Limits:
         """The settings that the record core uses."""

@@ -24,8 +24,10 @@ from router.peers.dialing import Dialing
 from router.peers.link_costs import LinkCosts
 from router.peers.neighbours import Neighbours
 from router.records_driver import RecordsDriver
+from router.routed.links import RoutedLinks
 from router.store_operations import StoreOperations
 from topology.membership import Membership
+from topology.services import Places, ServiceDirectory
 
 LINK_PATIENCE_S = 3.0
 """A router counts as ready without a link to some live router after this long: that one may be dead."""
@@ -77,6 +79,9 @@ class Incarnation:
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
         self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log, costs)
+        self.services = ServiceDirectory(membership.store, membership.rid, self._on_places)
+        self.routed = RoutedLinks(membership.rid, config.routed_limits(), self.neighbours, self.services.serve)
+        self.neighbours.routed = self.routed
         self.driver.register(RoomAgain, lambda _effect: listener.on_room())
         self.is_serving = False
         self.view_watch: Callable[[Sequence[Input]], None] | None = None
@@ -99,6 +104,7 @@ class Incarnation:
                 StoreOperations(self.membership.store, self.driver, tasks, self._log)
                 self._spawn(tasks, self._follow_view(), "view")
                 self._spawn(tasks, self._drain(), "drain")
+                self._spawn(tasks, self.services.run(), "services")
                 if not self._config.standalone:
                     self._spawn(tasks, self._dialing.run(tasks), "dialing")
                 await self._end_wanted.wait()
@@ -203,6 +209,10 @@ class Incarnation:
             self.is_serving = True
             self._serving_since = time.monotonic()
             self._listener.driver = self.driver
+            self._listener.routed = self.routed
+
+    def _on_places(self, places: Places) -> None:
+        self.routed.places = places
 
     def waiting_for(self) -> list[str]:
         """What is missing until the router accepts clients."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+PREFIX = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]{0,64}")
+"""A beginning of addresses of services: a topic's name does not look so."""
 ROLES = ("viewer", "operator", "admin")
 """What a user may be, the weakest first."""
 
@@ -20,6 +22,16 @@ class ConnectorSettings:
     def is_address(self) -> bool:
         """True for host:port; node ids hold no colon."""
         return ":" in self.to
+
+
+def prefixes(value: object) -> tuple[str, ...]:
+    """A list of beginnings of addresses; in a text they are separated by commas."""
+    items = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(items, list):
+        raise TypeError
+    if not all(isinstance(item, str) and PREFIX.fullmatch(item) for item in items):
+        raise ValueError
+    return tuple(items)
 
 
 def connectors(value: object) -> tuple[ConnectorSettings, ...]:

@@ -71,6 +71,8 @@ LAYERS: Mapping[str, Layer] = {
     "router/clients": Layer(
         ROUTER, but_not=JOINS_ROOMS | {"router.peers", "router.operator", "router.commands"}
     ),
+    # Below clients and peers, which both carry routed links.
+    "router/routed": Layer(frozenset({"router.routed", "oncewire.wire"})),
     "router/peers": Layer(
         ROUTER, but_not=JOINS_ROOMS | {"router.clients", "router.operator", "router.commands"}
     ),
@@ -253,6 +255,7 @@ def test_a_function_over_the_limit_is_found_and_its_docstring_does_not_count() -
         ("router/clients/listener.py", "import aiohttp"),
         ("router/peers/neighbours.py", "from router.operator.status import Numbers"),
         ("router/peers/dialing.py", "import router.incarnation"),
+        ("router/routed/half.py", "from router.clients.listener import ClientListener"),
         ("router/operator/service.py", "from router.commands import manage"),
         ("bridges/node/journal.py", "import router"),
         ("bridges/node/journal.py", "import delivery_records"),

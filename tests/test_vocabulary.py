@@ -17,7 +17,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 FOLDERS = ("oncewire", "topology", "router", "bridges", "chaos", "benchmarks")
 VOCABULARY = "oncewire/wire/vocabulary.py"
 NAME = re.compile(
-    r"x-opt-(topic|router|partition)-[a-z-]*|topic-[a-z]+-[a-z-]+|oncewire-inter-router|failover-server-list"
+    r"x-opt-(topic|router|partition|delivery|queue)-[a-z-]*|topic-[a-z]+-[a-z-]+|oncewire-(inter-router|service|routed-links)|failover-server-list"
 )
 
 
@@ -47,6 +47,7 @@ def test_each_name_has_one_constant() -> None:
     assert {text for _, text in spelled((PROJECT / VOCABULARY).read_text("utf-8"))} <= {
         *names,
         vocabulary.TOPIC_PREFIX.decode(),
+        vocabulary.ROUTER_PREFIX,
     }
 
 

@@ -11,6 +11,7 @@ The rules are in docs/workqueue.md::
 from bridges.workqueue.errors import (
     AlreadyReassigned,
     InvalidRequest,
+    LinkStolen,
     NeedsTransactions,
     PartMissing,
     PayloadTooLarge,
@@ -59,6 +60,7 @@ __all__ = [
     "Handle",
     "HistoryEntry",
     "InvalidRequest",
+    "LinkStolen",
     "NeedsTransactions",
     "NewItem",
     "NewMessage",

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from bridges.workqueue import cli_topics  # noqa: F401  # adds its commands
+from bridges.workqueue import cli_amqp, cli_topics  # noqa: F401  # they add their commands
 from bridges.workqueue.cli_group import Command, queue, run, store_command, transact
 from bridges.workqueue.cli_shapes import (
     entry_words,

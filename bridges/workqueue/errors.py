@@ -38,6 +38,10 @@ class AlreadyReassigned(QueueError):
     """The handle is past: the item was settled, or another worker has reserved it since (W-5)."""
 
 
+class LinkStolen(QueueError):
+    """The AMQP link was attached again since: nothing is pushed for its earlier attach (W-18)."""
+
+
 class PayloadTooLarge(QueueError, ValueError):
     """The payload or result is larger than the queue takes (``max_payload_bytes``)."""
 
@@ -83,4 +87,4 @@ class StoreUnreachable(StoreError, ConnectionError):
 
 
 class TakenOver(QueueError):
-    """Another process runs this feed, or this store's publisher, since (W-24): stop."""
+    """Another process runs this feed, or this store's publisher, since (W-23): stop."""

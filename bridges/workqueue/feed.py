@@ -1,4 +1,4 @@
-"""From a topic into a queue: each message becomes exactly one item (W-20)."""
+"""From a topic into a queue: each message becomes exactly one item (W-19)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Feed(TopicLink):
     """Subscribes to a topic and pushes the body of each message into a queue.
 
     The subscription belongs to the pair of topic and queue: it stays when this process ends, and whoever runs the
-    same feed on the same store continues where it was. One process at a time: the one that began last (W-24).
+    same feed on the same store continues where it was. One process at a time: the one that began last (W-23).
 
     Args:
         queue: where the items go; made if there is none.
@@ -99,14 +99,14 @@ class Feed(TopicLink):
     async def _push(
         self, subscriber: Subscriber, journal: FeedJournal, deliveries: Sequence[Delivery]
     ) -> None:
-        """W-20: items and acceptance are one transaction; the network is notified when it is durable."""
+        """W-19: items and acceptance are one transaction; the network is notified when it is durable."""
         good: list[Delivery] = []
         items: list[NewItem] = []
         for delivery in deliveries:
             try:
                 items.append(NewItem(self._payload(delivery), priority=self._priority))
                 good.append(delivery)
-            except (DecodeError, QueueError) as error:  # W-21: it would not become one later
+            except (DecodeError, QueueError) as error:  # W-20: it would not become one later
                 logger.error("%s: a message from %s was rejected: %s", self._name, delivery.publisher, error)
                 await subscriber.finish([delivery], rejected(REJECTED, str(error)))
         if items:

@@ -1,7 +1,8 @@
 """What the inspector shows of a store of work queues: the entry point `queues` of the group `oncewire.inspector`.
 
-It is a `QueueReader` of the inspector, for both stores. The store is opened when somebody first looks,
-and again after it failed; a store that is unreachable keeps no router from starting.
+It is a `QueueReader` of the inspector, for all stores: each transaction has one operation, as MongoDB needs it. The
+store is opened when somebody first looks, and again after it failed; a store that is unreachable keeps no router from
+starting.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bridges.workqueue.errors import (
     UnknownQueue,
 )
 from bridges.workqueue.items import Ending, HistoryEntry, Search, Statistics
-from bridges.workqueue.opening import check_url
+from bridges.workqueue.opening import check_address
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.cli.errors import CliError
@@ -42,7 +43,7 @@ def open_queues(url: str) -> StoreInspection:
         CliError: the address means no store.
     """
     try:
-        check_url(url)
+        check_address(url)
     except InvalidRequest as error:
         raise CliError(error.what, error.why, error.fix) from error
     return StoreInspection(url)
@@ -59,8 +60,11 @@ class StoreInspection:
 
     async def queues(self) -> list[Words]:
         """See QueueReader."""
-        found = await self._do(lambda do: [do.statistics(name) for name in do.queues()])
-        return [_queue_words(each) for each in found]
+        names = await self._do(lambda do: do.queues())
+        return [_queue_words(await self._numbers(name)) for name in names]
+
+    async def _numbers(self, queue: str) -> Statistics:
+        return await self._do(lambda do: do.statistics(queue))
 
     async def entries(self, queue: str, ending: str | None, limit: int, cursor: str | None) -> Words:
         """See QueueReader."""
@@ -74,7 +78,7 @@ class StoreInspection:
 
     async def entry(self, queue: str, number: int, *, with_payload: bool) -> Words:
         """See QueueReader."""
-        entry = await self._do(lambda do: _of_queue(do, queue, number))
+        entry = await self._entry(queue, number)
         words = _entry_words(entry)
         words |= {"payload": None, "encoding": None, "is_cut": None, "result": None}
         if with_payload:
@@ -84,12 +88,19 @@ class StoreInspection:
 
     async def replay(self, queue: str, number: int) -> Words:
         """See QueueReader."""
+        await self._entry(queue, number)
+        (item,) = await self._do(lambda do: do.replay([number]))
+        return {"queue": queue, "entry": number, "item": item}
 
-        def again(do: Operations) -> int:
-            _of_queue(do, queue, number)
-            return do.replay([number])[0]
-
-        return {"queue": queue, "entry": number, "item": await self._do(again)}
+    async def _entry(self, queue: str, number: int) -> HistoryEntry:
+        entry = await self._do(lambda do: do.entry(number))
+        if entry.queue != queue:  # an entry never changes its queue
+            raise UnknownEntry(
+                f"the entry {number} of {queue!r} cannot be found",
+                f"it is of the queue {entry.queue!r}",
+                "look at it there",
+            )
+        return entry
 
     def refusal_of(self, error: Exception) -> tuple[int, str, str] | None:
         """See QueueReader."""
@@ -118,17 +129,6 @@ class StoreInspection:
             if self._store is None:
                 self._store = await self._held.enter_async_context(QueueStore.open(self._url))
             return self._store
-
-
-def _of_queue(do: Operations, queue: str, number: int) -> HistoryEntry:
-    entry = do.entry(number)
-    if entry.queue != queue:
-        raise UnknownEntry(
-            f"the entry {number} of {queue!r} cannot be found",
-            f"it is of the queue {entry.queue!r}",
-            "look at it there",
-        )
-    return entry
 
 
 def _queue_words(numbers: Statistics) -> Words:

@@ -121,6 +121,19 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkState:
+    """An AMQP link that pushes, as the store knows it (W-17).
+
+    Attributes:
+        generation: of this attach; each has a higher one (W-18).
+        known: the tags among those presented that were pushed.
+    """
+
+    generation: int
+    known: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """An item that was reserved or popped.
 
@@ -168,7 +181,7 @@ class Commit:
         handle: the reservation.
         result: noted in the history, unless None.
         payload: replaces the item's payload, unless None.
-        messages: published by the same transaction (W-22); a commit that is repeated publishes nothing again (W-5).
+        messages: published by the same transaction (W-21); a commit that is repeated publishes nothing again (W-5).
     """
 
     handle: Handle
@@ -186,12 +199,14 @@ class Rollback:
         delay: seconds until it is ready; None = exponential back-off with jitter.
         reason: why; kept with the item.
         is_failure: False = it is given back untried, and its retries stay.
+        is_final: it is dead at once, with the reason (W-8).
     """
 
     handle: Handle
     delay: float | None = None
     reason: str = ""
     is_failure: bool = True
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from bridges.workqueue.items import (
     Commit,
     Ending,
     Handle,
+    LinkState,
     NewItem,
     NewMessage,
     Pushed,
@@ -34,6 +35,7 @@ from bridges.workqueue.refusals import past_handle
 from bridges.workqueue.rules_core import (
     MAX_COUNT,
     RAN_OUT,
+    REJECTED,
     backoff,
     check_count,
     check_name,
@@ -93,6 +95,18 @@ class MongoItems(MongoSchedules):
                 )
         self.touched.add(queue)
         return [Pushed(document["_id"])]
+
+    async def resume_link(self, link: str, tags: Sequence[bytes]) -> LinkState:
+        """AMQP access needs transactions (W-17)."""
+        raise refused("the link")
+
+    async def push_delivery(self, queue: str, item: NewItem, link: str, generation: int, tag: bytes) -> Pushed:
+        """AMQP access needs transactions (W-17)."""
+        raise refused("the delivery")
+
+    async def settle_deliveries(self, link: str, generation: int, tags: Sequence[bytes]) -> None:
+        """AMQP access needs transactions (W-17)."""
+        raise refused("the settlement")
 
     async def reserve(self, queue: str, count: int, timeout: float) -> list[Taken]:
         """Reserve ready items, one after the other; see Operations."""
@@ -222,7 +236,10 @@ class MongoItems(MongoSchedules):
             return
         settings = await self._known(item["queue"])
         tries = item["tries"] - (not rollback.is_failure)
-        if rollback.is_failure and is_dead(tries, settings):  # W-8
+        if rollback.is_final:
+            reason = rollback.reason or REJECTED
+            changed = await self._end(item, Ending.DEAD, settings, reason=reason, retries=tries)
+        elif rollback.is_failure and is_dead(tries, settings):  # W-8
             reason = dead_letter_reason(tries, rollback.reason)
             changed = await self._end(item, Ending.DEAD, settings, reason=reason, retries=tries)
         else:
@@ -237,7 +254,7 @@ class MongoItems(MongoSchedules):
             await self.rollback(rollbacks)
 
     async def publish(self, messages: Sequence[NewMessage]) -> None:
-        """Refused: the outbox is part of a transaction (W-22); see Operations."""
+        """Refused: the outbox is part of a transaction (W-21); see Operations."""
         raise refused("the publishing of messages")
 
     async def move(

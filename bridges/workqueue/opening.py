@@ -39,16 +39,22 @@ def open_store(url: str) -> Store:
         InvalidRequest: the address means no store.
         QueueError: the store cannot be opened.
     """
-    file = check_url(url)
+    file = _file_of(url)
     return PostgresStore(url) if file is None else SqliteStore(file[0], max_bytes=file[1])
 
 
-def check_url(url: str) -> tuple[Path, int] | None:
-    """Read an address without opening the store: of a SQLite file its path and limit in bytes, None of a server.
+def check_address(url: str) -> None:
+    """Read an address of open_any_store without opening the store.
 
     Raises:
         InvalidRequest: the address means no store.
     """
+    if not url.startswith(MONGODB_PREFIX):
+        _file_of(url)
+
+
+def _file_of(url: str) -> tuple[Path, int] | None:
+    """Of a SQLite file its path and limit in bytes, None of a server."""
     if url.startswith(("postgresql://", "postgres://")):
         return None
     if not url.startswith(SQLITE_PREFIX):

@@ -1,4 +1,4 @@
-"""From a store's outbox to topics: each message that a transaction decided on is published exactly once (W-23)."""
+"""From a store's outbox to topics: each message that a transaction decided on is published exactly once (W-22)."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class _Encoded:
 class OutboxPublisher(TopicLink):
     """Publishes what transactions of a store have decided on, in the order of their commits for each topic.
 
-    One process at a time: the one that began last (W-24).
+    One process at a time: the one that began last (W-23).
 
     Args:
         store: of the queues.
         routers: URLs, tried in turn.
         ssl_context: for URLs that ask for TLS; None = Python's default.
         session_timeout: seconds the network keeps the sessions while no process runs this. If none runs for longer,
-            messages without outcome may have been published: they stay in the outbox with the outcome *unknown* (W-25).
+            messages without outcome may have been published: they stay in the outbox with the outcome *unknown* (W-24).
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class OutboxPublisher(TopicLink):
                 rows = await self._store.transact(partial(_rows_from, topic=topic, first=first))
                 if rows:
                     passed(CrashPoint.ROWS_READ)
-                    # W-23: the row's number is the number of the client's message, and so its delivery tag.
+                    # W-22: the row's number is the number of the client's message, and so its delivery tag.
                     assert [number for number, _ in rows] == [*range(first, first + len(rows))]
                     for sending in await publisher.submit_many([_Encoded(bytes(row[1])) for row in rows]):
                         sending.was_awaited = True  # the journal notes its outcome

@@ -105,7 +105,7 @@ class Reserved:
         self._changed = encode(payload)
 
     def publish(self, topic: str, body: Body | Json) -> None:
-        """Publish a message in the transaction that commits or moves the item, and not if it fails (W-22).
+        """Publish a message in the transaction that commits or moves the item, and not if it fails (W-21).
 
         Args:
             topic: where it goes; `OutboxPublisher` sends it.
@@ -322,7 +322,7 @@ class Queue:
     async def move(
         self, handle: Handle, targets: Sequence[Target], messages: Sequence[NewMessage] = ()
     ) -> list[int]:
-        """Move or fork a reserved item (W-10), and publish messages with it (W-22)."""
+        """Move or fork a reserved item (W-10), and publish messages with it (W-21)."""
         return await self.store.transact(lambda do: do.move(handle, targets, messages))
 
     async def history(

@@ -34,6 +34,11 @@ class QueueStore:
         self._store = None if isinstance(store, MongoStore) else store
         self._group = None if self._store is None else GroupCommit(self._store, self._wake_from_thread)
 
+    @property
+    def has_transactions(self) -> bool:
+        """Whether a job may be several operations."""
+        return self._store is not None
+
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str) -> AsyncIterator[QueueStore]:

@@ -192,6 +192,10 @@ def dead_letter_reason(retries: int, reason: str) -> str:
     return f"failed {retries} times; the last time: {reason or 'no reason was given'}"
 
 
+REJECTED = "it was rejected"
+"""Reason of a worker that gave none."""
+LINK_EXPIRY_S = 86_400.0
+"""A sender that was disconnected for a day has lost its unsettled map, or nobody waits for it (W-17)."""
 RAN_OUT = "its reservation ran out"
 """Reason of a failure that no worker reported (W-6)."""
 

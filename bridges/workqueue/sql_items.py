@@ -24,6 +24,7 @@ from bridges.workqueue.refusals import past_handle
 from bridges.workqueue.rules_core import (
     MAX_COUNT,
     RAN_OUT,
+    REJECTED,
     backoff,
     check_count,
     check_name,
@@ -235,6 +236,9 @@ class SqlItems(SqlOutbox):
                 continue
             settings = self._known(row.queue)
             row.retries += each.is_failure
+            if each.is_final:
+                dead.append(Ended(row, Ending.DEAD, reason=each.reason or REJECTED))
+                continue
             if each.is_failure and is_dead(row.retries, settings):  # W-8
                 dead.append(Ended(row, Ending.DEAD, reason=dead_letter_reason(row.retries, each.reason)))
                 continue

@@ -19,7 +19,7 @@ from bridges.workqueue.rules_core import (
     to_s,
     to_us,
 )
-from bridges.workqueue.sql_items import SqlItems
+from bridges.workqueue.sql_links import SqlLinks
 from bridges.workqueue.store import Row
 
 SCAN_LIMIT = 5000
@@ -69,7 +69,7 @@ def is_wanted(entry: HistoryEntry, search: Search) -> bool:
     return matches(payload, search.fields)
 
 
-class SqlOperations(SqlItems):
+class SqlOperations(SqlLinks):
     """One transaction of a SQL store with all operations; see Operations."""
 
     def history(self, search: Search) -> Page:

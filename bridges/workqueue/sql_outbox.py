@@ -34,7 +34,7 @@ class SqlOutbox(SqlTransaction):
         passed(CrashPoint.OUTBOX_WRITTEN)
 
     def _add(self, topic: str, payloads: Sequence[bytes]) -> None:
-        """W-22: the topic's numbers follow the order of the commits."""
+        """W-21: the topic's numbers follow the order of the commits."""
         ((assigned,),) = self.execute(sql.ASSIGN, (topic, len(payloads)))
         first = assigned - len(payloads)
         if first == 0 and self.execute(sql.COUNT_TOPICS)[0][0] > MAX_TOPICS:

@@ -69,14 +69,14 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX oncewire_schedules_queue ON oncewire_schedules (queue, name)",
     ),
     (  # 2: from topic to topic
-        # W-24: who runs a feed, or the publisher of the outbox.
+        # W-23: who runs a feed, or the publisher of the outbox.
         """CREATE TABLE oncewire_owners (
             name TEXT PRIMARY KEY, container TEXT NOT NULL, epoch BIGINT NOT NULL, incarnation BIGINT NOT NULL)""",
-        # W-20: deliveries that the network has not settled, in order of arrival.
+        # W-19: deliveries that the network has not settled, in order of arrival.
         """CREATE TABLE oncewire_feed_tags (
             place /*identity*/, feed TEXT NOT NULL, tag /*bytes*/ NOT NULL, outcome TEXT, UNIQUE (feed, tag))""",
         "CREATE INDEX oncewire_feed_tags_place ON oncewire_feed_tags (feed, place)",
-        # W-22: how many messages each topic has got; W-23: how far its publisher is.
+        # W-21: how many messages each topic has got; W-22: how far its publisher is.
         "CREATE TABLE oncewire_outbox_topics (topic TEXT PRIMARY KEY, assigned BIGINT NOT NULL)",
         """CREATE TABLE oncewire_outbox_links (
             topic TEXT PRIMARY KEY, next_number BIGINT NOT NULL, exposed_before BIGINT NOT NULL,
@@ -86,5 +86,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             PRIMARY KEY (topic, number))""",
         "CREATE INDEX oncewire_outbox_open ON oncewire_outbox (topic, number) WHERE outcome IS NULL",
         "CREATE INDEX oncewire_outbox_ended ON oncewire_outbox (topic, number) WHERE outcome IS NOT NULL",
+    ),
+    (  # 3: tags of pushes over AMQP (W-17), generations of their links (W-18)
+        "CREATE TABLE oncewire_links (link TEXT PRIMARY KEY, generation BIGINT NOT NULL, expires BIGINT NOT NULL)",
+        "CREATE INDEX oncewire_links_expires ON oncewire_links (expires)",
+        """CREATE TABLE oncewire_deliveries (
+            link TEXT NOT NULL, tag /*bytes*/ NOT NULL, item BIGINT NOT NULL, PRIMARY KEY (link, tag))""",
     ),
 )

@@ -105,7 +105,7 @@ COUNT_DEAD: Final = """
 SELECT count(*) FROM (SELECT 1 FROM oncewire_history WHERE ending = 'dead' AND queue = ? LIMIT ?) AS part"""
 NEXT_AFTER: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND priority = ? AND due > ?"
 
-# W-24: whoever takes over raises the epoch; the container-id stays.
+# W-23: whoever takes over raises the epoch; the container-id stays.
 TAKE_OVER: Final = """
 INSERT INTO oncewire_owners (name, container, epoch, incarnation) VALUES (?, ?, 1, 0)
 ON CONFLICT (name) DO UPDATE SET epoch = oncewire_owners.epoch + 1 RETURNING container, epoch"""
@@ -119,7 +119,7 @@ INSERT INTO oncewire_feed_tags (feed, tag, outcome) VALUES (?, ?, ?)
 ON CONFLICT (feed, tag) DO UPDATE SET outcome = excluded.outcome"""
 DELETE_TAGS: Final = "DELETE FROM oncewire_feed_tags WHERE feed = ? AND tag IN (/*ids*/)"
 
-# W-22: the row's lock makes the numbers of a topic follow the order of the commits, without holes.
+# W-21: the row's lock makes the numbers of a topic follow the order of the commits, without holes.
 ASSIGN: Final = """
 INSERT INTO oncewire_outbox_topics (topic, assigned) VALUES (?, ?)
 ON CONFLICT (topic) DO UPDATE SET assigned = oncewire_outbox_topics.assigned + excluded.assigned RETURNING assigned"""
@@ -145,3 +145,19 @@ ENDED_ROWS: Final = """
 SELECT topic, number, payload, outcome FROM oncewire_outbox WHERE outcome IS NOT NULL ORDER BY topic, number LIMIT ?"""
 DELETE_ENDED: Final = """
 DELETE FROM oncewire_outbox WHERE topic = ? AND number = ? AND outcome IS NOT NULL RETURNING payload"""
+
+# AMQP links (W-17, W-18). The row of a link is locked by whoever pushes for it: a new generation waits for the push.
+RAISE_LINK: Final = """
+INSERT INTO oncewire_links (link, generation, expires) VALUES (?, 1, ?)
+ON CONFLICT (link) DO UPDATE SET generation = oncewire_links.generation + 1, expires = excluded.expires
+RETURNING generation"""
+AMQP_LINK: Final = "SELECT generation, expires FROM oncewire_links WHERE link = ? /*lock*/"
+RENEW_LINK: Final = "UPDATE oncewire_links SET expires = ? WHERE link = ?"
+PURGE_LINKS: Final = """
+DELETE FROM oncewire_links WHERE link IN (
+    SELECT link FROM oncewire_links WHERE expires <= ? ORDER BY expires LIMIT ? /*skip locked*/) RETURNING link"""
+FORGET_LINK: Final = "DELETE FROM oncewire_deliveries WHERE link = ?"
+LINK_TAGS: Final = "SELECT tag FROM oncewire_deliveries WHERE link = ?"
+DELIVERY: Final = "SELECT item FROM oncewire_deliveries WHERE link = ? AND tag = ?"
+NOTE_DELIVERY: Final = "INSERT INTO oncewire_deliveries (link, tag, item) VALUES (?, ?, ?)"
+FORGET_DELIVERY: Final = "DELETE FROM oncewire_deliveries WHERE link = ? AND tag = ?"

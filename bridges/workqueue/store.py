@@ -9,6 +9,7 @@ from bridges.workqueue.items import (
     Commit,
     Handle,
     HistoryEntry,
+    LinkState,
     NewItem,
     NewMessage,
     Page,
@@ -52,6 +53,22 @@ class Operations(Protocol):
         """Add items; one whose key is known is not added again (W-11)."""
         ...
 
+    def resume_link(self, link: str, tags: Sequence[bytes]) -> LinkState:
+        """Begin a new generation of an AMQP link that pushes, and forget its deliveries without these tags (W-17)."""
+        ...
+
+    def push_delivery(self, queue: str, item: NewItem, link: str, generation: int, tag: bytes) -> Pushed:
+        """Push a delivery of a link, unless that was done before (W-17).
+
+        Raises:
+            LinkStolen: the link has a later generation (W-18).
+        """
+        ...
+
+    def settle_deliveries(self, link: str, generation: int, tags: Sequence[bytes]) -> None:
+        """Forget deliveries that their sender has settled; without effect for an earlier generation."""
+        ...
+
     def reserve(self, queue: str, count: int, timeout: float) -> list[Taken]:
         """Reserve up to `count` ready items for `timeout` seconds (W-3, W-4)."""
         ...
@@ -87,7 +104,7 @@ class Operations(Protocol):
         ...
 
     def publish(self, messages: Sequence[NewMessage]) -> None:
-        """Publish messages to topics if this transaction commits (W-22); `OutboxPublisher` sends them.
+        """Publish messages to topics if this transaction commits (W-21); `OutboxPublisher` sends them.
 
         A transaction that may be repeated gives them to `commit` or `move`, which have no second effect (W-5).
         """

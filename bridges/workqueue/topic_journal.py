@@ -1,6 +1,6 @@
 """A queue's store as the journal of a feed's subscriber and of the outbox's publishers.
 
-So what the client must remember and what the queues hold change in one transaction (W-20, W-23).
+So what the client must remember and what the queues hold change in one transaction (W-19, W-22).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OWNERS_NOTICE = " owners"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The right to run one feed, or the publisher of a store's outbox, until another process takes over (W-24).
+    """The right to run one feed, or the publisher of a store's outbox, until another process takes over (W-23).
 
     Attributes:
         name: what is run.
@@ -48,7 +48,7 @@ class Owner:
     epoch: int
 
     def check(self, do: Operations) -> None:
-        """Refuse the transaction if another process has taken over (W-24).
+        """Refuse the transaction if another process has taken over (W-23).
 
         Raises:
             TakenOver: it has.
@@ -63,7 +63,7 @@ class Owner:
 
 
 def take_over(do: Operations, name: str) -> Owner:
-    """Become the one who runs this; the transactions of all others are refused from now on (W-24)."""
+    """Become the one who runs this; the transactions of all others are refused from now on (W-23)."""
     # A container-id must be unique in the network, which may have several stores.
     ((container, epoch),) = do.execute(sql.TAKE_OVER, (name, f"workqueue-{secrets.token_hex(8)}"))
     do.touched.add(OWNERS_NOTICE)
@@ -160,7 +160,7 @@ class StoreJournal(Journal):
 
 
 class FeedJournal(StoreJournal):
-    """The journal of a feed's subscriber: its map, and by `add` the items of the same transaction (W-20)."""
+    """The journal of a feed's subscriber: its map, and by `add` the items of the same transaction (W-19)."""
 
     def open_subscriber(self, link_name: str) -> SubscriberState:
         """Read the map; see Journal."""
@@ -194,10 +194,10 @@ class FeedJournal(StoreJournal):
 
 
 class OutboxJournal(StoreJournal):
-    """The journal of the outbox's publishers: its rows are their messages, numbers and delivery tags (W-23).
+    """The journal of the outbox's publishers: its rows are their messages, numbers and delivery tags (W-22).
 
     A link's name is its topic. A row is there before its publisher takes it, so taking it stores nothing but how far
-    the publisher is. A row goes when its outcome is accepted, and stays with any other one (W-25).
+    the publisher is. A row goes when its outcome is accepted, and stays with any other one (W-24).
 
     Args:
         store: of the queues.

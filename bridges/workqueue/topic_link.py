@@ -63,7 +63,7 @@ class TopicLink(ABC):
         """Run until cancelled. After a failure it resumes from the store.
 
         Raises:
-            TakenOver: another process runs it since (W-24).
+            TakenOver: another process runs it since (W-23).
             NeedsTransactions: it is a MongoDB store.
             UsageError: an address of a router cannot be read.
         """
@@ -104,7 +104,7 @@ class TopicLink(ABC):
         )
 
     async def _watch(self, owner: Owner) -> None:
-        """W-24: look when the store announces a new owner, and when a router took a link away."""
+        """W-23: look when the store announces a new owner, and when a router took a link away."""
         with self._store.waiting(OWNERS_NOTICE) as self._doubts:
             while True:
                 await self._store.listen()

@@ -1,4 +1,4 @@
-"""Messages of the outbox that ended otherwise than accepted: they stay until somebody decides (W-25)."""
+"""Messages of the outbox that ended otherwise than accepted: they stay until somebody decides (W-24)."""
 
 from __future__ import annotations
 

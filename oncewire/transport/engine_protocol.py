@@ -58,6 +58,11 @@ class EngineProtocol(asyncio.Protocol):
         self._has_read = False
         """Something was read since the last flush; only `PacedProtocol` notes it."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether more than `high_water_bytes` wait because the peer reads too slowly."""
+        return self._is_behind
+
     # --- for subclasses -----------------------------------------------------------------------------------------------
 
     def process_events(self) -> None:

@@ -117,6 +117,7 @@ class Connection:
         state: see ``ConnectionState``; ``ENDED`` = write out ``data_to_send()`` and close the transport.
         remote_open: the open of the peer, None before.
         context: a slot for the owner; the engine never looks at it.
+        session_window: incoming window of sessions that are begun from now on, by either end.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Connection:
             desired_capabilities=symbols(desired_capabilities),
             properties=properties,
         )
-        self._incoming_window = incoming_window
+        self.session_window = incoming_window
         self._parser = FrameParser(max_frame_size)
         self._events: list[Event] = []
         self._by_channel: dict[int, AmqpSession] = {}
@@ -279,7 +280,7 @@ class Connection:
         self._lose_sessions()
 
     def begin(self) -> AmqpSession:
-        """Begin a session; ``SessionBegun`` follows.
+        """Begin a session with ``session_window`` as its window; ``SessionBegun`` follows.
 
         Raises:
             StateError: open is not sent, or the connection is closing or gone; or a second session is begun before
@@ -494,7 +495,7 @@ class Connection:
             self._writer,
             channel,
             handle_max=self.handle_max,
-            incoming_window=self._incoming_window,
+            incoming_window=self.session_window,
             receive_frame_size=self.receive_frame_size,
             pending_events=self._events,
             forget=self._forget_session,

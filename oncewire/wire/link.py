@@ -98,6 +98,7 @@ class LinkFlow:
         echo: the peer asks for our state. The engine has answered, unless ``properties`` is not None: then the owner
             answers with ``flow()``, ``grant()`` or ``drained()`` (A-4).
         properties: link state properties, None if absent.
+        skipped: at a receiver, how many deliveries' credit the sender gave back with this flow (2.6.7).
     """
 
     link: Link
@@ -107,6 +108,7 @@ class LinkFlow:
     drain: bool
     echo: bool
     properties: Fields | None
+    skipped: int = 0
 
 
 class DispositionReceived:
@@ -186,6 +188,11 @@ class Link(LinkEndpoint):
     def delivery_count(self) -> int:
         """The delivery-count as a 32-bit serial number (2.6.7); at a receiver the last one known."""
         return (self._initial_delivery_count + self._moved) & SERIAL_MASK
+
+    @property
+    def moved(self) -> int:
+        """Deliveries that used credit since the attach, counted from 0 and never wrapped."""
+        return self._moved
 
     @property
     def credit(self) -> int:
@@ -378,6 +385,7 @@ class Link(LinkEndpoint):
         if acquires(flow.properties):  # 4.4.3
             self.detach_faulty(UNKNOWN_TRANSACTION, NO_TRANSACTIONS)
             return
+        moved = self._moved
         credit_limit = self.take_flow(flow)
         self.session.pending_events.append(
             LinkFlow(
@@ -388,6 +396,7 @@ class Link(LinkEndpoint):
                 flow.drain,
                 flow.echo,
                 flow.properties,
+                self._moved - moved,
             )
         )
         if flow.echo and flow.properties is None:

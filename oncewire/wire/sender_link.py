@@ -160,6 +160,21 @@ class SenderLink(Link):
         self.flow()
         self._draining = False
 
+    def skip(self, count: int) -> None:
+        """Give back the credit of so many deliveries and keep the rest; ``drained`` gives back all (2.6.7).
+
+        Raises:
+            StateError: our attach is not sent, or the link is detached.
+            CreditError: there is not so much.
+        """
+        self._check_flow_allowed()
+        if count > self.credit:
+            raise CreditError(f"link {self.name!r} has a credit of {self.credit}, not of {count}")
+        self._moved += count
+        self.flow()
+        if not self.credit:
+            self._draining = False
+
     def flow(
         self, properties: Fields | None = None, echo: bool = False, available: int | None = None
     ) -> None:

@@ -20,6 +20,11 @@ TOPIC = Symbol("topic")
 INTER_ROUTER = Symbol("oncewire-inter-router")
 """Of a connection between routers."""
 
+SERVICE = Symbol("oncewire-service")
+"""Of a connection, desired: the client serves the addresses that `SERVES` names (R-1)."""
+ROUTED_LINKS = Symbol("oncewire-routed-links")
+"""Of a connection between routers, offered: it carries routed links (R-3)."""
+
 # --- message annotations of routers (I-1b) ----------------------------------------------------------------------------
 
 PUBLISHER = Symbol("x-opt-topic-publisher")
@@ -68,6 +73,31 @@ ROUTER_PROTOCOL_MIN = Symbol("x-opt-router-protocol-min")
 ROUTER_PROTOCOL_MAX = Symbol("x-opt-router-protocol-max")
 ROUTER_NONCE = Symbol("x-opt-router-nonce")
 ROUTER_COST = Symbol("x-opt-router-cost")
+
+# --- routed links (R-1 to R-4) ----------------------------------------------------------------------------------------
+
+ROUTER_PREFIX = "x-opt-router-"
+"""Link properties that only routers set: those of a client are dropped (R-4)."""
+SERVES = Symbol("x-opt-router-serves")
+"""Of a service's open: the prefixes of its addresses, an array or list of strings."""
+ROUTER_CONTAINER = Symbol("x-opt-router-container")
+ROUTER_USER = Symbol("x-opt-router-user")
+ROUTER_LINK = Symbol("x-opt-router-link")
+ROUTER_TO = Symbol("x-opt-router-to")
+"""Of an attach between routers: the incarnation whose service is meant."""
+ROUTER_HOPS = Symbol("x-opt-router-hops")
+
+# --- work queues over AMQP (docs/workqueue.md) ------------------------------------------------------------------------
+
+DELIVERY_TIME = Symbol("x-opt-delivery-time")
+"""Message annotation: when an item is ready, in milliseconds since 1970."""
+DELIVERY_DELAY = Symbol("x-opt-delivery-delay")
+"""Message annotation: the same as milliseconds from now."""
+QUEUE_KEY = Symbol("x-opt-queue-key")
+QUEUE_HANDLE = Symbol("x-opt-queue-handle")
+"""Delivery annotation: the handle of a reserved item."""
+QUEUE_TIMEOUT = Symbol("x-opt-queue-timeout")
+"""Link property: how long a reservation holds, in milliseconds."""
 
 # --- info of errors ---------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,9 @@ from oncewire.wire import (
     CONNECTION_REDIRECT,
     INTERNAL_ERROR,
     LINK_REDIRECT,
+    NOT_ALLOWED,
     RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
     AmqpError,
     Connection,
     ConnectionClosed,
@@ -52,6 +54,9 @@ from router.clients.subscriber_link import SubscriberLink
 from router.config import RouterConfig
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
+from router.routed.half import CarriedLinks, Half
+from router.routed.links import RoutedLinks, RoutedRefusal, served_prefixes
+from router.routed.terms import Origin
 
 OUTPUT_HIGH_BYTES = 1 << 20
 """More than this unwritten: the client is behind, and new deliveries wait in the record core."""
@@ -98,6 +103,13 @@ class ConnectionOwner(Protocol):
         """The info of a redirect for this client (K-8a); None = there is no other router."""
         ...
 
+    routed: RoutedLinks | None
+    """Links to services; None = no incarnation serves (R-1)."""
+
+    def may_serve(self, connection: ClientConnection) -> bool:
+        """Whether this client may serve addresses (R-1)."""
+        ...
+
     def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
         """An attach was refused before the record core was asked."""
 
@@ -132,6 +144,7 @@ class ClientConnection(PacedProtocol):
         self._windows = SessionWindows(listener.window_limits())
         self._links: dict[int, ClientLink] = {}
         self._places = Places()
+        self.routed = CarriedLinks()
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
         self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
             DispositionReceived: self._on_disposition,
@@ -215,7 +228,7 @@ class ClientConnection(PacedProtocol):
                     shell = event.link.context
                     if type(shell) is PublisherLink:
                         inputs.append(shell.transfer_input(event))
-                    elif isinstance(shell, NodeLink):
+                    elif isinstance(shell, NodeLink | Half):
                         shell.on_delivery(event)
                 else:
                     handler = handlers.get(type(event))
@@ -223,6 +236,7 @@ class ClientConnection(PacedProtocol):
                         handler(event, inputs)
             for link in self._node_links.take_postponed():
                 self._open_node_link(link)
+            self.routed.release()
         finally:  # K-3b: what came before a fault counts
             if inputs and self._driver is not None:
                 self._driver.submit(inputs)
@@ -241,6 +255,8 @@ class ClientConnection(PacedProtocol):
             found = shell.disposition_input(event)
             if found is not None:
                 inputs.append(found)
+        elif isinstance(shell, Half):
+            shell.on_disposition(event)
 
     def _on_flow(self, event: LinkFlow, inputs: list[Input]) -> None:
         shell = event.link.context
@@ -248,14 +264,17 @@ class ClientConnection(PacedProtocol):
             found = shell.flow_input(event)
             if found is not None:
                 inputs.append(found)
-        elif isinstance(shell, NodeLink):
+        elif isinstance(shell, NodeLink | Half):
             shell.on_flow(event)
 
     def _on_attached(self, event: LinkAttached, inputs: list[Input]) -> None:
         link = event.link
         if self._driver is None:
             return
-        if len(self._links) >= self._listener.config.max_links:
+        if isinstance(link.context, Half):
+            link.context.on_attached()
+            return
+        if len(self._links) + self.routed.near_count >= self._listener.config.max_links:
             limit = self._listener.config.max_links
             self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
             return
@@ -263,6 +282,8 @@ class ClientConnection(PacedProtocol):
         if self._node_links.serves(link):
             if not self._node_links.postpones(link) and link.state is LinkState.ATTACH_RECEIVED:
                 self._open_node_link(link)  # else it was detached in the same read
+            return
+        if self._is_routed(link):
             return
         shell: ClientLink = (
             PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
@@ -276,6 +297,18 @@ class ClientConnection(PacedProtocol):
         link.context = shell
         self._links[shell.number] = shell
         inputs.append(attach)
+
+    def _is_routed(self, link: ReceiverLink | SenderLink) -> bool:
+        """Whether the attach is for a service: then it is forwarded, or refused (R-3)."""
+        routed, attach = self._listener.routed, link.remote_attach
+        if routed is None or attach is None or not routed.serves(attach):
+            return False
+        if link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
+            try:
+                routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name))
+            except RoutedRefusal as refusal:
+                self._refuse(link, LinkRefusal(refusal.condition, str(refusal)))
+        return True
 
     def _open_node_link(self, link: ReceiverLink | SenderLink) -> None:
         try:
@@ -291,6 +324,9 @@ class ClientConnection(PacedProtocol):
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
         link, shell = event.link, event.link.context
+        if isinstance(shell, Half):
+            shell.on_detached(event)
+            return
         if shell is None and event.needs_answer:  # 2.6.3: its attach was not answered yet; now both are
             self._detach_link(link, event.closed, None)
         elif shell is None and event.error is not None and link.remote_attach is not None:
@@ -312,6 +348,8 @@ class ClientConnection(PacedProtocol):
         for link in event.session.links:
             if isinstance(link.context, NodeLink):
                 self._node_links.forget(link.context)
+            elif isinstance(link.context, Half):
+                link.context.on_lost("the AMQP session of the other end has ended; attach again")
             self._lose(link, LossCause.SESSION_END, inputs)
         inputs += self._places.end_session(event.session)
 
@@ -331,12 +369,31 @@ class ClientConnection(PacedProtocol):
         if problem is not None:
             self.close(CONNECTION_FORCED, problem)
             return
+        if not self._is_welcome_to_serve(event):
+            return
         self.log.event(
             RouterEvent.CLIENT_CONNECTED,
             container_id=self.container_id,
             peer=self.peer,
             user=self.user or "",
         )
+
+    def _is_welcome_to_serve(self, event: ConnectionOpened) -> bool:
+        """R-1: register a service; one that may not be is closed. A client that is none is welcome."""
+        prefixes, routed = served_prefixes(event.open), self._listener.routed
+        if prefixes is None or routed is None:
+            return True
+        known = routed.limits.prefixes
+        if not self._listener.may_serve(self):
+            why = "this user may not serve addresses: see the setting services.role"
+            self.close(UNAUTHORIZED_ACCESS, why)
+        elif not prefixes or not set(prefixes) <= set(known):
+            why = f"services may serve {', '.join(known) or 'nothing'} here: see the setting services.prefixes"
+            self.close(NOT_ALLOWED, why)
+        else:
+            routed.add_service(self, prefixes)
+            return True
+        return False
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
         self.user = event.user
@@ -356,6 +413,9 @@ class ClientConnection(PacedProtocol):
         for number in list(self._links):
             self._forget(self._links[number])
             inputs.append(LinkLost(number, LossCause.CONNECTION_LOSS))
+        self.routed.lose("the connection of the other end has ended; attach again")
+        if self._listener.routed is not None:
+            self._listener.routed.remove_service(self)
         inputs += self._places.end_connection()
 
     def _forget(self, shell: ClientLink) -> None:
@@ -439,7 +499,7 @@ class ClientConnection(PacedProtocol):
 
     def leave_if_unused(self) -> None:
         """K-8a: while the router drains, a connection without links has nothing to wait for."""
-        if self._links or self.engine.state in _CLOSING:
+        if self._links or self.engine.state in _CLOSING:  # routed links are attached again at another router (R-7)
             return
         self.close(CONNECTION_REDIRECT, "this router is going to stop; connect to another router")
 
@@ -456,13 +516,16 @@ class ClientConnection(PacedProtocol):
         if self._driver is not None and self._transport is not None:
             self._update_windows(self._driver)
         super().write_output()
+        if not self._is_behind:
+            self.routed.release()
 
     def _update_windows(self, driver: RecordsDriver) -> None:
         """C-6: offer each session the frames there is room for."""
         publishers = [
             (each.number, each.link.session) for each in self._links.values() if isinstance(each, PublisherLink)
         ]
-        if self._windows.look(self.engine.sessions, publishers, driver, time.monotonic()):
+        sessions = self.routed.offered(self.engine.sessions)
+        if self._windows.look(sessions, publishers, driver, time.monotonic()):
             driver.submit([])
         if self._windows.is_passed and self.engine.state is ConnectionState.OPENED:
             self.close("amqp:resource-limit-exceeded", PASSED)

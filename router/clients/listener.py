@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
@@ -18,8 +19,11 @@ from router.listening import listen, port_of
 from router.logs import EventLog, RouterEvent
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
+from router.routed.links import RoutedLinks
 
 PRODUCT = "oncewire"
+MAX_CHANNEL = 4095
+"""Each routed link of a service has a session of its own (R-3)."""
 
 
 class ClientListener:
@@ -38,6 +42,10 @@ class ClientListener:
         self.refused_links = 0
         self.node: LocalNode | None = None
         """Serves `$management`; the router process sets it before it listens."""
+        self.routed: RoutedLinks | None = None
+        """Links to services, of the incarnation that serves (R-1)."""
+        self.may_serve: Callable[[ClientConnection], bool] = lambda _connection: False
+        """Whether a client may serve addresses; the router process sets it before it listens."""
         self.is_draining = False
         """No client is taken any more, and who has no links is sent elsewhere (K-8a)."""
         self._connections: set[ClientConnection] = set()
@@ -117,6 +125,7 @@ class ClientListener:
             max_frame_size=self.config.max_frame_size,
             idle_time_out_ms=int(self.config.idle_timeout_s * 1000),
             incoming_window=FIRST_WINDOW,
+            channel_max=MAX_CHANNEL,
             properties=properties,
             sasl=sasl,
             now=time.monotonic(),
@@ -200,6 +209,7 @@ class ClientListener:
         for connection in list(self._connections):
             connection.stop_serving()
             connection.close("amqp:connection:forced", why)
+        self.routed = None
 
     async def wait_empty(self) -> None:
         """Wait until the last connection is gone."""

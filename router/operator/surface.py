@@ -16,7 +16,7 @@ from router.event_loop_lag import LoopWatch
 from router.incarnation import Incarnation
 from router.lifecycle import Lifecycle
 from router.logs import EventLog
-from router.operator.access import Access
+from router.operator.access import Access, role_named
 from router.operator.amqp_node import ADDRESS, ManagementNode
 from router.operator.amqp_requests import Answering
 from router.operator.controls import RouterControls
@@ -78,6 +78,9 @@ class OperatorSurface:
         management = Management(config.node_id, self.inspection, self.controls, access, log)
         self._node = ManagementNode(Answering(management, access, self._other_nodes), access, log)
         listener.node = self._node
+        listener.may_serve = lambda client: (
+            access.caller_at(client.peer_host, client.user).role >= role_named(listener.config.services_role)
+        )
         status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
         self._queues = QueuesApi(queue_reader(config.queue_store), rights)
         routes = (*inspection_routes(self.inspector, self._queues), *management_routes(management))

@@ -22,6 +22,7 @@ from oncewire.wire import (
     ConnectionOpened,
     ConnectionState,
     DeliveryReceived,
+    DispositionReceived,
     LinkAttached,
     LinkDetached,
     LinkFlow,
@@ -32,6 +33,7 @@ from oncewire.wire import (
     SaslOutcome,
     SenderLink,
     SenderSettleMode,
+    SessionEnded,
     Source,
     Symbol,
     Target,
@@ -40,6 +42,8 @@ from router.amqp_errors import amqp_error
 from router.logs import EventLog, Part
 from router.peers.handshake import NeighbourIdentity
 from router.peers.output import NeighbourOutput, QueuedFrame
+from router.routed.half import FIRST_FRAMES, CarriedLinks, Half
+from router.routed.terms import way_of
 
 ADDRESS = "$router"
 LINK_NAME = "frames"
@@ -57,6 +61,9 @@ CLOSE_TIMEOUT_S = 1.0
 """After our close frame, before the transport is closed without the neighbour's reply."""
 BEHIND_CHECK_S = 0.25
 """How often a slow neighbour's queue is looked through for late bodies."""
+
+
+_LOST = "the way to the other end of the link is interrupted; attach again"
 
 
 class NeighbourOwner(Protocol):
@@ -93,6 +100,9 @@ class NeighbourOwner(Protocol):
     def submit_received(self) -> None:
         """The read is over: its frames go to the record core together."""
 
+    def open_routed(self, connection: NeighbourConnection, link: ReceiverLink | SenderLink) -> None:
+        """Another router has attached a routed link: forward or refuse it (R-3)."""
+
     def on_dropped(self, connection: NeighbourConnection, broken: set[int], frames: int) -> None:
         """Bodies were dropped (T-2): so many frames, of channels to these routers."""
 
@@ -124,6 +134,7 @@ class NeighbourConnection(EngineProtocol):
         self.refusal = ""
         """Why the connection was given up, for the log."""
         self.output = NeighbourOutput()
+        self.routed = CarriedLinks()
         self.is_up = False
         self.was_up = False
         self._sender: SenderLink | None = None
@@ -137,6 +148,8 @@ class NeighbourConnection(EngineProtocol):
             LinkFlow: self._on_flow,
             DeliveryReceived: self._on_delivery,
             LinkDetached: self._on_detached,
+            DispositionReceived: self._on_disposition,
+            SessionEnded: self._on_session_ended,
             SaslOutcome: self._on_sasl,
             ConnectionClosed: self._on_gone,
             ConnectionLost: self._on_gone,
@@ -192,6 +205,7 @@ class NeighbourConnection(EngineProtocol):
             if handler is not None:
                 handler(event)
         self._neighbours.submit_received()
+        self.routed.release()
         self.mark_dirty()
 
     def _on_opened(self, event: ConnectionOpened) -> None:
@@ -213,12 +227,18 @@ class NeighbourConnection(EngineProtocol):
 
     def _on_attached(self, event: LinkAttached) -> None:
         link = event.link
-        if isinstance(link, ReceiverLink) and link.local_attach is None:
+        if isinstance(link.context, Half):
+            link.context.on_attached()
+        elif link.remote_attach is not None and way_of(link.remote_attach) is not None:
+            assert isinstance(link, ReceiverLink | SenderLink)
+            self._neighbours.open_routed(self, link)
+        elif isinstance(link, ReceiverLink) and link.local_attach is None:
             remote = link.remote_attach
             assert remote is not None
             link.reply(source=remote.source, target=remote.target)
             link.context = self
             self._grant(link)
+            self.engine.session_window = FIRST_FRAMES  # of sessions of routed links, which come later (R-8)
         elif link is not self._sender and link.local_attach is None:
             link.refuse(AmqpError(Symbol("amqp:not-allowed"), "routers only send to each other here"))
 
@@ -227,12 +247,17 @@ class NeighbourConnection(EngineProtocol):
         link.grant(CREDIT)
 
     def _on_flow(self, event: LinkFlow) -> None:
-        if event.link is self._sender and event.credit_limit and not self.is_up:
+        if isinstance(event.link.context, Half):
+            event.link.context.on_flow(event)
+        elif event.link is self._sender and event.credit_limit and not self.is_up:
             self.is_up = self.was_up = True
             self.watch_deadline()
             self._neighbours.on_up(self)
 
     def _on_delivery(self, event: DeliveryReceived) -> None:
+        if isinstance(event.link.context, Half):
+            event.link.context.on_delivery(event)
+            return
         if event.message_format != MESSAGE_FORMAT or event.aborted:
             self.close(
                 "amqp:not-implemented", "routers send batches of frames in a message-format of their own"
@@ -245,7 +270,21 @@ class NeighbourConnection(EngineProtocol):
         if problem is not None:
             self.close("amqp:decode-error", problem)
 
-    def _on_detached(self, _event: LinkDetached) -> None:
+    def _on_disposition(self, event: DispositionReceived) -> None:
+        if isinstance(event.link.context, Half):
+            event.link.context.on_disposition(event)
+
+    def _on_session_ended(self, event: SessionEnded) -> None:
+        for link in event.session.links:
+            if isinstance(link.context, Half):
+                link.context.on_lost(_LOST)
+
+    def _on_detached(self, event: LinkDetached) -> None:
+        if isinstance(event.link.context, Half):
+            event.link.context.on_detached(event)
+            return
+        if event.link is not self._sender and event.link.context is not self:
+            return  # a routed link that was refused
         self.close("amqp:illegal-state", "a router does not detach the link its frames go over")
 
     def _on_sasl(self, event: SaslOutcome) -> None:
@@ -261,6 +300,7 @@ class NeighbourConnection(EngineProtocol):
         if self.is_up:
             self.is_up = False
             self._neighbours.on_down(self)
+        self.routed.lose(_LOST)
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -305,6 +345,8 @@ class NeighbourConnection(EngineProtocol):
             self.write_engine(transport)
         if not self.output.is_empty:
             self._drop_late_bodies()
+        if not self._is_behind:  # R-9: frames first
+            self.routed.release()
         if self.engine.state is ConnectionState.ENDED:
             transport.close()
 

@@ -6,8 +6,9 @@ is the business of `routing.py`.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from delivery_records.channels import codec as channel_codec
@@ -16,8 +17,19 @@ from delivery_records.channels.messages import Hello
 from delivery_records.effects import SendDatagram, SendToRouters
 from delivery_records.inputs import Input, PathsChanged, RouterDatagram, RouterFrame
 from oncewire.transport.turn import Turn
-from oncewire.wire import Connection, Open, Role, SaslClient, SaslServer
-from oncewire.wire.vocabulary import INTER_ROUTER
+from oncewire.wire import (
+    AmqpError,
+    Connection,
+    Open,
+    ReceiverLink,
+    Role,
+    SaslClient,
+    SaslServer,
+    SenderLink,
+    StateError,
+    Symbol,
+)
+from oncewire.wire.vocabulary import INTER_ROUTER, ROUTED_LINKS
 from router.config import RouterConfig, anonymous_is_allowed
 from router.logs import EventLog, RouterEvent
 from router.passwords import password_check
@@ -26,9 +38,12 @@ from router.peers.handshake import NeighbourIdentity, identify, open_properties
 from router.peers.link_costs import LinkCosts
 from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
 from router.records_driver import RecordsDriver
+from router.routed.links import RoutedLinks, RoutedRefusal
 from router.routing import Routing
 from topology.linkstate_codec import LinkStateError
 
+MAX_CHANNEL = 8191
+"""Each routed link has a session of its own on the link to the next router (R-3)."""
 ROUTER_USER = "router"
 """User name between routers; the password alone decides."""
 
@@ -75,6 +90,8 @@ class Neighbours:
         self._inputs: list[Input] = []
         self._is_stopped = False
         self._routers_seen: set[int] = set()
+        self.routed: RoutedLinks | None = None
+        """The routed links of the incarnation; set before there are links to neighbours."""
         driver.register(SendToRouters, self.send)
         driver.register(SendDatagram, self.send_datagram)
 
@@ -106,7 +123,8 @@ class Neighbours:
             # Half of this is told (2.4.5): our silence. So the neighbour says something twice as often, whatever its
             # own settings are, and routing gives it up before the engine would.
             idle_time_out_ms=round(2000 * self.silence_s),
-            offered_capabilities=[INTER_ROUTER],
+            offered_capabilities=[INTER_ROUTER, ROUTED_LINKS],
+            channel_max=MAX_CHANNEL,
             desired_capabilities=[INTER_ROUTER],
             properties=open_properties(self.rid, self._nonce, cost),
             sasl=sasl,
@@ -232,6 +250,27 @@ class Neighbours:
     def _next_hop(self, rid: int) -> int | None:
         """For frames on the way; what is for this router has arrived."""
         return None if rid == self.rid else self.routing.next_hops.get(rid)
+
+    # --- routed links (R-3) -------------------------------------------------------------------------------------------
+
+    def open_routed(self, connection: NeighbourConnection, link: ReceiverLink | SenderLink) -> None:
+        """Forward or refuse the attach of another router; see `NeighbourOwner`."""
+        try:
+            if self.routed is not None and not self._is_stopped:
+                self.routed.open_from_router(connection, link)
+        except RoutedRefusal as refusal:
+            with contextlib.suppress(StateError):  # it was detached in the same read
+                link.refuse(AmqpError(Symbol(refusal.condition), str(refusal)))
+
+    def routed_distances(self) -> Mapping[int, int]:
+        """Cost of the path to each router that can be reached."""
+        return self.routing.paths.distances
+
+    def routed_next(self, rid: int) -> NeighbourConnection | None:
+        """The connection to the next hop, if it carries routed links."""
+        link = self._link_to(rid)
+        remote = None if link is None else link.engine.remote_open
+        return link if remote is not None and ROUTED_LINKS in remote.offered_capabilities else None
 
     # --- out ----------------------------------------------------------------------------------------------------------
 

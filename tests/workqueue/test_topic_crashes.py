@@ -1,4 +1,4 @@
-"""From topic to queue to topic while processes, routers and the store's connection are killed (W-20 to W-24)."""
+"""From topic to queue to topic while processes, routers and the store's connection are killed (W-19 to W-23)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""Routed links and queues over AMQP under seeded faults, with the code of the router and of the bridge."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chaos.routed.code import Edit, EditError, load
+from chaos.routed.mutants import EDITS
+from chaos.routed.world import circle, first_finding, simulate
+
+SEEDS = 200
+BLOCKS = 10
+MUTANT_SEEDS = 60
+"""More than any mutant has needed."""
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_no_item_is_lost_pushed_twice_or_two_workers_at_once(block: int) -> None:
+    code, size = load(), SEEDS // BLOCKS
+    results = [simulate(code, seed) for seed in range(block * size, (block + 1) * size)]
+    assert [result for result in results if result.violation] == []
+    assert all(result.accepted for result in results)
+    assert sum(result.faults for result in results) > 5 * size
+
+
+def test_an_attach_that_goes_round_in_a_circle_is_refused() -> None:
+    assert circle(load()) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+def test_a_rule_that_is_taken_out_is_noticed(edit: Edit) -> None:
+    assert first_finding(load(edit), MUTANT_SEEDS) != ""
+
+
+def test_every_rule_of_routed_links_has_a_mutant() -> None:
+    rules = set(re.findall(r"^### (R-\d+)$", PAGE, re.MULTILINE))
+    assert rules - {"R-2"} <= {edit.rule for edit in EDITS}, "R-2 is a choice of place, which the router's tests show"
+    assert {"W-17", "W-18"} <= {edit.rule for edit in EDITS}
+
+
+def test_the_page_says_how_much_was_run() -> None:
+    assert f"runs {SEEDS} seeds, and {len(EDITS)} mutants" in " ".join(PAGE.split())
+
+
+def test_an_edit_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(EditError):
+        load(Edit("x", "R-1", "router.routed.links", "no such text", ""))

@@ -1,0 +1,241 @@
+"""Queues over AMQP through a real router and a real bridge process, on each store that has transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bridges.workqueue import Ending, Queue, QueueStore
+from oncewire.wire import (
+    ACCEPTED,
+    RELEASED,
+    AmqpError,
+    Header,
+    LinkFlow,
+    Modified,
+    Rejected,
+    Source,
+    Symbol,
+    Target,
+    Timestamp,
+    decode_message,
+)
+from tests.router.processes import RouterProcess, running_router
+from tests.router.raw_client import RawClient
+from tests.workqueue.amqp_world import ONCEWIRE, attach, bridge, pusher, worker
+from tests.workqueue.queue_world import Database
+
+
+@pytest.fixture
+async def router() -> AsyncIterator[RouterProcess]:
+    async with running_router("--standalone", "--listen-idle-timeout-s=300") as found:
+        yield found
+
+
+@pytest.fixture
+async def queue(sql_database: Database) -> AsyncIterator[Queue]:
+    async with Queue.open(sql_database.url, "mails", backoff_s=0.01) as found:
+        yield found
+
+
+async def test_a_push_is_accepted_when_it_is_durable_and_keeps_time_priority_and_key(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    async with bridge(sql_database.url, [router.url]):
+        client = await RawClient.connect(router.port)
+        push = await pusher(client, "mails")
+        annotations = {Symbol("x-opt-delivery-delay"): 3_600_000, Symbol("x-opt-queue-key"): "k1"}
+        push.send(b"1", b"later", header=Header(priority=9), annotations=annotations)
+        assert (await push.outcome(b"1")).state == ACCEPTED
+        statistics = await queue.statistics()
+        assert (statistics.ready, statistics.waiting) == (0, 1)
+        when = {Symbol("x-opt-delivery-time"): Timestamp(1_000)}
+        push.send(b"2", b"now", header=Header(priority=7), annotations={**when, Symbol("x-opt-queue-key"): "k2"})
+        assert (await push.outcome(b"2")).state == ACCEPTED
+        (item,) = await queue.reserve_many(1)
+        assert (item.payload, item.taken.priority, item.taken.key) == (b"now", 7, "k2")
+
+
+async def test_bad_input_is_rejected_with_what_to_do_and_the_link_goes_on(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    await queue.configure(max_payload_bytes=10)
+    async with bridge(sql_database.url, [router.url]):
+        client = await RawClient.connect(router.port)
+        push = await pusher(client, "mails")
+        push.send(b"large", bytes(11))
+        outcome = await push.outcome(b"large")
+        assert isinstance(outcome.state, Rejected)
+        assert outcome.state.error is not None
+        assert outcome.state.error.condition == "amqp:link:message-size-exceeded"
+        assert "max_payload_bytes" in str(outcome.state.error.description)
+        push.send(b"odd", b"x", annotations={Symbol("x-opt-delivery-delay"): "soon"})
+        outcome = await push.outcome(b"odd")
+        assert isinstance(outcome.state, Rejected)
+        assert outcome.state.error is not None
+        assert outcome.state.error.condition == "amqp:precondition-failed"
+        push.send(b"good", b"x")
+        assert (await push.outcome(b"good")).state == ACCEPTED
+        link = client.session.attach_sender("typo", target=Target(address="queue://mial"))
+        refusal = await attach(client, link)
+        assert refusal is not None
+        assert refusal.error is not None
+        assert refusal.error.condition == "amqp:not-found"
+        assert "configure" in str(refusal.error.description)
+        link2 = client.session.attach_receiver("filter", source=Source("queue://mails", filter={Symbol("a"): "b"}))
+        refusal = await attach(client, link2)
+        assert refusal is not None
+        assert refusal.error is not None
+        assert "filter" in str(refusal.error.description)
+
+
+async def test_outcomes_of_a_worker_end_or_return_its_item(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    async with bridge(sql_database.url, [router.url]):
+        client = await RawClient.connect(router.port)
+        work = await worker(client, "mails")
+        for state in (ACCEPTED, Rejected(AmqpError(Symbol("app:bad"), "no address"))):
+            await queue.push(b"item")
+            delivery, body = await work.item()
+            assert body == b"item"
+            assert decode_message(delivery.payload).delivery_annotations.keys() == {"x-opt-queue-handle"}
+            work.state(delivery, state)
+            answer = await work.answer(delivery)
+            assert answer.state == state
+            work.grant(1)
+        endings = [(entry.ending, entry.reason) for entry in (await queue.history()).entries]
+        assert endings == [(Ending.DEAD, "app:bad: no address"), (Ending.DONE, "")]
+        await queue.push(b"again")
+        for returned in (RELEASED, Modified(delivery_failed=True), Modified(False, True)):
+            delivery, body = await work.item()
+            assert body == b"again"
+            work.state(delivery, returned)
+            await work.answer(delivery)
+            work.grant(1)
+        delivery, _ = await work.item()
+        header = decode_message(delivery.payload).header
+        assert header is not None
+        assert header.delivery_count == 2
+
+
+async def test_workers_compete_and_each_item_is_one_workers(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    async with bridge(sql_database.url, [router.url]):
+        works = []
+        for number in range(3):
+            client = await RawClient.connect(router.port)
+            works.append(await worker(client, "mails", f"work{number}", 1))
+        for number in range(30):
+            await queue.push(b"%d" % number)
+        seen: list[bytes] = []
+
+        async def consume(place: int) -> None:
+            while len(seen) < 30:
+                delivery, body = await works[place].item()
+                seen.append(body)
+                works[place].state(delivery, settled=True)
+                works[place].grant(1)
+
+        tasks = [asyncio.create_task(consume(place)) for place in range(3)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert sorted(seen) == sorted(b"%d" % number for number in range(30))
+
+
+async def test_a_settled_link_pops_and_drain_returns_the_credit(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    async with bridge(sql_database.url, [router.url]):
+        client = await RawClient.connect(router.port)
+        await queue.push(b"one")
+        work = await worker(client, "mails", credit=0, snd_settle_mode=1)
+        work.grant(5, drain=True)
+        delivery, body = await work.item()
+        assert (body, delivery.settled) == (b"one", True)
+        flow = await client.wait_for(LinkFlow, lambda flow: flow.link is work.link and flow.skipped == 4)
+        assert flow.delivery_count == 5
+        assert [entry.ending for entry in (await queue.history()).entries] == [Ending.POPPED]
+
+
+async def test_a_lost_worker_loses_its_reservation_when_its_time_is_over(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    async with bridge(sql_database.url, [router.url]):
+        await queue.push(b"work")
+        lost = await RawClient.connect(router.port)
+        first = await worker(lost, "mails", properties={Symbol("x-opt-queue-timeout"): 500})
+        await first.item()
+        lost.cut()
+        client = await RawClient.connect(router.port)
+        second = await worker(client, "mails", "second")
+        delivery, body = await second.item()
+        assert body == b"work"
+        second.state(delivery)
+        await second.answer(delivery)
+
+
+async def test_a_resumed_delivery_is_pushed_once_over_the_death_of_its_bridge(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    client = await RawClient.connect(router.port, "shop")
+    async with bridge(sql_database.url, [router.url], "bridge1") as first:
+        push = await pusher(client, "mails", unsettled={})
+        push.send(b"a", b"a")
+        assert (await push.outcome(b"a")).state == ACCEPTED
+        number = push.send(b"b", b"b")
+        assert (await push.outcome(b"b")).state == ACCEPTED
+        push.settle(number)
+        first.kill()
+        event = await client.detached(push.link)
+        assert event.error is not None
+        assert event.error.condition == "amqp:link:detach-forced"
+    async with bridge(sql_database.url, [router.url], "bridge2"):
+        push = await pusher(client, "mails", unsettled={b"a": None, b"c": None})
+        assert push.link.remote_attach is not None
+        assert push.link.remote_attach.unsettled == {b"a": ACCEPTED}
+        push.send(b"c", b"c")
+        assert (await push.outcome(b"c")).state == ACCEPTED
+        assert (await queue.statistics()).ready == 3
+
+
+async def test_a_bridge_that_may_not_serve_ends_with_what_to_do(sql_database: Database, queue: Queue) -> None:
+    async with running_router("--standalone", "--http-loopback-role=viewer") as router:
+        process = await asyncio.create_subprocess_exec(
+            *ONCEWIRE, "queue", "serve", "--store", sql_database.url, "--router", router.url,
+            stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        _, error = await asyncio.wait_for(process.communicate(), 40)
+        assert process.returncode == 2
+        assert b"services.role" in error
+        assert await queue.history() is not None
+        assert json.dumps(error.decode()).count("Traceback") == 0
+
+
+async def test_two_bridges_serve_one_store(sql_database: Database, queue: Queue, router: RouterProcess) -> None:
+    async with bridge(sql_database.url, [router.url], "b1") as first, bridge(sql_database.url, [router.url], "b2"):
+        clients = [await RawClient.connect(router.port) for _ in range(2)]
+        pushers = [await pusher(client, "mails") for client in clients]
+        for number, push in enumerate(pushers):
+            push.send(b"t", b"%d" % number)
+            assert (await push.outcome(b"t")).state == ACCEPTED
+        first.kill()
+        client = await RawClient.connect(router.port)
+        work = await worker(client, "mails", credit=2)
+        assert {(await work.item())[1] for _ in range(2)} == {b"0", b"1"}
+
+
+async def test_a_push_of_another_program_wakes_a_worker(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    async with bridge(sql_database.url, [router.url]), QueueStore.open(sql_database.url) as store:
+        client = await RawClient.connect(router.port)
+        work = await worker(client, "mails")
+        await Queue(store, "mails").push(b"from python")  # a notice wakes the bridge (W-13)
+        assert (await work.item())[1] == b"from python"
