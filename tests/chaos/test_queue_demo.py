@@ -78,6 +78,7 @@ def test_each_kind_is_killed_as_often() -> None:
     assert sorted(kind.value for kind in schedule) == sorted([kind.value for kind in Kind] * 2)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_run_is_exact_and_ends_with_its_json_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
