@@ -22,7 +22,7 @@ from chaos.experiments.queue_demo import FLIGHTS_TOPIC, PARSE
 from chaos.experiments.queue_demo.flight_core import Verdict, body_of, judge
 from chaos.experiments.queue_demo.processes import Kind, RoleProcess
 from chaos.experiments.queue_demo.report import Kill, QueueResult
-from chaos.experiments.queue_demo.worker import READ, count_received, prepare, store_url
+from chaos.experiments.queue_demo.worker import CONNECT_S, READ, count_received, prepare, store_url
 from chaos.flights import DataSetError, flights
 from chaos.trial import TrialFailed
 from oncewire.client import Client, ClientError, Publisher, connect
@@ -150,6 +150,7 @@ class _Stage:
         self._urls = [router.url for router in network.routers.values()]
         self._next_line = 0.0
         self._start = 0.0
+        self._killed = asyncio.Event()
         self.accepted = 0
         self.kills: list[Kill] = []
         numbers = {Kind.WORKER: WORKERS}
@@ -169,7 +170,7 @@ class _Stage:
         await prepare(self._folder)
         await asyncio.gather(*(process.start() for process in self.processes))
         self._start = time.monotonic()
-        async with connect(self._urls, container_id="flights") as client:
+        async with connect(self._urls, container_id="flights", timeout=CONNECT_S) as client:
             sending = asyncio.create_task(self._send(client))
             try:
                 for number, kind in enumerate(self._options.schedule()):
@@ -191,7 +192,12 @@ class _Stage:
         publisher: Publisher = await client.publisher(FLIGHTS_TOPIC, name=FLIGHTS_TOPIC)
         rate = len(self._rows) / (SECONDS_PER_KILL * self._options.kills)
         begin = time.monotonic()
+        segment = -(-len(self._rows) // (self._options.kills + 1))
         for number, row in enumerate(self._rows, 1):
+            # Held back until the next kill is near, however slow the machine is: it must find something under way.
+            while number > (len(self.kills) + 1) * segment:
+                self._killed.clear()
+                await self._killed.wait()
             _ = await publisher.submit(body_of(number, row))
             ahead = number / rate - (time.monotonic() - begin)
             if ahead > 0:
@@ -234,6 +240,7 @@ class _Stage:
 
     def _note(self, kill: Kill) -> None:
         self.kills.append(kill)
+        self._killed.set()
         self._say(f"SIGKILL to {kill.target} after {kill.at_s:.1f} s; {count_received(self._folder)} came out so far")
 
     def _is_at_rest(self) -> bool:

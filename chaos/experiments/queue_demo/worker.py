@@ -12,9 +12,12 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from bridges.workqueue import (
+    AlreadyReassigned,
     Commit,
     Feed,
     Operations,
@@ -23,6 +26,7 @@ from bridges.workqueue import (
     QueueStore,
     Reserved,
     Rollback,
+    StoreError,
     Target,
     new_message,
 )
@@ -35,14 +39,17 @@ READ = "reader.db"
 """Files in the demo's folder."""
 BATCH = 50
 """Items of one transaction: each costs a durable write."""
-RESERVED_S = 3.0
+RESERVED_S = 5.0
 """A killed worker's items are taken again after this time."""
 DELAY_S = 0.3
 """In the second queue."""
-MAX_RETRIES = 8
+MAX_RETRIES = 10
 """A flight that never arrived fails as often; kills of its workers count, too, and must not bury what can be done."""
 BACKOFF_S = 0.02
 BACKOFF_MAX_S = 0.5
+RETRY_S = 0.1
+CONNECT_S = 120.0
+"""How long a router may take to answer, on a slow machine."""
 EFFECTS = "CREATE TABLE IF NOT EXISTS effects (number BIGINT NOT NULL)"
 
 Step = Callable[[Operations, Reserved], None]
@@ -98,8 +105,17 @@ async def work(store: QueueStore, name: str, step: Step) -> None:
             step(do, item)
 
     while True:
-        items = await queue.reserve_many(BATCH, RESERVED_S, wait=None)
-        await store.transact(lambda do: job(do, items))  # noqa: B023
+        try:
+            items = await queue.reserve_many(BATCH, RESERVED_S, wait=None)
+            try:
+                await store.transact(lambda do: job(do, items))  # noqa: B023
+            except AlreadyReassigned:  # it was too slow for some, and another worker has them
+                for item in items:
+                    with suppress(AlreadyReassigned):
+                        await store.transact(partial(job, items=[item]))
+        except StoreError as error:  # what is reserved comes back
+            sys.stderr.write(f"{error}\n")
+            await asyncio.sleep(RETRY_S)
 
 
 async def run_worker(folder: Path, routers: Sequence[str]) -> None:
@@ -130,7 +146,7 @@ async def run_reader(folder: Path, routers: Sequence[str]) -> None:
     """Store what comes, in one transaction with its acceptance."""
     journal = SqliteJournal(folder / READ)
     journal.connection.execute("CREATE TABLE IF NOT EXISTS received (body BLOB NOT NULL)")
-    async with connect(routers, container_id="reader") as client:
+    async with connect(routers, container_id="reader", timeout=CONNECT_S) as client:
         subscriber = await client.subscriber(DELAYS_TOPIC, name=DELAYS_TOPIC, journal=journal)
         say_ready()
         while True:
@@ -160,7 +176,8 @@ def say_ready() -> None:
 
 def end_with_parent() -> None:
     """End when the standard input is closed: whoever started this has ended."""
-    sys.stdin.buffer.read()
+    while os.read(sys.stdin.fileno(), 1):  # not by sys.stdin, whose lock would be held when this process ends by itself
+        pass
     os._exit(1)
 
 
