@@ -229,7 +229,7 @@ class PushCore:
         return [Push(items)]
 
     def on_pushed(self, items: list[ToPush], results: list[Pushed | QueueError]) -> list[PushEffect]:
-        """What became of a `Push`: only what is durable is accepted (W-19)."""
+        """What became of a `Push`: only what is durable is accepted (W-1)."""
         self._is_pushing = False
         if self._is_over:
             return []
@@ -242,7 +242,7 @@ class PushCore:
                 state = Rejected(error_of(result))
             elif isinstance(result, StoreFull | StoreBusy) or not self.is_exactly_once:
                 state = RELEASED  # nothing has happened, or the sender has chosen at-least-once
-            else:  # W-19: whether it was pushed is not known; the next attach tells
+            else:  # W-17: whether it was pushed is not known; the next attach tells
                 lost = result
                 continue
             if each.number >= 0:
@@ -370,7 +370,7 @@ class TakeCore:
         return [Settle(outcomes)] if outcomes else []
 
     def on_settled(self, outcomes: list[Outcome], results: list[QueueError | None]) -> list[TakeEffect]:
-        """What became of a `Settle`: the worker is answered when it is durable (W-19)."""
+        """What became of a `Settle`: the worker is answered when it is durable (W-1)."""
         if self._is_over:
             return []
         effects: list[TakeEffect] = []

@@ -97,13 +97,6 @@ EDITS = (
         "if False:",
     ),
     Edit(
-        "drain-is-not-passed",
-        "R-5",
-        _HALF,
-        "drain=effect.drain,",
-        "drain=False,",
-    ),
-    Edit(
         "outcomes-without-settlement-are-lost",
         "R-6",
         _CORE,
@@ -166,13 +159,6 @@ EDITS = (
         ),
     ),
     Edit(
-        "unknown-outcomes-are-released",
-        "W-17",
-        _BRIDGE,
-        "isinstance(result, StoreFull | StoreBusy) or not self.is_exactly_once",
-        "True",
-    ),
-    Edit(
         "deliveries-are-not-kept",
         "W-17",
         _STORE,
@@ -185,13 +171,6 @@ EDITS = (
         _STORE,
         "if found == link and tag not in tags:",
         "if found == link and tag in tags:",
-    ),
-    Edit(
-        "earlier-generations-push",
-        "W-18",
-        _STORE,
-        "if self._links.get(link) != generation:",
-        "if False:",
     ),
     Edit(
         "two-workers-hold-an-item",
