@@ -188,7 +188,7 @@ class PushLink(_QueueLink):
     def _do(self, effects: Iterable[core.PushEffect]) -> None:
         for effect in effects:
             if isinstance(effect, core.Push):
-                self._bridge.start(self._push(effect.items))
+                self._bridge.start(self._push(effect.items, effect.left))
             elif isinstance(effect, core.Settled):
                 self._bridge.start(self._forget(effect.tags))
             elif isinstance(effect, core.Dispose):
@@ -199,13 +199,15 @@ class PushLink(_QueueLink):
                 self.is_over = True
                 self.link.detach(effect.closed, effect.error)
 
-    async def _push(self, items: list[core.ToPush]) -> None:
+    async def _push(self, items: list[core.ToPush], left: frozenset[bytes]) -> None:
         def one(do: Operations, each: core.ToPush) -> Pushed:
             if self._core.is_exactly_once:
                 return do.push_delivery(self.queue, each.item, self._key, self._core.generation, each.tag)
             return do.push(self.queue, [each.item])[0]
 
         def job(do: Operations) -> list[Pushed | QueueError]:
+            if left:
+                do.settle_deliveries(self._key, self._core.generation, sorted(left))
             return [_part(lambda each=each: one(do, each)) for each in items]  # type: ignore[misc]
 
         try:

@@ -59,9 +59,14 @@ class ToPush:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Push these; `PushCore.on_pushed` takes what became of each, in order."""
+    """Push these; `PushCore.on_pushed` takes what became of each, in order.
+
+    Attributes:
+        left: tags to forget before, in the same transaction (W-17).
+    """
 
     items: list[ToPush]
+    left: frozenset[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,7 @@ class PushCore:
     is_exactly_once: bool
     generation: int = 0
     _known: frozenset[bytes] = frozenset()
+    _left: frozenset[bytes] = frozenset()
     _waiting: list[ToPush] = field(default_factory=list)
     _is_pushing: bool = False
     _under_way: int = 0
@@ -195,7 +201,7 @@ class PushCore:
 
     def on_resumed(self, found: LinkState) -> dict[bytes, DeliveryState | None]:
         """The store has begun a generation; returns the map to reply with: what was pushed is accepted."""
-        self.generation, self._known = found.generation, found.known
+        self.generation, self._known, self._left = found.generation, found.known, found.left
         return dict.fromkeys(sorted(found.known), ACCEPTED)
 
     def begin(self) -> list[PushEffect]:
@@ -226,7 +232,8 @@ class PushCore:
             return []
         items, self._waiting = self._waiting, []
         self._is_pushing = True
-        return [Push(items)]
+        # W-17: it has our reply, so this attach is its newest, and what it did not present it has settled.
+        return [Push(items, self._left)]
 
     def on_pushed(self, items: list[ToPush], results: list[Pushed | QueueError]) -> list[PushEffect]:
         """What became of a `Push`: only what is durable is accepted (W-1)."""
@@ -238,6 +245,7 @@ class PushCore:
         for each, result in zip(items, results, strict=True):
             if isinstance(result, Pushed):
                 state: DeliveryState = ACCEPTED
+                self._left = frozenset()
             elif isinstance(result, InvalidRequest | UnknownQueue | PayloadTooLarge):
                 state = Rejected(error_of(result))
             elif isinstance(result, StoreFull | StoreBusy) or not self.is_exactly_once:

@@ -127,10 +127,13 @@ class LinkState:
     Attributes:
         generation: of this attach; each has a higher one (W-18).
         known: the tags among those presented that were pushed.
+        left: the tags that are kept and were not presented. Their sender has settled them, if this attach is its
+            newest: its first delivery shows that, and they are forgotten with it.
     """
 
     generation: int
     known: frozenset[bytes]
+    left: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

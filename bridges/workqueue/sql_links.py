@@ -25,11 +25,8 @@ class SqlLinks(SqlItems):
         generation = int(self.execute(sql.RAISE_LINK, (link, expires))[0][0])
         wanted = set(tags)
         known = [bytes(tag) for (tag,) in self.execute(sql.LINK_TAGS, (link,))]
-        # W-17: what the sender does not present it has settled.
-        for tag in known:
-            if tag not in wanted:
-                self.execute(sql.FORGET_DELIVERY, (link, tag))
-        return LinkState(generation, frozenset(wanted.intersection(known)))
+        # W-17: nothing is forgotten yet, for this may be a late attach that its sender has given up.
+        return LinkState(generation, frozenset(wanted.intersection(known)), frozenset(known) - wanted)
 
     def push_delivery(self, queue: str, item: NewItem, link: str, generation: int, tag: bytes) -> Pushed:
         """Push a delivery of a link, once; see Operations."""

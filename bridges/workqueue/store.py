@@ -54,7 +54,7 @@ class Operations(Protocol):
         ...
 
     def resume_link(self, link: str, tags: Sequence[bytes]) -> LinkState:
-        """Begin a new generation of an AMQP link that pushes, and forget its deliveries without these tags (W-17)."""
+        """Begin a new generation of an AMQP link that pushes; says which of its deliveries are kept (W-17)."""
         ...
 
     def push_delivery(self, queue: str, item: NewItem, link: str, generation: int, tag: bytes) -> Pushed:

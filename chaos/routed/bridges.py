@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from bridges.workqueue.errors import QueueError, StoreUnreachable
@@ -168,10 +169,7 @@ class PushEnd:
         for effect in effects:
             with suppress(StateError):
                 if isinstance(effect, kinds.Push):
-                    items = effect.items
-                    self.bridge.do(lambda items=items: self._push(items), lambda results, items=items: self.do(  # type: ignore[misc]
-                        self.core.on_pushed(items, results if isinstance(results, list) else [results] * len(items))
-                    ))  # fmt: skip
+                    self.bridge.do(partial(self._push, effect), partial(self._pushed, effect.items))
                 elif isinstance(effect, kinds.Settled):
                     tags, generation = effect.tags, self.core.generation
                     self.bridge.do(
@@ -185,9 +183,13 @@ class PushEnd:
                 elif isinstance(effect, kinds.Detach):
                     self.link.detach(effect.closed, effect.error)
 
-    def _push(self, items: Any) -> list[Any]:
+    def _pushed(self, items: Any, results: Any) -> None:
+        self.do(self.core.on_pushed(items, results if isinstance(results, list) else [results] * len(items)))
+
+    def _push(self, effect: Any) -> list[Any]:
         results: list[Any] = []
-        for each in items:
+        self.bridge.store.settle_deliveries(self.key, self.core.generation, effect.left)
+        for each in effect.items:
             try:
                 results.append(
                     self.bridge.store.push_delivery(each.item, self.key, self.core.generation, each.tag)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bridges.workqueue.errors import AlreadyReassigned, LinkStolen, StoreFull
@@ -49,10 +49,8 @@ class ModelStore:
     def resume_link(self, link: str, tags: Sequence[bytes]) -> LinkState:
         """Begin a generation."""
         generation = self._links[link] = self._links.get(link, 0) + 1
-        for found, tag in list(self._deliveries):
-            if found == link and tag not in tags:
-                del self._deliveries[found, tag]
-        return LinkState(generation, frozenset(tag for tag in tags if (link, tag) in self._deliveries))
+        kept = frozenset(tag for found, tag in self._deliveries if found == link)
+        return LinkState(generation, kept & set(tags), kept - set(tags))
 
     def push_delivery(self, item: NewItem, link: str, generation: int, tag: bytes) -> Pushed:
         """Add a delivery's item once."""
@@ -65,7 +63,7 @@ class ModelStore:
         self._deliveries[link, tag] = pushed.item
         return pushed
 
-    def settle_deliveries(self, link: str, generation: int, tags: Sequence[bytes]) -> None:
+    def settle_deliveries(self, link: str, generation: int, tags: Collection[bytes]) -> None:
         """Forget what its sender has settled."""
         if self._links.get(link) == generation:
             for tag in tags:

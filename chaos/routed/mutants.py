@@ -169,8 +169,26 @@ EDITS = (
         "settled-tags-are-kept-and-unsettled-forgotten",
         "W-17",
         _STORE,
-        "if found == link and tag not in tags:",
-        "if found == link and tag in tags:",
+        "return LinkState(generation, kept & set(tags), kept - set(tags))",
+        "return LinkState(generation, kept - set(tags), kept & set(tags))",
+    ),
+    Edit(
+        "tags-are-forgotten-at-the-attach",
+        "W-17",
+        _STORE,
+        "        return LinkState(generation, kept & set(tags), kept - set(tags))",
+        (
+            "        for tag in kept - set(tags):\n"
+            "            del self._deliveries[link, tag]\n"
+            "        return LinkState(generation, kept & set(tags))"
+        ),
+    ),
+    Edit(
+        "earlier-generations-push",
+        "W-18",
+        _STORE,
+        "        if self._links.get(link) != generation:",
+        "        if False:",
     ),
     Edit(
         "two-workers-hold-an-item",

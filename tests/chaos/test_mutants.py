@@ -50,7 +50,8 @@ def test_every_name_stands_for_one_edit() -> None:
 
 
 def test_every_rule_of_the_protocol_has_an_edit_or_a_reason_why_none_can_show_it() -> None:
-    rules = set(RULE.findall(PROTOCOL.read_text(encoding="utf-8")))
+    found = RULE.findall(PROTOCOL.read_text(encoding="utf-8"))
+    rules = {rule for rule in found if not rule.startswith("R-")}  # tests/chaos/test_routed.py has those
     edited = {edit.rule for edit in ALL}
     assert edited | set(WITHOUT) | LATER == rules
     assert not edited & set(WITHOUT)
