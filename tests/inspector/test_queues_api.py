@@ -184,7 +184,7 @@ async def test_an_address_that_means_no_store_ends_the_start_with_a_reason() -> 
 def test_the_reader_is_found_by_its_entry_point() -> None:
     assert queue_reader("") is None
     with pytest.raises(CliError):
-        queue_reader("mongodb://x")
+        queue_reader("oracle://x")
 
     async def found() -> object:
         return queue_reader("sqlite:///work.db")

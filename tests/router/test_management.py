@@ -82,7 +82,7 @@ async def test_the_schema_is_served() -> None:
     level = found["settings"]["log.level"]
     assert (level["default"], level["takes_effect"], level["flag"]) == ("info", "now", "--log-level")
     assert [name for name, each in found["settings"].items() if each["secret"]] == [
-        "users", "inter_router.password", "etcd.password",
+        "users", "inter_router.password", "queue_store", "etcd.password",
     ]  # fmt: skip
 
 

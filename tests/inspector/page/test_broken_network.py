@@ -89,7 +89,7 @@ async def test_a_router_that_drains_says_so(scene: Scene, browser: Any) -> None:
         await until_live(page)
         await go(page, "router")
         await page.click("text=Drain and stop…")
-        await until_text(page, "Send its clients to other routers, then stop", "dialog")
+        await until_text(page, "Redirect its clients to other routers, then stop", "dialog")
         await page.locator("dialog button[type=submit]").click()
         await until_text(page, "Router r1 drains, for", "dialog")
         await until_text(page, "draining", "#router-state")
