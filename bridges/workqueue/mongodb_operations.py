@@ -181,7 +181,7 @@ class MongoStore:
         operations = MongoOperations(self._connection, now)
         async with self._connection.explained():
             result = await getattr(operations, planned.name)(*planned.arguments, **planned.options)
-        return result, frozenset(operations.touched)
+        return (result if returned is planned else returned), frozenset(operations.touched)
 
     async def close(self) -> None:
         """Release the connections; what was returned is durable."""

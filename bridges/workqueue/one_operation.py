@@ -69,12 +69,12 @@ class OneOperation:
         _refuse()
 
     def of(self, job: Callable[[Any], Any]) -> tuple[Any, Planned | None]:
-        """Run a job: what it returned, and the operation to be done whose result is the job's.
+        """Run a job: what it returned, and the operation to be done. A job returns the operation's result, or nothing.
 
         Raises:
             NeedsTransactions: the job is more than one operation.
         """
         returned = job(self)
-        if self._planned is not None and returned is not self._planned:
+        if self._planned is not None and returned is not None and returned is not self._planned:
             _refuse()
         return returned, self._planned
