@@ -271,7 +271,7 @@ class TakeLink(_QueueLink):
         if not self._is_open:
             self._early = event
         elif event.credit_limit is not None:
-            self._do(self._core.on_flow(event.credit_limit, event.drain))
+            self._do(self._core.on_flow(self.link.credit_limit, event.drain))
 
     def on_disposition(self, event: DispositionReceived) -> None:
         """See `LinkEvents`."""

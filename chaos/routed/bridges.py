@@ -49,7 +49,7 @@ class SimBridge:
         self.judge = judge
         self.jobs: deque[Job] = deque()
         self.results: deque[tuple[Any, Callable[[Any], None]]] = deque()
-        self.waiting: set[TakeEnd] = set()
+        self.waiting: dict[TakeEnd, None] = {}
         self.links: dict[object, PushEnd | TakeEnd] = {}
 
     def connect(self) -> End:
@@ -87,9 +87,8 @@ class SimBridge:
 
     def wake(self, number: int) -> None:
         """A notice of the store, or the time that an item is due."""
-        waiting = sorted(self.waiting, key=lambda end: end.number)
-        found = waiting[number % len(waiting)]
-        self.waiting.discard(found)
+        found = list(self.waiting)[number % len(self.waiting)]
+        del self.waiting[found]
         found.do(found.core.on_ready())
 
     def _on_event(self, event: Event) -> None:
@@ -98,7 +97,7 @@ class SimBridge:
                 self._end(link)
         elif isinstance(event, LinkAttached):
             kind = PushEnd if isinstance(event.link, ReceiverLink) else TakeEnd
-            self.links[event.link] = kind(self, event.link, len(self.links))
+            self.links[event.link] = kind(self, event.link)
         elif isinstance(event, LinkDetached):
             self.judge.on_detached(event)
             self._end(event.link)
@@ -121,15 +120,15 @@ class SimBridge:
 class PushEnd:
     """A link of a client that pushes."""
 
-    def __init__(self, bridge: SimBridge, link: Any, number: int) -> None:
+    def __init__(self, bridge: SimBridge, link: Any) -> None:
         self.bridge = bridge
         self.link = link
-        self.number = number
         attach = link.remote_attach
         properties = attach.properties or {}
         self.core = bridge.code.amqp_core.PushCore(attach.rcv_settle_mode == ReceiverSettleMode.SECOND)
         self.key = f"{properties.get(vocabulary.ROUTER_CONTAINER)}|{properties.get(vocabulary.ROUTER_LINK)}"
         bridge.judge.on_origin(self.key, link.name)
+        self._attach = bridge.judge.next_attach()
         tags = list(attach.unsettled or ())
         self._is_over = False
         bridge.do(lambda: bridge.store.resume_link(self.key, tags), self._open)
@@ -153,7 +152,7 @@ class PushEnd:
     def on_event(self, event: Event) -> None:
         """Something came."""
         if isinstance(event, DeliveryReceived):
-            self.bridge.judge.on_order(f"{self.key} {id(self)}", event.message_format)
+            self.bridge.judge.on_order(f"{self.key} {self._attach}", event.message_format)
             self.do(self.core.on_delivery(event))
         elif isinstance(event, DispositionReceived):
             self.do(self.core.on_disposition(event))
@@ -204,10 +203,9 @@ class PushEnd:
 class TakeEnd:
     """A link of a worker."""
 
-    def __init__(self, bridge: SimBridge, link: Any, number: int) -> None:
+    def __init__(self, bridge: SimBridge, link: Any) -> None:
         self.bridge = bridge
         self.link = link
-        self.number = number
         self.core = bridge.code.amqp_core.TakeCore(False)
         self._count = 0
         attach = link.remote_attach
@@ -217,13 +215,13 @@ class TakeEnd:
     def on_event(self, event: Event) -> None:
         """Something came."""
         if isinstance(event, LinkFlow) and event.credit_limit is not None:
-            self.do(self.core.on_flow(event.credit_limit, event.drain))
+            self.do(self.core.on_flow(self.link.credit_limit, event.drain))
         elif isinstance(event, DispositionReceived):
             self.do(self.core.on_disposition(event))
 
     def end(self) -> None:
         """The link is over."""
-        self.bridge.waiting.discard(self)
+        self.bridge.waiting.pop(self, None)
         self.do(self.core.on_detached())
 
     def do(self, effects: Any) -> None:
@@ -236,10 +234,10 @@ class TakeEnd:
         kinds, bridge = self.bridge.code.amqp_core, self.bridge
         if isinstance(effect, kinds.Take):
             count = effect.count
-            bridge.waiting.discard(self)
+            bridge.waiting.pop(self, None)
             bridge.do(lambda: self._reserve(count), lambda found: self.do(self.core.on_taken(count, found)))
         elif isinstance(effect, kinds.Wait):
-            bridge.waiting.add(self)
+            bridge.waiting[self] = None
         elif isinstance(effect, kinds.Send):
             self._count += 1
             number = self.link.send(effect.tag, effect.payload, settled=effect.settled, message_format=self._count)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 import types
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 MODULES = (
     "router.routed.terms",
@@ -58,20 +61,16 @@ def load(edit: Edit | None = None) -> Code:
         EditError: the edit does not fit.
     """
     sources = {name: _source(name, edit) for name in MODULES}
-    before = {name: sys.modules.get(name) for name in MODULES}
     made: dict[str, types.ModuleType] = {}
-    try:
+    with ExitStack() as stack:
         for name in MODULES:
             module = made[name] = types.ModuleType(name)
-            sys.modules[name] = module
+            package, _, last = name.rpartition(".")
+            # Both places an import looks in: `import package.last`, and `from package import last`.
+            stack.enter_context(patch.dict(sys.modules, {name: module}))
+            stack.enter_context(patch.object(importlib.import_module(package), last, module, create=True))
             source, path = sources[name]
             exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102  (our own source, and that is the point)
-    finally:
-        for name, module_before in before.items():
-            if module_before is None:
-                sys.modules.pop(name, None)
-            else:
-                sys.modules[name] = module_before
     short = {name.rpartition(".")[2]: module for name, module in made.items()}
     code = Code(**{field: short[field] for field in Code.__slots__})
     code.half.FIRST_FRAMES = code.half.MOST_FRAMES = WINDOW_FRAMES

@@ -28,6 +28,7 @@ class Judge:
         self._given: dict[tuple[int, int], str] = {}
         self._orders: dict[str, int] = {}
         self._held_until: dict[int, float] = {}
+        self._attaches = 0
 
     def on_detached(self, event: LinkDetached) -> None:
         """Some end saw a detach."""
@@ -41,6 +42,11 @@ class Judge:
             raise Violation(f"{reply.name} was answered without a service")
         if asked.unsettled is not None and reply.unsettled is None:
             raise Violation(f"{reply.name} has presented a map and was answered without one")
+
+    def next_attach(self) -> int:
+        """A number for an attach that reached a bridge."""
+        self._attaches += 1
+        return self._attaches
 
     def on_origin(self, key: str, name: str) -> None:
         """R-4: a bridge learnt who a client is; in this world link names begin with the container-id."""

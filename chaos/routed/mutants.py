@@ -31,9 +31,9 @@ EDITS = (
         "the-client-is-answered-early",
         "R-3",
         _LINKS,
-        "        self.links.add(routed)\n",
+        "        self.links[routed] = None\n",
         (
-            "        self.links.add(routed)\n"
+            "        self.links[routed] = None\n"
             "        routed.do(routed.core.on_answer(terms_of(link.remote_attach)))\n"
         ),
     ),
@@ -133,6 +133,20 @@ EDITS = (
         _CORE,
         "            effects.append(Detach(other, event.closed, event.error))",
         "            pass",
+    ),
+    Edit(
+        "a-window-stays-closed-at-the-end",
+        "R-7",
+        _CORE,
+        "            effects.append(Window(True))",
+        "            pass",
+    ),
+    Edit(
+        "credit-of-an-earlier-flow",
+        "R-5",
+        _HALF,
+        "relay.on_receiver_flow(event, link.credit_limit)",
+        "relay.on_receiver_flow(event, event.credit_limit)",
     ),
     Edit(
         "windows-stay-open",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from bridges.workqueue.items import NewItem
 from chaos.routed.bridges import SimBridge
 from chaos.routed.clients import SimClient, SimPusher, SimWorker
 from chaos.routed.code import WINDOW_FRAMES, Code
@@ -24,6 +25,10 @@ MOST_ATTACHES = 40
 ITEMS = 25
 """Of each pusher."""
 CIRCLE_STEPS = 5_000
+CORPUS = (341, 423)
+"""Seeds beyond the usual ones that have found something."""
+HELD_UP_ITEMS = 20
+"""More than the window between two routers, so that some wait behind it."""
 HELD_LIMIT = 4 * WINDOW_FRAMES
 """Deliveries of a link that came over another router, and wait at one: two windows, and what was offered."""
 
@@ -305,6 +310,41 @@ def circle(code: Code) -> str:
     return ""
 
 
+def held_up(code: Code) -> str:
+    """A written schedule (R-7): a worker that does not read is lost while items wait; returns what is wrong."""
+    pipes, judge = Pipes(Random(0)), Judge()
+    store = code.model_store.ModelStore()
+    for number in range(HELD_UP_ITEMS):
+        store.push(NewItem(b"%d" % number))
+    router, following = (SimRouter(code, pipes, rid, lambda _rid, _prefixes: None) for rid in (1, 2))
+    router.link_to(following)
+    router.next_hops, router.distances = {2: 2}, {2: 1}
+    bridge = SimBridge(code, "bridge0", store, judge, lambda: 1.0, is_slow=False)
+    pipes.connect(bridge.connect(), following.accept().end)
+    _settle(pipes)
+    router.links.places = following.links.places = {"queue://": frozenset({2})}
+    worker, carrier = SimWorker("w0", judge, Random(0), store), router.accept()
+    pipes.connect(worker.connect(), carrier.end)
+    worker.attach()
+    _settle(pipes)
+    carrier.is_behind = True
+    worker.link.grant(HELD_UP_ITEMS)
+    pipes.write()
+    while pipes.step() or bridge.jobs or bridge.results:
+        if bridge.jobs:
+            bridge.run_job()
+        if bridge.results:
+            bridge.take_result()
+        pipes.write()
+    if not any(link.core.waiting for link in router.links.links):
+        return "nothing waits at the router"
+    assert worker.end is not None
+    pipes.cut(worker.end)
+    _settle(pipes)
+    left = len(router.links.links) + len(following.links.links)
+    return f"{left} links of a lost client are left" if left else ""
+
+
 def _settle(pipes: Pipes) -> None:
     """Until nothing is under way."""
     for _ in range(CIRCLE_STEPS):
@@ -314,12 +354,12 @@ def _settle(pipes: Pipes) -> None:
 
 
 def first_finding(code: Code, seeds: int) -> str:
-    """What the written schedule or the first of the seeds finds; empty = nothing."""
+    """What a written schedule or the first of the seeds finds; empty = nothing."""
     try:
-        found = circle(code)
+        found = circle(code) or held_up(code)
     except Exception as error:  # noqa: BLE001  (a mutant may break anything)
         found = f"{type(error).__name__}: {error}"
-    for seed in range(seeds):
+    for seed in (*CORPUS, *range(seeds)):
         if found:
             return found
         result = simulate(code, seed)

@@ -41,7 +41,6 @@ from oncewire.wire import (
     mark_in_doubt,
     vocabulary,
 )
-from oncewire.wire.deliveries import SERIAL_MASK
 
 UNSEEN_OUTCOMES = 1024
 """Outcomes other than accepted that are kept for `flush()` until they are awaited."""
@@ -143,6 +142,7 @@ class PublisherLink(ClientLink):
         wire = self._wire
         if wire is None or event.link is not wire or event.credit_limit is None:
             return
+        assert isinstance(wire, SenderLink)
         properties = event.properties
         asked = None if properties is None else properties.get(vocabulary.ASKED)
         if properties is not None and isinstance(asked, bytes):
@@ -155,10 +155,7 @@ class PublisherLink(ClientLink):
         if start is not None and isinstance(start_tag, bytes):
             self._core.started(start, start_tag)
         # A later flow of the same read may have lowered the credit already.
-        moved = wire.delivery_count - (
-            wire.local_attach.initial_delivery_count or 0 if wire.local_attach else 0
-        )
-        limit = min(event.credit_limit, (moved & SERIAL_MASK) + wire.credit)
+        limit = min(event.credit_limit, wire.credit_limit)
         self._perform(
             self._core.flow(
                 limit,

@@ -117,6 +117,12 @@ class ServiceLink:
         node: Any = self.attach.source if self.is_sending else self.attach.target
         return getattr(node, "address", None)
 
+    @property
+    def credit_limit(self) -> int:
+        """Deliveries that the client allows by now, in all since the attach; see `oncewire.wire.SenderLink`."""
+        assert isinstance(self._link, SenderLink)
+        return self._link.credit_limit
+
     def reply(self, **terms: Any) -> None:
         """Answer the attach with the same termini and these terms; see `oncewire.wire.Link.reply`."""
         with suppress(StateError):

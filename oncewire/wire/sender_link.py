@@ -33,6 +33,15 @@ class SenderLink(Link):
         # Up to so many bytes of payload go out in one frame, without a closer look.
         self._one_frame_payload = 0
 
+    @property
+    def credit_limit(self) -> int:
+        """How many deliveries may move in all on this attach, counted as ``moved`` is.
+
+        The limit of a ``LinkFlow`` is that of its frame: a later flow of the same read may have lowered it by the time
+        that the event is looked at. This is the one to send by.
+        """
+        return max(self._credit_limit, self._moved)
+
     def receive_attach(self, attach: Attach) -> None:
         """Take the peer's attach."""
         super().receive_attach(attach)

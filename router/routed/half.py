@@ -58,7 +58,8 @@ class CarriedLinks:
 
     def __init__(self) -> None:
         """There are none yet."""
-        self.halves: set[Half] = set()
+        self.halves: dict[Half, None] = {}
+        """In the order in which they began: how links end must not depend on where they lie in memory."""
         self._blocked: dict[Half, None] = {}
         self._touched: dict[Half, None] = {}
         self._kept: set[object] = set()
@@ -76,7 +77,7 @@ class CarriedLinks:
 
     def forget(self, half: Half) -> None:
         """This half is over."""
-        self.halves.discard(half)
+        self.halves.pop(half, None)
         self._kept.discard(half.link.session)
         self._blocked.pop(half, None)
         self._touched.pop(half, None)
@@ -136,7 +137,7 @@ class Half:
         self.owns_session = owns_session
         self.is_stopped = False
         link.context = self
-        carrier.routed.halves.add(self)
+        carrier.routed.halves[self] = None
         if owns_session:
             carrier.routed.keep(link.session, True)
 
@@ -157,9 +158,11 @@ class Half:
 
     def on_flow(self, event: LinkFlow) -> None:
         """A flow of this link came."""
-        relay = self.routed.core
+        relay, link = self.routed.core, self.link
         self.routed.do(
-            relay.on_receiver_flow(event) if isinstance(self.link, SenderLink) else relay.on_sender_flow(event)
+            relay.on_receiver_flow(event, link.credit_limit)
+            if isinstance(link, SenderLink)
+            else relay.on_sender_flow(event)
         )
 
     def on_disposition(self, event: DispositionReceived) -> None:

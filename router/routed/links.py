@@ -66,7 +66,7 @@ class RoutedLinks:
         self.limits = limits
         self.places: Mapping[str, frozenset[int]] = {}
         """Incarnations with a service, by prefix: what etcd tells (R-1)."""
-        self.links: set[RoutedLink] = set()
+        self.links: dict[RoutedLink, None] = {}
         self.opened = 0
         """Links that were forwarded since the start of the incarnation."""
         self._rid = rid
@@ -168,7 +168,7 @@ class RoutedLinks:
         self, carrier: Carrier, link: ReceiverLink | SenderLink, owns: bool, following: Carrier, name: str, terms: Terms
     ) -> None:
         limits = self.limits.held_bytes, self.limits.max_message_size
-        routed = RoutedLink(carrier, link, owns, limits, self.links.discard)
+        routed = RoutedLink(carrier, link, owns, limits, self._forget)
         try:
             routed.attach(following, name, terms)
         except LocalProtocolError as error:
@@ -176,8 +176,11 @@ class RoutedLinks:
             raise RoutedRefusal(
                 RESOURCE_LIMIT_EXCEEDED, f"the link cannot be forwarded: {error}; attach again at another router"
             ) from None
-        self.links.add(routed)
+        self.links[routed] = None
         self.opened += 1
+
+    def _forget(self, routed: RoutedLink) -> None:
+        self.links.pop(routed, None)
 
 
 def served_prefixes(open_frame: Open) -> tuple[str, ...] | None:

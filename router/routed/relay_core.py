@@ -164,7 +164,7 @@ class RelayCore:
         self._limit = 0  # what the receiver allows in total, and what of it has moved
         self._sent = 0
         self._granted = 0
-        self._requested: LinkFlow | None = None
+        self._requested: tuple[LinkFlow, int] | None = None
 
     @property
     def is_joined(self) -> bool:
@@ -188,7 +188,7 @@ class RelayCore:
         self._phases = {Side.NEAR: Phase.ATTACHED, Side.FAR: Phase.ATTACHED}
         effects: list[Effect] = [Reply(terms)]
         if self._requested is not None:  # the receiver did not wait for the answer
-            effects += self.on_receiver_flow(self._requested)
+            effects += self.on_receiver_flow(*self._requested)
         return effects
 
     # --- deliveries and credit (R-5) ----------------------------------------------------------------------------------
@@ -219,13 +219,18 @@ class RelayCore:
         self._has_room = True
         return self._pump() if self._waiting else []
 
-    def on_receiver_flow(self, flow: LinkFlow) -> list[Effect]:
-        """The receiver's flow came at the half that goes out: its credit is the sender's, in total since the attach."""
+    def on_receiver_flow(self, flow: LinkFlow, limit: int) -> list[Effect]:
+        """The receiver's flow came at the half that goes out: its credit is the sender's.
+
+        Args:
+            flow: the flow.
+            limit: deliveries that the receiver allows in all since the attach. A later flow of the same read may have
+                lowered it already, so it is not the flow's own.
+        """
         if not self.is_joined:
-            self._requested = flow
+            self._requested = flow, limit
             return []
-        assert flow.credit_limit is not None
-        self._limit = flow.credit_limit
+        self._limit = limit
         effects: list[Effect] = []
         is_news = self._limit != self._granted or flow.drain or flow.properties is not None
         if is_news or flow.echo:
@@ -351,4 +356,8 @@ class RelayCore:
         self.held = 0
         self._in_of.clear()
         self._out_of.clear()
-        return [Finished()] if self.is_over else []
+        effects: list[Effect] = []
+        if not self._is_open:  # the answer to our detach may stand behind deliveries that waited for the window
+            self._is_open = True
+            effects.append(Window(True))
+        return [*effects, Finished()] if self.is_over else effects

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from chaos.routed.code import Edit, EditError, load
+from chaos.routed.code import MODULES, Edit, EditError, load
 from chaos.routed.mutants import EDITS
-from chaos.routed.world import circle, first_finding, simulate
+from chaos.routed.world import CORPUS, circle, first_finding, held_up, simulate
 
 SEEDS = 200
 BLOCKS = 10
@@ -28,8 +30,17 @@ def test_no_item_is_lost_pushed_twice_or_two_workers_at_once(block: int) -> None
     assert sum(result.faults for result in results) > 5 * size
 
 
+@pytest.mark.parametrize("seed", CORPUS)
+def test_what_a_seed_has_found_stays_fixed(seed: int) -> None:
+    assert simulate(load(), seed).violation == ""
+
+
 def test_an_attach_that_goes_round_in_a_circle_is_refused() -> None:
     assert circle(load()) == ""
+
+
+def test_the_link_of_a_worker_that_is_lost_while_items_wait_ends_at_both_ends() -> None:
+    assert held_up(load()) == ""
 
 
 @pytest.mark.slow
@@ -47,6 +58,17 @@ def test_every_rule_of_routed_links_has_a_mutant() -> None:
 
 def test_the_page_says_how_much_was_run() -> None:
     assert f"runs {SEEDS} seeds, and {len(EDITS)} mutants" in " ".join(PAGE.split())
+
+
+def test_a_copy_uses_no_module_that_was_imported_before() -> None:
+    originals = {name: importlib.import_module(name) for name in MODULES}
+    code = load()
+    copies = {name: getattr(code, name.rpartition(".")[2], None) for name in MODULES}
+    assert code.half.core.RelayCore is code.half.RelayCore
+    assert code.half.core is not originals["router.routed.relay_core"]
+    assert all(copies[name] is not originals[name] for name in MODULES)
+    assert all(sys.modules[name] is original for name, original in originals.items())
+    assert importlib.import_module("router.routed").relay_core is originals["router.routed.relay_core"]
 
 
 def test_an_edit_that_does_not_fit_is_refused() -> None:

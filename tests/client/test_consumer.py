@@ -235,7 +235,10 @@ async def test_a_consumer_that_unsubscribed_keeps_no_publisher_waiting(
         ("sqlite:///", UsageError, "neither sqlite:///FILE nor postgresql://"),
         ("billing.db", UsageError, "neither sqlite:///FILE nor postgresql://"),
         ("sqlite:////nowhere/billing.db", StoreUnusable, "No such file or directory"),
-        ("postgresql://nobody@127.0.0.1:1/shop", StoreUnusable, "PostgreSQL reports"),
+        pytest.param(
+            "postgresql://nobody@127.0.0.1:1/shop", StoreUnusable, "PostgreSQL reports",
+            marks=pytest.mark.requires("postgresql"),
+        ),
     ],
 )
 async def test_a_wrong_address_of_a_store_is_refused_before_anything_happens(

@@ -201,6 +201,41 @@ async def test_credit_and_drain_are_the_receivers_own(router: RouterProcess) -> 
     await service.wait_for(LinkFlow, lambda flow: flow.credit_limit == 6)
 
 
+async def test_credit_that_is_given_and_taken_back_in_one_write_moves_nothing_and_ends_nothing(
+    router: RouterProcess,
+) -> None:
+    #
+    service = await serve(router.port)
+    client = await RawClient.connect(router.port)
+    ours, theirs = await receiver(client, service)
+
+    async def asked(end: RawClient, link: ReceiverLink | SenderLink) -> None:
+        link.flow(echo=True)
+        end.flush()
+        await end.wait_for(LinkFlow, lambda flow: flow.link is link)
+
+    ours.grant(2)
+    client.flush()
+    await service.wait_for(LinkFlow, lambda flow: flow.credit_limit == 2)
+    service.pause()
+    ours.grant(0)
+    await asked(client, ours)
+    for tag in (b"a", b"b"):
+        theirs.send(tag, b"\x00Sw\xa1\x01x", settled=True)
+    service.flush()
+    service.resume()
+    await service.wait_for(LinkFlow, lambda flow: flow.credit_limit == 0)
+    await asked(service, theirs)  # the router holds both
+    for credit in (2, 0):
+        ours.grant(credit)
+    await asked(client, ours)
+    worker = RawSubscriber(client, ours, theirs.remote_attach)  # type: ignore[arg-type]
+    assert (worker.take_deliveries(), ours.is_attached) == ([], True)
+    ours.grant(2)
+    client.flush()
+    assert [(await worker.delivery()).tag for _ in range(2)] == [b"a", b"b"]
+
+
 async def test_without_a_service_the_refusal_says_what_to_do(router: RouterProcess) -> None:
     #
     client = await RawClient.connect(router.port)

@@ -164,6 +164,25 @@ async def test_a_settled_link_pops_and_drain_returns_the_credit(
         assert [entry.ending for entry in (await queue.history()).entries] == [Ending.POPPED]
 
 
+async def test_a_worker_that_takes_its_credit_back_loses_no_item(
+    sql_database: Database, queue: Queue, router: RouterProcess
+) -> None:
+    for number in range(60):
+        await queue.push(b"%d" % number)
+    async with bridge(sql_database.url, [router.url]):
+        client = await RawClient.connect(router.port)
+        work = await worker(client, "mails", credit=0, snd_settle_mode=1)
+        for number in range(15):
+            for credit in (3, 0):  # two frames of one write
+                work.link.grant(credit)
+            work.link.flow(echo=True)
+            client.flush()
+            await client.wait_for(LinkFlow, lambda flow: flow.link is work.link)
+            await asyncio.sleep(0.01 * (number % 4))  # items come before the next, or not
+        work.grant(100)
+        assert sorted([(await work.item())[1] for _ in range(60)]) == sorted(b"%d" % number for number in range(60))
+
+
 async def test_a_lost_worker_loses_its_reservation_when_its_time_is_over(
     sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:
