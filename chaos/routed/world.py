@@ -25,8 +25,8 @@ MOST_ATTACHES = 40
 ITEMS = 25
 """Of each pusher."""
 CIRCLE_STEPS = 5_000
-CORPUS = (341, 423)
-"""Seeds beyond the usual ones that have found something."""
+CORPUS = (268, 341, 423)
+"""Seeds beyond the usual ones that have found something, a fault or a mutant."""
 HELD_UP_ITEMS = 20
 """More than the window between two routers, so that some wait behind it."""
 HELD_LIMIT = 4 * WINDOW_FRAMES

@@ -237,7 +237,7 @@ async def test_a_consumer_that_unsubscribed_keeps_no_publisher_waiting(
         ("sqlite:////nowhere/billing.db", StoreUnusable, "No such file or directory"),
         pytest.param(
             "postgresql://nobody@127.0.0.1:1/shop", StoreUnusable, "PostgreSQL reports",
-            marks=pytest.mark.requires("postgresql"),
+            marks=pytest.mark.needs("postgresql"),
         ),
     ],
 )
