@@ -38,6 +38,7 @@ START_PATIENCE_S = 86_400.0
 """A day: longer than an outage that somebody works on. A forgotten router terminates after it."""
 _PORT = "0 to 65535; 0 = any free port"
 _ANONYMOUS = "loopback, always or never"
+_SHOWN = "none, optional or required"
 _FILE = "path of a PEM file, or empty"
 _ROLE = "none, viewer, operator or admin"
 
@@ -61,6 +62,10 @@ class RouterConfig:
     listen_port: int = setting(
         "listen.port", whole_number(0, 65535), 5672, _PORT, "5672 is the port registered for AMQP."
     )
+    listen_tls: bool = setting(
+        "listen.tls", yes_or_no, False, "true or false",
+        "Clients connect with TLS (amqps) only; needs tls.cert_file. 5671 is the port registered for it.",
+    )  # fmt: skip
     listen_advertise: str = setting(
         "listen.advertise", text(r"\S*"), "", "host:port, or empty",
         "Address that other routers and clients get from the router key; empty = the listening address.",
@@ -90,6 +95,14 @@ class RouterConfig:
     inter_router_port: int = setting(
         "inter_router.port", whole_number(0, 65535), 0, _PORT,
         "Any free port works: other routers read it from the router key in etcd.",
+    )  # fmt: skip
+    inter_router_tls: bool = setting(
+        "inter_router.tls", yes_or_no, False, "true or false, the same at every router",
+        "Routers connect with mutual TLS: both sides show tls.cert_file, and check it with inter_router.ca_file.",
+    )  # fmt: skip
+    inter_router_ca_file: str = setting(
+        "inter_router.ca_file", text(), "", _FILE,
+        "Authority of routers' certificates; empty = tls.ca_file. Let it sign nothing but routers.",
     )  # fmt: skip
     inter_router_advertise: str = setting(
         "inter_router.advertise", text(r"\S*"), "", "host:port, or empty",
@@ -128,6 +141,13 @@ class RouterConfig:
         "http.host", text(r"\S*"), "127.0.0.1", "an address or host name, or empty = no HTTP",
         "Health, metrics, inspector and management for operators.",
     )  # fmt: skip
+    http_tls: bool = setting(
+        "http.tls", yes_or_no, False, "true or false", "Operators connect with https only; needs tls.cert_file."
+    )
+    http_client_certificates: str = setting(
+        "http.client_certificates", one_of("none", "optional", "required"), "none", _SHOWN,
+        "Certificates of operators, checked with tls.ca_file. Browsers and monitoring need one where required.",
+    )  # fmt: skip
     http_names: tuple[str, ...] = setting(
         "http.names", host_names, (), "a list of host names; in a text name,name",
         "Further host names in requests without login. Addresses, the host's name and the id are always accepted.",
@@ -142,6 +162,26 @@ class RouterConfig:
         "Role of programs on this machine without login, over HTTP and at $management.", applies=Applies.NOW,
     )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Port for HTTP.")
+    tls_cert_file: str = setting(
+        "tls.cert_file", text(), "", _FILE, "This router's certificate, with the intermediate ones behind it."
+    )
+    tls_key_file: str = setting(
+        "tls.key_file", text(), "", _FILE, "Key of that certificate, without passphrase; empty = in tls.cert_file."
+    )
+    tls_ca_file: str = setting(
+        "tls.ca_file", text(), "", _FILE, "Authority of clients' certificates, and of other routers' for https."
+    )
+    tls_crl_file: str = setting(
+        "tls.crl_file", text(), "", _FILE,
+        "Certificates that are revoked. It needs a list of each authority that has signed a certificate in use.",
+    )  # fmt: skip
+    tls_min_version: str = setting(
+        "tls.min_version", one_of("1.2", "1.3"), "1.3", "1.2 or 1.3", "Oldest version of TLS that listeners accept."
+    )
+    tls_client_certificates: str = setting(
+        "tls.client_certificates", one_of("none", "optional", "required"), "none", _SHOWN,
+        "Certificates of AMQP clients, checked with tls.ca_file. optional = one that is shown must be valid.",
+    )  # fmt: skip
     queue_store: str = setting(
         "queue_store", text(), "", "an address that `oncewire queue` takes, or empty = none",
         "Store of work queues that the inspector shows. Operators may replay items.",

@@ -80,6 +80,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         )
     if bool(config.etcd_cert_file) != bool(config.etcd_key_file):
         refuse("etcd_cert_file", "a certificate needs its key", "set both etcd.cert_file and etcd.key_file")
+    _check_tls(config, refuse)
     strangers = [user for user, _ in config.roles if user not in dict(config.users)]
     if strangers:
         refuse(
@@ -98,6 +99,31 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
             f"the cap is {config.publisher_timeout_cap_s:g} seconds",
             "raise limits.publisher_timeout_cap_s or lower limits.publisher_timeout_s",
         )
+
+
+def _check_tls(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """Whoever listens with TLS has a certificate, and whoever checks certificates an authority."""
+    if not config.tls_cert_file:
+        for name in ("listen_tls", "inter_router_tls", "http_tls"):
+            if getattr(config, name):
+                refuse(name, "tls.cert_file is empty", "set tls.cert_file and tls.key_file for this router")
+    if config.tls_key_file and not config.tls_cert_file:
+        refuse("tls_key_file", "there is no certificate to it", "set tls.cert_file, too")
+    for name, switch, listens in (
+        ("tls_client_certificates", "listen.tls", config.listen_tls),
+        ("http_client_certificates", "http.tls", config.http_tls),
+    ):
+        if getattr(config, name) == "none":
+            continue
+        if not listens:
+            refuse(name, "without TLS nobody shows a certificate", f"set {switch} = true, or leave it none")
+        if not config.tls_ca_file:
+            refuse(name, "no authority is named", "set tls.ca_file to the one that signs these certificates")
+    if config.inter_router_tls and not (config.inter_router_ca_file or config.tls_ca_file):
+        refuse(
+            "inter_router_tls", "no authority of routers' certificates is named",
+            "set inter_router.ca_file, or tls.ca_file where it signs routers only",
+        )  # fmt: skip
 
 
 def _check_silence(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:

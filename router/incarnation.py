@@ -26,6 +26,7 @@ from router.peers.neighbours import Neighbours
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks
 from router.store_operations import StoreOperations
+from router.tls import RouterTls
 from topology.membership import Membership
 from topology.services import Places, ServiceDirectory
 
@@ -65,6 +66,7 @@ class Incarnation:
         turn: Turn,
         log: EventLog,
         costs: LinkCosts,
+        tls: RouterTls,
     ) -> None:
         """Prepare a life under a lease that was just granted; `run` lives it."""
         self.membership = membership
@@ -91,7 +93,7 @@ class Incarnation:
         self._config = config
         self._listener = listener
         self._log = log
-        self._dialing = Dialing(config, self.neighbours, self.records, log)
+        self._dialing = Dialing(config, self.neighbours, self.records, log, lambda: tls.to_neighbours)
         self._reason: IncarnationEnd | None = None
         self._drain_wanted = asyncio.Event()
         self._end_wanted = asyncio.Event()

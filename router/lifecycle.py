@@ -17,6 +17,7 @@ from router.joining import RETRY_S, Joining, pause
 from router.logs import EventLog, RouterEvent
 from router.peers.link_costs import LinkCosts
 from router.peers.listener import NeighbourListener
+from router.tls import RouterTls
 from topology.membership import Membership
 from topology.store import ClusterStore
 
@@ -36,7 +37,7 @@ class Lifecycle:
 
     def __init__(
         self, config: RouterConfig, listener: ClientListener, router_listener: NeighbourListener, turn: Turn,
-        log: EventLog,
+        log: EventLog, tls: RouterTls,
     ) -> None:  # fmt: skip
         """Nothing runs yet.
 
@@ -46,7 +47,9 @@ class Lifecycle:
             router_listener: where other routers connect.
             turn: of the event loop.
             log: where its events go.
+            tls: for connections to other routers.
         """
+        self._tls = tls
         self.incarnation: Incarnation | None = None
         """The one that serves; None while there is no lease."""
         self.incarnations = 0
@@ -77,7 +80,7 @@ class Lifecycle:
     async def _run_once(self, membership: Membership, observer: IncarnationObserver) -> None:
         self.incarnations += 1
         incarnation = self.incarnation = Incarnation(
-            self._config, membership, self._listener, self._turn, self._log, self._costs
+            self._config, membership, self._listener, self._turn, self._log, self._costs, self._tls
         )
         observer.begin(incarnation)
         self._router_listener.neighbours = incarnation.neighbours

@@ -5,25 +5,39 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 
 from oncewire.cli.errors import CliError
+from oncewire.transport.tls import HANDSHAKE_S, SHUTDOWN_S
 
 BACKLOG = 1024
 """After a failover thousands of clients connect at once."""
 
 
 async def listen(
-    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, flag: str
+    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, flag: str, tls: ssl.SSLContext | None = None
 ) -> asyncio.Server:
     """Listen on host and port.
+
+    Args:
+        factory: makes the protocol of a connection, before the TLS handshake where there is one.
+        host: address or name to listen on.
+        port: 0 = any free one.
+        flag: of the port, for errors.
+        tls: None = plain TCP.
 
     Raises:
         CliError: the address is in use, not ours, or not to be had.
     """
     loop = asyncio.get_running_loop()
     try:
-        return await loop.create_server(factory, host, port, backlog=BACKLOG)
+        if tls is None:
+            return await loop.create_server(factory, host, port, backlog=BACKLOG)
+        return await loop.create_server(
+            factory, host, port, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S,
+            ssl_shutdown_timeout=SHUTDOWN_S,
+        )  # fmt: skip
     except OSError as error:
         raise cannot_listen(error, host, port, flag) from None
 

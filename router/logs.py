@@ -28,6 +28,8 @@ class RouterEvent(Enum):
     CLIENT_REFUSED = "client_refused"
     CLIENT_DISCONNECTED = "client_disconnected"
     LOGIN_FAILED = "login_failed"
+    TLS_REFUSED = "tls_refused"
+    TLS_REVOKED = "tls_revoked"
     MANAGEMENT_DONE = "management_done"
     MANAGEMENT_REFUSED = "management_refused"
     CONFIG_RELOADED = "config_reloaded"
@@ -54,6 +56,8 @@ _WARNINGS = frozenset(
         RouterEvent.STORE_FAILED,
         RouterEvent.CLIENT_REFUSED,
         RouterEvent.LOGIN_FAILED,
+        RouterEvent.TLS_REFUSED,
+        RouterEvent.TLS_REVOKED,
         RouterEvent.MANAGEMENT_REFUSED,
         RouterEvent.CONFIG_REFUSED,
         RouterEvent.DELIVERY_TOO_LARGE,

@@ -16,6 +16,7 @@ from router.logs import EventLog, RouterEvent
 from router.operator.surface import OperatorSurface
 from router.peers.listener import NeighbourListener
 from router.store_setup import store_factory
+from router.tls import RouterTls
 
 READY_CHECK_S = 0.01
 
@@ -34,6 +35,9 @@ class RouterNode:
             version: of Oncewire.
             log: where its events go; None = a log of its own.
             load: reads the settings again; None = there is no file to read.
+
+        Raises:
+            CliError: the TLS files or the setting queue_store cannot be used.
         """
         self._config = config
         self._version = version
@@ -41,11 +45,12 @@ class RouterNode:
         turn = Turn()
         # The last heartbeat before a stall may be one period old.
         self._watch = LoopWatch(log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
-        self._listener = ClientListener(config, log, turn, version)
-        self._router_listener = NeighbourListener(config)
-        self.lifecycle = Lifecycle(config, self._listener, self._router_listener, turn, log)
+        tls = self.tls = RouterTls(config, log)
+        self._listener = ClientListener(config, log, turn, version, tls.clients)
+        self._router_listener = NeighbourListener(config, tls.neighbours)
+        self.lifecycle = Lifecycle(config, self._listener, self._router_listener, turn, log, tls)
         self.operator = OperatorSurface(
-            config, version, self.lifecycle, self._listener, self._watch, log, load
+            config, version, self.lifecycle, self._listener, self._watch, log, load, tls
         )
         self.amqp_url = ""
         """Where clients connect; known once it listens, as is `http_url`."""
@@ -103,8 +108,9 @@ class RouterNode:
             inter_router = config.inter_router_advertise or f"{reachable(config.inter_router_host)}:{port}"
         http_port = await self.operator.listen()
         if http_port is not None:
-            self.http_url = f"http://{reachable(config.http_host)}:{http_port}"
-        self.amqp_url = "amqp://" + (config.listen_advertise or f"{reachable(config.listen_host)}:{amqp_port}")
+            self.http_url = f"{'https' if config.http_tls else 'http'}://{reachable(config.http_host)}:{http_port}"
+        scheme = "amqps" if config.listen_tls else "amqp"
+        self.amqp_url = f"{scheme}://" + (config.listen_advertise or f"{reachable(config.listen_host)}:{amqp_port}")
         return RouterRecord(
             node_id=config.node_id,
             rid=0,

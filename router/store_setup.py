@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oncewire.cli.errors import CliError
+from oncewire.transport.tls import TlsFiles, TlsFilesError, client_context
 from router.config import RouterConfig
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
@@ -58,14 +59,14 @@ def _content(file: str) -> bytes | None:
 def _tls(config: RouterConfig) -> ssl.SSLContext | None:
     if not config.etcd_ca_file and not config.etcd_cert_file:
         return None
+    ca, certificate, key = (
+        Path(file) if file else None for file in (config.etcd_ca_file, config.etcd_cert_file, config.etcd_key_file)
+    )
     try:
-        context = ssl.create_default_context(cafile=config.etcd_ca_file or None)
-        if config.etcd_cert_file:
-            context.load_cert_chain(config.etcd_cert_file, config.etcd_key_file)
-    except (OSError, ssl.SSLError) as error:
+        return client_context(TlsFiles(ca, certificate, key), alpn=None)
+    except TlsFilesError as error:
         raise CliError(
             "the TLS files for etcd cannot be used",
             str(error),
             "check etcd.ca_file, etcd.cert_file and etcd.key_file: they must be PEM files this process may read",
         ) from None
-    return context

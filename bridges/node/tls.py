@@ -1,7 +1,4 @@
-"""TLS to routers: the files a node is given, and the context its clients connect with.
-
-Routers themselves listen without TLS; it ends in front of them, in a proxy or load balancer (docs/operations.md).
-"""
+"""TLS to routers: the files a node is given, and the context its clients connect with."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import oncewire.transport.tls as transport_tls
 from bridges.node.errors import BadRequest
 
 
@@ -56,15 +54,11 @@ def tls_context(files: TlsFiles, routers: Sequence[str]) -> ssl.SSLContext | Non
             "give the file of your own authority's certificate, too",
         )
     try:
-        context = ssl.create_default_context(cafile=files.ca)
-        if files.certificate is not None:
-            # The answer of a program that has no passphrase: OpenSSL would ask on the terminal and wait.
-            context.load_cert_chain(files.certificate, files.key, password=lambda: "")
-    except (OSError, ssl.SSLError) as error:
-        named = ", ".join(str(path) for path in (files.ca, files.certificate, files.key) if path is not None)
+        context = transport_tls.client_context(transport_tls.TlsFiles(files.ca, files.certificate, files.key))
+    except transport_tls.TlsFilesError as error:
         raise BadRequest(
             "the TLS files cannot be used",
-            f"{error} ({named})",
+            str(error),
             "give PEM files that this process may read, with a key that has no passphrase",
         ) from None
     context.check_hostname = files.checks_hostname

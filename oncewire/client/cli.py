@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.tls import tls_of_command, tls_options
 
 DEFAULT_URL = "amqp://127.0.0.1:5672"
 
@@ -26,7 +27,7 @@ def _common_options(command: _Command) -> _Command:
                 multiple=True,
                 envvar="ONCEWIRE_URL",
                 metavar="URL",
-                help=f"Address of a router, amqp://[USER:PASSWORD@]HOST[:PORT]; may be repeated. [{DEFAULT_URL}]",
+                help=f"Address of a router, amqp(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated. [{DEFAULT_URL}]",
             ),
             click.option(
                 "--name", metavar="NAME", help="Name of the link, so that a later run can resume it."
@@ -54,7 +55,7 @@ def _common_options(command: _Command) -> _Command:
         )
     ):
         command = option(command)
-    return command
+    return tls_options(command)
 
 
 @click.command("pub", short_help="Send lines as messages, and wait for their outcomes.")
@@ -93,7 +94,8 @@ def pub(
     from oncewire.client import cli_publish
 
     identity = _identity(name, container_id, journal)
-    target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout)
+    tls = tls_of_command()
+    target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls)
     if settled:
         _refuse_journal(journal, "sent")
         report = _run(cli_publish.publish_settled(target, source))
@@ -142,7 +144,8 @@ def sub(
     from oncewire.client import cli_publish, cli_subscribe
 
     identity = _identity(name, container_id, journal)
-    target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout)
+    tls = tls_of_command()
+    target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls)
     if settled:
         _refuse_journal(journal, "received")
     _run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -72,6 +73,7 @@ class Target:
     container_id: str | None
     journal: str | None
     connect_timeout: float
+    tls: ssl.SSLContext | None = None
 
     @contextmanager
     def open_journal(self) -> Iterator[SqliteJournal | None]:
@@ -86,7 +88,11 @@ class Target:
     def connect(self, on_event: Callable[[ClientEvent], None]) -> Client:
         """The client to be entered."""
         return connect(
-            self.urls, container_id=self.container_id, timeout=self.connect_timeout, on_event=on_event
+            self.urls,
+            container_id=self.container_id,
+            ssl_context=self.tls,
+            timeout=self.connect_timeout,
+            on_event=on_event,
         )
 
 

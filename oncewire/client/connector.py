@@ -17,6 +17,7 @@ from oncewire.client.failover import Address, Failover, told_address
 from oncewire.client.link import ClientLink
 from oncewire.client.transport import Transport
 from oncewire.transport.connecting import connect
+from oncewire.transport.tls import fault_of
 from oncewire.wire import (
     ANONYMOUS,
     CONNECTION_REDIRECT,
@@ -311,7 +312,8 @@ class Connector:
                 if isinstance(event, ConnectionClosed)
                 else "the connection was lost"
             )
-            self.cause = self.cause or _error_text(what, event.error)
+            assert self._transport is not None
+            self.cause = self.cause or self._transport.tls_fault or _error_text(what, event.error)
             if event.error is not None and event.error.condition == CONNECTION_REDIRECT:
                 self._follow(event.error, self._address)
             self._session_lost()
@@ -345,6 +347,8 @@ def _error_text(what: str, error: AmqpError | None) -> str:
 def _text(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"it did not answer within {ATTEMPT_S:g} s"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {fault_of(error)}"
     if isinstance(error, ConnectionError) and error.errno:
         # asyncio puts its own words in the place of the system's.
         return os.strerror(error.errno)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from oncewire.client.errors import UsageError
-from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT
+from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT, SCHEME
 
 AMQP_PORT = 5672
 AMQPS_PORT = 5671
@@ -164,11 +164,12 @@ class Failover:
 def told_address(info: Mapping[Any, object], base: Address) -> Address | None:
     """The address in the info map of a redirect or an entry of ``failover-server-list``; None if there is none.
 
-    User and password stay those of `base`. A change from TLS to plain text is not followed.
+    User and password stay those of `base`, and the scheme where none is named. A change from TLS to plain text is not
+    followed.
     """
     host = info.get(NETWORK_HOST) or info.get(HOSTNAME)
     port = info.get(PORT, base.port)
-    scheme = info.get("scheme", "amqps" if base.tls else "amqp")
+    scheme = info.get(SCHEME, "amqps" if base.tls else "amqp")
     if not isinstance(host, str) or not host or isinstance(port, bool) or not isinstance(port, int):
         return None
     if not 0 < port < 1 << 16 or scheme not in {"amqp", "amqps"} or (base.tls and scheme == "amqp"):

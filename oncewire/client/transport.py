@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 
 from oncewire.transport.engine_protocol import EngineProtocol
+from oncewire.transport.tls import fault_of
 from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, Event, LocalProtocolError
 
@@ -29,6 +31,8 @@ class Transport(EngineProtocol):
         """
         super().__init__(engine, Turn(), asyncio.get_running_loop().time)
         self._on_event = on_event
+        self.tls_fault = ""
+        """Why TLS has ended the connection; a router may refuse a certificate after our side of the handshake."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the engine speaks first."""
@@ -36,6 +40,12 @@ class Transport(EngineProtocol):
         self.engine.open()
         self.mark_dirty()
         self.watch_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        if isinstance(exc, ssl.SSLError):
+            self.tls_fault = f"TLS: {fault_of(exc)}"
+        super().connection_lost(exc)
 
     def process_events(self) -> None:
         """Events to the owner."""

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 
 from oncewire.transport.engine_protocol import EngineProtocol
+from oncewire.transport.tls import SHUTDOWN_S
 
 
 async def connect(
@@ -28,7 +29,12 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             await loop.create_connection(
-                lambda: protocol, host, port, ssl=tls, server_hostname=None if tls is None else host
+                lambda: protocol,
+                host,
+                port,
+                ssl=tls,
+                server_hostname=None if tls is None else host,
+                ssl_shutdown_timeout=None if tls is None else SHUTDOWN_S,
             )
     except BaseException:
         protocol.abandon()

@@ -63,6 +63,12 @@ class EngineProtocol(asyncio.Protocol):
         """Whether more than `high_water_bytes` wait because the peer reads too slowly."""
         return self._is_behind
 
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate that the peer has shown, in DER; None = without TLS, or it showed none."""
+        end = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return None if end is None else cast("bytes | None", end.getpeercert(True))
+
     # --- for subclasses -----------------------------------------------------------------------------------------------
 
     def process_events(self) -> None:

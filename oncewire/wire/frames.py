@@ -14,6 +14,8 @@ from oncewire.wire.errors import FRAMING_ERROR, LocalProtocolError, RemoteProtoc
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 PROTOCOL_HEADER_SIZE = 8
+TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a handshake of TLS begin: what arrives where only one of both sides speaks TLS."""
 
 AMQP_FRAME = 0
 SASL_FRAME = 1
@@ -94,6 +96,9 @@ class FrameParser:
         start = self.pos
         header = self.buf[start : start + PROTOCOL_HEADER_SIZE]
         if header[:4] != AMQP_HEADER[:4][: len(header)]:
+            if header.startswith(TLS_RECORDS):
+                told = "the peer speaks TLS, and this side does not: write amqps:// for TLS"
+                raise RemoteProtocolError(FRAMING_ERROR, told)
             raise RemoteProtocolError(
                 FRAMING_ERROR, "the peer does not speak AMQP: no protocol header was sent"
             )

@@ -113,6 +113,8 @@ COPY = Symbol("copy")
 NETWORK_HOST = Symbol("network-host")
 HOSTNAME = Symbol("hostname")
 PORT = Symbol("port")
+SCHEME = Symbol("scheme")
+"""Of a redirect's info and of an entry of the failover list: `amqps` where the router itself listens with TLS."""
 PARTITION_KEY = Symbol("x-opt-partition-key")
 """Of Azure Event Hubs: messages of one key stay in order."""
 OUTCOMES = (

@@ -169,6 +169,10 @@ class ClientConnection(PacedProtocol):
         """Whether there is an incarnation behind this connection."""
         return self._driver is not None
 
+    def is_served_by(self, driver: RecordsDriver | None) -> bool:
+        """Whether this is the incarnation behind it."""
+        return self._driver is driver
+
     @property
     def link_numbers(self) -> list[int]:
         """The links it has now, by number."""

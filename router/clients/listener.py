@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 
@@ -29,7 +30,9 @@ MAX_CHANNEL = 4095
 class ClientListener:
     """Listens for clients and keeps the registry of their connections."""
 
-    def __init__(self, config: RouterConfig, log: EventLog, turn: Turn, version: str) -> None:
+    def __init__(
+        self, config: RouterConfig, log: EventLog, turn: Turn, version: str, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.config = config
         self.log = log
         self.turn = turn
@@ -52,6 +55,7 @@ class ClientListener:
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._server: asyncio.Server | None = None
+        self._tls = tls
         self._properties: Fields = {
             Symbol("product"): PRODUCT,
             Symbol("version"): version,
@@ -86,7 +90,7 @@ class ClientListener:
             CliError: the address cannot be listened on.
         """
         self._server = await listen(
-            self._make, self.config.listen_host, self.config.listen_port, "--listen-port"
+            self._make, self.config.listen_host, self.config.listen_port, "--listen-port", self._tls
         )
         return port_of(self._server)
 
@@ -150,6 +154,8 @@ class ClientListener:
 
     def add(self, connection: ClientConnection) -> None:
         """A client has connected."""
+        if not connection.is_served_by(self.driver):  # a TLS handshake may take longer than an incarnation
+            connection.abort()
         self.accepted += 1
         self._connections.add(connection)
         self._is_empty.clear()
@@ -192,6 +198,13 @@ class ClientListener:
             condition=refusal.condition,
             why=str(refusal),
         )
+
+    def close_revoked(self, is_revoked: Callable[[bytes | None], bool]) -> None:
+        """Close the connections of clients whose certificate is revoked by now."""
+        for connection in list(self._connections):
+            if is_revoked(connection.peer_certificate):
+                self.log.event(RouterEvent.TLS_REVOKED, container_id=connection.container_id, peer=connection.peer)
+                connection.close("amqp:unauthorized-access", "the certificate of this connection is revoked")
 
     # --- ends of an incarnation ---------------------------------------------------------------------------------------
 

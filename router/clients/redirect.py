@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from delivery_records.attachments.view import RouterRecord, View
 from oncewire.wire import Fields, UShort
-from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT
+from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT, SCHEME
 
 LIST_BYTES = 256
 """The list may take so much of our open, which must fit the smallest frame a client can ask for: 512 bytes."""
 ENTRY_BYTES = 40
 """An entry of the list without its host."""
+AMQPS = "amqps"
+SCHEME_BYTES = 2 + len("scheme") + 2 + len(AMQPS)
+
+
+class _Address(NamedTuple):
+    host: str
+    port: int
+    tls: bool
 
 
 def other_routers(view: View, rid: int) -> list[RouterRecord]:
@@ -41,32 +50,37 @@ def choose(others: Sequence[RouterRecord], container_id: str) -> RouterRecord | 
 
 def redirect_info(target: RouterRecord) -> dict[str, object]:
     """The info of `amqp:connection:redirect` and `amqp:link:redirect` (AMQP 1.0 sections 2.8.16, 2.8.17)."""
-    host, port = _address(target) or ("", 0)
-    return {str(HOSTNAME): host, str(NETWORK_HOST): host, str(PORT): UShort(port)}
+    found = _address(target) or _Address("", 0, False)
+    info: dict[str, object] = {
+        str(HOSTNAME): found.host, str(NETWORK_HOST): found.host, str(PORT): UShort(found.port),
+    }  # fmt: skip
+    return info | ({str(SCHEME): AMQPS} if found.tls else {})
 
 
 def server_list(others: Sequence[RouterRecord], turn: int) -> list[Fields]:
     """Entries of `failover-server-list`, as many as fit; each `turn` begins with another router.
 
-    The scheme is left out: a client keeps to its own, which may be TLS that ends in front of the router.
+    The scheme is left out where the router listens without TLS: a client keeps to its own, which may be TLS that ends
+    in front of the router.
     """
     found: list[Fields] = []
     left = LIST_BYTES
     for index in range(len(others)):
         address = _address(others[(turn + index) % len(others)])
         assert address is not None
-        left -= ENTRY_BYTES + len(address[0])
+        left -= ENTRY_BYTES + len(address.host) + (SCHEME_BYTES if address.tls else 0)
         if left < 0:
             break
-        found.append({NETWORK_HOST: address[0], PORT: UShort(address[1])})
+        entry: Fields = {NETWORK_HOST: address.host, PORT: UShort(address.port)}
+        found.append({**entry, SCHEME: AMQPS} if address.tls else entry)
     return found
 
 
-def _address(record: RouterRecord) -> tuple[str, int] | None:
-    """Host and port clients connect to; None if the router's key names none that can be read."""
+def _address(record: RouterRecord) -> _Address | None:
+    """Where clients connect to; None if the router's key names none that can be read."""
     try:
         parts = urlsplit(record.amqp)
         host, port = parts.hostname, parts.port
     except ValueError:
         return None
-    return None if not host or not port else (host, port)
+    return None if not host or not port else _Address(host, port, parts.scheme == AMQPS)

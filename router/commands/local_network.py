@@ -64,11 +64,13 @@ class LocalRouter:
     """Further settings of this router, by key."""
     environment: dict[str, str] = field(default_factory=dict)
     """Further variables of its process; a PYTHONPATH makes it a router of another version."""
+    listens_with_tls: bool = False
+    """Whether clients connect with TLS."""
 
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"amqp://127.0.0.1:{self.amqp_port}"
+        return f"{'amqps' if self.listens_with_tls else 'amqp'}://127.0.0.1:{self.amqp_port}"
 
     @property
     def http(self) -> str:
@@ -122,7 +124,9 @@ class LocalNetwork:
         self._log_folder = log_folder
         self._log_level = log_level
         self.routers = {
-            name: LocalRouter(name, free_port(), free_port())
+            name: LocalRouter(
+                name, free_port(), free_port(), listens_with_tls=self._settings.get("listen.tls") == "true"
+            )
             for name in (f"r{n + 1}" for n in range(routers))
         }
 

@@ -23,6 +23,7 @@ from router.logs import EventLog, RouterEvent
 from router.operator.access import Access
 from router.operator.arguments import ManagementError
 from router.operator.reload import Reloaded, compare, values_of
+from router.tls import RouterTls
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0
 """The record core answers before this, unless the whole router stands still."""
@@ -58,6 +59,7 @@ class RouterControls:
         access: Access,
         log: EventLog,
         load: Callable[[], RouterConfig] | None,
+        tls: RouterTls,
     ) -> None:
         """Steer a router that has no incarnation yet.
 
@@ -68,7 +70,9 @@ class RouterControls:
             access: who may do what.
             log: where reloads are told.
             load: reads the settings again, as at the start; None = it was started without a file.
+            tls: its files are read again with the settings.
         """
+        self._tls = tls
         self._router = router
         self._config = config
         self._listener = listener
@@ -145,12 +149,12 @@ class RouterControls:
 
     def reload(self) -> dict[str, object]:
         """See `Controls`."""
-        if self._load is None:
+        if self._load is None and not self._tls.is_used:
             raise ManagementError(
                 409, "this router was started without a file of settings", "start it with --config FILE"
             )
         try:
-            reloaded = compare(self._config, self._load())
+            reloaded = compare(self._config, self._config if self._load is None else self._load())
         except CliError as error:
             raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
         try:
@@ -158,12 +162,24 @@ class RouterControls:
         except CliError as error:
             told = f"{error.what}: {error.why}. Nothing has changed"
             raise ManagementError(409, told, "restart the router: the file is right for one that starts") from None
+        if self._tls.is_used:
+            reloaded = self._load_certificates(reloaded)
         self._take(reloaded)
         self._log.event(
             RouterEvent.CONFIG_RELOADED, changed="; ".join(reloaded.changed),
             needs_restart="; ".join(reloaded.needs_restart),
         )  # fmt: skip
         return reloaded.as_data()
+
+    def _load_certificates(self, reloaded: Reloaded) -> Reloaded:
+        try:
+            self._tls.load()
+        except CliError as error:
+            raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
+        self._listener.close_revoked(self._tls.is_revoked)
+        if self._incarnation is not None:
+            self._incarnation.neighbours.close_revoked(self._tls.is_revoked)
+        return replace(reloaded, changed=(*reloaded.changed, "the files of tls.*: read again, for new connections"))
 
     def _take(self, reloaded: Reloaded) -> None:
         """What can change, changes everywhere in this one turn of the loop."""

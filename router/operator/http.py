@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Iterable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from router.listening import cannot_listen
+from oncewire.cli.errors import CliError
+from router.listening import listen, port_of
 from router.logs import EventLog
 from router.operator.access import Access, Handler, Route, add_routes, refusal
 from router.operator.metrics import Metrics
@@ -45,7 +48,10 @@ async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResp
 class HttpServer:
     """The HTTP side of one router process."""
 
-    def __init__(self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = ()) -> None:
+    def __init__(
+        self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = (),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
         """Serve.
 
         Args:
@@ -53,6 +59,7 @@ class HttpServer:
             access: who may do what.
             log: where faults are told.
             routes: further routes (inspector, management).
+            tls: None = without TLS.
         """
         self._status = status
         self._metrics = Metrics(status)
@@ -65,6 +72,8 @@ class HttpServer:
             Route("GET", "/api/v1/state", self._state, Role.VIEWER),
         )
         add_routes(app, access, (*own, *routes))
+        self._tls = tls
+        self._server: asyncio.Server | None = None
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, host: str, port: int) -> int:
@@ -74,18 +83,19 @@ class HttpServer:
             CliError: the address cannot be listened on.
         """
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
+        assert self._runner.server is not None
         try:
-            await site.start()
-        except OSError as error:
+            # Not a site of aiohttp's: that has no limits for TLS handshakes.
+            self._server = await listen(self._runner.server, host, port, "--http-port", self._tls)
+        except CliError:
             await self._runner.cleanup()
-            raise cannot_listen(error, host, port, "--http-port") from None
-        found = self._runner.addresses[0][1]
-        assert isinstance(found, int)
-        return found
+            raise
+        return port_of(self._server)
 
     async def stop(self) -> None:
         """Stop listening and drop connections."""
+        if self._server is not None:
+            self._server.close()
         await self._runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:

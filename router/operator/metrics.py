@@ -27,6 +27,7 @@ _COUNTERS = {
         "oncewire_loop_stalls",
         "Times the event loop stood still for half of what neighbours bear before they route around it",
     ),
+    "refused_handshakes": ("oncewire_tls_handshakes_failed", "TLS handshakes that failed at the listeners"),
     "refused_links": ("oncewire_links_refused", "Attaches refused before the record core heard of them"),
 }
 _GAUGES = {

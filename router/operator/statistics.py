@@ -15,13 +15,14 @@ from router.incarnation import Incarnation
 from router.logs import EventLog
 from router.operator.status import CoreNumbers, Numbers
 from router.operator.telemetry import Telemetry
+from router.tls import RouterTls
 
 
 class Accounts:
     """Counts over all lives of one router process."""
 
     def __init__(
-        self, router: str, version: str, listener: ClientListener, watch: LoopWatch, log: EventLog
+        self, router: str, version: str, listener: ClientListener, watch: LoopWatch, log: EventLog, tls: RouterTls
     ) -> None:
         """Nothing has happened yet."""
         self.incarnations = 0
@@ -33,6 +34,7 @@ class Accounts:
         self._listener = listener
         self._watch = watch
         self._log = log
+        self._tls = tls
 
     def end(self, incarnation: Incarnation) -> None:
         """A life is over; what it counted stays."""
@@ -63,6 +65,7 @@ class Accounts:
             connections=listener.connection_count,
             accepted_connections=listener.accepted,
             refused_links=listener.refused_links,
+            refused_handshakes=self._tls.refused,
             client_bytes_in=listener.bytes_in,
             client_bytes_out=listener.bytes_out,
             lease_left_s=0.0 if incarnation is None else incarnation.membership.lease_left(),

@@ -54,6 +54,8 @@ class Numbers:
     connections: int
     accepted_connections: int
     refused_links: int
+    refused_handshakes: int
+    """TLS handshakes that failed at the listeners."""
     client_bytes_in: int
     client_bytes_out: int
     lease_left_s: float

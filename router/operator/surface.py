@@ -29,6 +29,7 @@ from router.operator.service import Management
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
 from router.operator.telemetry import telemetry_of
+from router.tls import RouterTls
 from topology.inspector.api import Inspector
 from topology.inspector.queues_api import QueuesApi
 from topology.inspector.source import Rights
@@ -46,6 +47,7 @@ class OperatorSurface:
         watch: LoopWatch,
         log: EventLog,
         load: Callable[[], RouterConfig] | None,
+        tls: RouterTls,
     ) -> None:
         """Prepare it; nothing listens yet.
 
@@ -57,6 +59,7 @@ class OperatorSurface:
             watch: of the event loop.
             log: where its events go.
             load: reads the settings again; None = there is no file to read.
+            tls: of its listeners.
 
         Raises:
             CliError: the setting queue_store cannot be used.
@@ -66,15 +69,15 @@ class OperatorSurface:
         self._log = log
         self._listener = listener
         access = Access(config, log)
-        self._accounts = Accounts(config.node_id, version, listener, watch, log)
+        self._accounts = Accounts(config.node_id, version, listener, watch, log, tls)
         self.inspection = Inspection(lifecycle, listener, config.node_id, version, config.standalone)
         has_queues = bool(config.queue_store)
 
         def rights(request: web.Request) -> Rights:
             return replace(rights_of(request), queues=has_queues)
 
-        self.inspector = Inspector(self.inspection, log.recent, rights)
-        self.controls = RouterControls(lifecycle, config, listener, access, log, load)
+        self.inspector = Inspector(self.inspection, log.recent, rights, tls.to_http)
+        self.controls = RouterControls(lifecycle, config, listener, access, log, load, tls)
         management = Management(config.node_id, self.inspection, self.controls, access, log)
         self._node = ManagementNode(Answering(management, access, self._other_nodes), access, log)
         listener.node = self._node
@@ -84,7 +87,7 @@ class OperatorSurface:
         status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
         self._queues = QueuesApi(queue_reader(config.queue_store), rights)
         routes = (*inspection_routes(self.inspector, self._queues), *management_routes(management))
-        self._http = HttpServer(status, access, log, routes)
+        self._http = HttpServer(status, access, log, routes, tls.http)
         self._answering: asyncio.Future[None] | None = None
 
     def load_telemetry(self) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from delivery_records.channels import codec as channel_codec
 from oncewire.transport.engine_protocol import EngineProtocol
+from oncewire.transport.tls import fault_of
 from oncewire.transport.turn import Turn
 from oncewire.wire import (
     AmqpError,
@@ -177,7 +179,7 @@ class NeighbourConnection(EngineProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is closed."""
         if exc is not None and not self.refusal:
-            self.refusal = str(exc)
+            self.refusal = f"TLS: {fault_of(exc)}" if isinstance(exc, ssl.SSLError) else str(exc)
         super().connection_lost(exc)
 
     def on_disconnected(self, _exc: Exception | None) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
+from collections.abc import Callable
 
 from delivery_records import Records
 from oncewire.transport.connecting import connect
+from oncewire.transport.tls import HANDSHAKE_S, fault_of
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
 from router.peers.connection import NeighbourConnection
@@ -16,14 +19,18 @@ from router.settings import ConnectorSettings
 BACK_OFF_MIN_S = 0.05
 CONNECT_TIMEOUT_S = 2.0
 """For the TCP connection alone. The system asks again one second after a first packet that was lost; a link that heals
-later than that is found by the next attempt."""
+later than that is found by the next attempt. With TLS the handshake has its own limit."""
 
 
 class Dialing:
     """Keeps the connections up that this router opens."""
 
-    def __init__(self, config: RouterConfig, neighbours: Neighbours, records: Records, log: EventLog) -> None:
+    def __init__(
+        self, config: RouterConfig, neighbours: Neighbours, records: Records, log: EventLog,
+        tls: Callable[[], ssl.SSLContext | None],
+    ) -> None:  # fmt: skip
         self._config = config
+        self._tls = tls
         self._neighbours = neighbours
         self._records = records
         self._log = log
@@ -90,7 +97,10 @@ class Dialing:
         """Connect, and stay until the connection is gone."""
         connection = self._neighbours.outgoing(cost)
         try:
-            await _open(connection, address)
+            await _open(connection, address, self._tls())
+        except ssl.SSLError as error:
+            self._note_refusal(address, f"TLS: {fault_of(error)}")
+            return
         except (OSError, ValueError, TimeoutError) as error:
             self._log.event(RouterEvent.NEIGHBOUR_UNREACHABLE, address=address, why=str(error) or "no answer")
             return
@@ -98,14 +108,19 @@ class Dialing:
         if connection.was_up:
             back_off.reset()
             self._refusals.pop(address, None)
-        elif self._refusals.get(address) != connection.refusal:
-            self._refusals[address] = connection.refusal
-            self._log.event(RouterEvent.NEIGHBOUR_REFUSED, address=address, why=connection.refusal)
+        else:
+            self._note_refusal(address, connection.refusal)
+
+    def _note_refusal(self, address: str, why: str) -> None:
+        if self._refusals.get(address) != why:
+            self._refusals[address] = why
+            self._log.event(RouterEvent.NEIGHBOUR_REFUSED, address=address, why=why)
 
 
-async def _open(connection: NeighbourConnection, address: str) -> None:
+async def _open(connection: NeighbourConnection, address: str, tls: ssl.SSLContext | None = None) -> None:
     host, _, port = address.rpartition(":")
-    await connect(connection, host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
+    limit_s = CONNECT_TIMEOUT_S if tls is None else HANDSHAKE_S
+    await connect(connection, host.strip("[]"), int(port), limit_s, tls)
 
 
 class _BackOff:

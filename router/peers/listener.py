@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 from router.config import RouterConfig
 from router.listening import listen, port_of
@@ -19,10 +20,11 @@ class _Refusal(asyncio.Protocol):
 class NeighbourListener:
     """Listens for other routers and hands them to the incarnation that lives."""
 
-    def __init__(self, config: RouterConfig) -> None:
+    def __init__(self, config: RouterConfig, tls: ssl.SSLContext | None) -> None:
         self.neighbours: Neighbours | None = None
         """Of the incarnation that lives now."""
         self._config = config
+        self._tls = tls
         self._server: asyncio.Server | None = None
 
     async def listen(self) -> int:
@@ -32,7 +34,7 @@ class NeighbourListener:
             CliError: the address cannot be listened on.
         """
         host, port = self._config.inter_router_host, self._config.inter_router_port
-        self._server = await listen(self._make, host, port, "--inter-router-port")
+        self._server = await listen(self._make, host, port, "--inter-router-port", self._tls)
         return port_of(self._server)
 
     def stop_listening(self) -> None:

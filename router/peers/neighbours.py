@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from delivery_records.channels import codec as channel_codec
@@ -201,6 +201,15 @@ class Neighbours:
         )
         self.routing.neighbour_down(identity.rid)
         self._update_paths()
+
+    def close_revoked(self, is_revoked: Callable[[bytes | None], bool]) -> None:
+        """Drop the links to neighbours whose certificate is revoked by now."""
+        for connection in list(self._connections):
+            if is_revoked(connection.peer_certificate):
+                name = connection.identity.node_id if connection.identity is not None else ""
+                self.log.event(RouterEvent.TLS_REVOKED, neighbour=name)
+                connection.refusal = connection.refusal or "its certificate is revoked"
+                connection.abort()
 
     def stop(self) -> None:
         """The incarnation is over: drop every link (K-3)."""

@@ -16,6 +16,7 @@ from router.logs import EventLog, Part
 from router.operator.metrics import Metrics
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
+from router.tls import RouterTls
 from tests.router.raw_client import DEADLINE_S, RawClient, until
 
 TURNS = 50
@@ -55,7 +56,8 @@ class Served:
 
     def numbers(self) -> Numbers:
         """Of this listener and log."""
-        return Accounts("r1", "0", self.listener, LoopWatch(self.log, 1.0), self.log).numbers(None)
+        watch, tls = LoopWatch(self.log, 1.0), RouterTls(RouterConfig(), self.log)
+        return Accounts("r1", "0", self.listener, watch, self.log, tls).numbers(None)
 
     async def all_gone(self) -> None:
         """Wait until no connection is left, and then for what still comes."""

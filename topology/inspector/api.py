@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from delivery_records.topics import TopicError, check_pattern
-from topology.inspector.asking import ask_each, ask_others
+from topology.inspector.asking import TlsOf, ask_each, ask_others, no_tls
 from topology.inspector.events_core import EventRing
 from topology.inspector.paging_core import page_of
 from topology.inspector.parameters_core import (
@@ -63,14 +63,16 @@ class InspectorRoute:
 class Inspector:
     """The API of one router."""
 
-    def __init__(self, source: Source, events: EventRing, rights_of: RightsOf) -> None:
+    def __init__(self, source: Source, events: EventRing, rights_of: RightsOf, tls: TlsOf = no_tls) -> None:
         """Collects nothing yet.
 
         Args:
             source: the router.
             events: its last events.
             rights_of: rights of the sender of a request.
+            tls: what other routers are asked with over https.
         """
+        self._tls = tls
         self.watchers = Watchers(source, events)
         self._source = source
         self._events = events
@@ -136,7 +138,7 @@ class Inspector:
         query = {name: value for name, value in request.query.items() if name not in ("network", "limit")}
         query["limit"] = str(limit)
         answers, missing = await ask_others(
-            self._source.others(), f"{PREFIX}/{WAITS}", query, request.headers.get("Authorization")
+            self._source.others(), f"{PREFIX}/{WAITS}", query, request.headers.get("Authorization"), self._tls()
         )
         items, total = _rows_of(own), _whole(own)
         for answer in answers:
@@ -162,7 +164,7 @@ class Inspector:
             pairs = unknown.pop(other.rid, [])[:MAX_PAIRS]
             if pairs and other.http:
                 questions.append((other, {"of": ",".join(f"{tag}.{key}" for _, tag, key in pairs)}))
-        answers, _ = await ask_each(questions, f"{PREFIX}/holders", authorization)
+        answers, _ = await ask_each(questions, f"{PREFIX}/holders", authorization, self._tls())
         for answer in answers:
             holders = answer.get("holders")
             if isinstance(holders, dict):
@@ -222,7 +224,8 @@ class Inspector:
             return found, []
         query = {"publisher": publisher} if publisher else {}
         answers, missing = await ask_others(
-            self._source.others(), f"{PREFIX}/deliveries/{tag.hex()}", query, request.headers.get("Authorization")
+            self._source.others(), f"{PREFIX}/deliveries/{tag.hex()}", query, request.headers.get("Authorization"),
+            self._tls(),
         )
         for answer in answers:
             rows = _rows_of(answer, "found")

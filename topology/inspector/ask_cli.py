@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -12,6 +13,7 @@ import aiohttp
 from yarl import URL
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.tls import tls_fault, tls_of_command
 from topology.inspector.rows_core import MAX_ROWS, Row
 
 DEFAULT_URL = "http://127.0.0.1:8672"
@@ -41,7 +43,7 @@ class Api:
             authorization: a header that logs somebody in (see login_cli.py); None = none.
 
         Raises:
-            CliError: that is no HTTP address, or there are two logins.
+            CliError: that is no HTTP address, there are two logins, or a TLS file cannot be used.
         """
         if not url.startswith(("http://", "https://")):
             raise CliError(f"{url!r} is no HTTP address", "it does not begin with http:// or https://", _FIX)
@@ -50,7 +52,8 @@ class Api:
             raise CliError("it is not clear who logs in", why, "leave one of them out")
         headers = {} if authorization is None else {"Authorization": authorization}
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+        connector = aiohttp.TCPConnector(ssl=tls_of_command() or True)
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers, connector=connector) as session:
             yield cls(url, session)
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -186,6 +189,10 @@ def reason_of(error: Exception) -> str:
         return "what answers there is no router's HTTP listener"
     if isinstance(error, aiohttp.ClientResponseError | aiohttp.ServerDisconnectedError):
         return "what answers there does not speak HTTP"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"{tls_fault(error.certificate_error)}; see --ca-file"
+    if isinstance(error, aiohttp.ClientSSLError) and isinstance(error.os_error, ssl.SSLError):
+        return tls_fault(error.os_error)
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
     if isinstance(cause, ConnectionError) and cause.errno:
         return os.strerror(cause.errno)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import aiohttp
 
@@ -22,15 +23,24 @@ MAX_ANSWER_BYTES = 4 << 20
 """500 rows are less than 1 MB."""
 
 
+TlsOf: TypeAlias = Callable[[], ssl.SSLContext | None]
+
+
+def no_tls() -> None:
+    """Python's default, as far as there is https."""
+
+
 async def ask_others(
-    others: Sequence[OtherRouter], path: str, query: Mapping[str, str], authorization: str | None
+    others: Sequence[OtherRouter], path: str, query: Mapping[str, str], authorization: str | None,
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[list[dict[str, Any]], list[Row]]:
     """Sends the same request to each of these routers: see `ask_each`."""
-    return await ask_each([(other, query) for other in others], path, authorization)
+    return await ask_each([(other, query) for other in others], path, authorization, tls)
 
 
 async def ask_each(
-    questions: Sequence[tuple[OtherRouter, Mapping[str, str]]], path: str, authorization: str | None
+    questions: Sequence[tuple[OtherRouter, Mapping[str, str]]], path: str, authorization: str | None,
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[list[dict[str, Any]], list[Row]]:
     """Sends requests to routers, several at a time.
 
@@ -38,6 +48,7 @@ async def ask_each(
         questions: who is asked, with which parameters.
         path: below a router's HTTP address.
         authorization: the header of who asks; all routers of a network take the same logins.
+        tls: for https; None = Python's default.
 
     Returns:
         The answers, and who is missing: `{"router", "rid", "why"}`.
@@ -59,7 +70,7 @@ async def ask_each(
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 missing[other.rid] = _missing(other, _reason(error))
 
-    async with aiohttp.ClientSession(headers=headers) as session:
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=tls or True)) as session:
         tasks = [asyncio.ensure_future(ask(session, other, query)) for other, query in questions]
         try:
             if tasks:

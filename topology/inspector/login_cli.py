@@ -11,16 +11,17 @@ from typing import Any
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.tls import tls_options
 
 PASSWORD_VARIABLE = "ONCEWIRE_PASSWORD"  # noqa: S105  (the name of a variable)
 
 
 def login_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option `--user`."""
+    """Give a command the option `--user`, and those of TLS."""
     return click.option(
         "--user", default=None, metavar="NAME",
         help=f"Log in as this user of the router; its password is read from {PASSWORD_VARIABLE}, or asked for.",
-    )(command)  # fmt: skip
+    )(tls_options(command))  # fmt: skip
 
 
 def authorization_of(user: str | None) -> str | None:

@@ -1,0 +1,63 @@
+"""Options of commands that connect to routers with TLS: whom to trust, who to be."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncewire.cli.errors import CliError
+from oncewire.transport.tls import TlsFiles, TlsFilesError, client_context, fault_of
+
+_META = "oncewire.tls"
+_FILE = click.Path(exists=True, dir_okay=False)
+
+
+def tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--ca-file`, `--cert-file` and `--key-file`; it asks `tls_of_command` what they came to."""
+    for name, what in (
+        ("--key-file", "Key of --cert-file, without passphrase. [in that file]"),
+        ("--cert-file", "Certificate to show to routers (PEM)."),
+        ("--ca-file", "Authority of the routers' certificates (PEM). [those of this machine]"),
+    ):
+        variable = "ONCEWIRE" + name.removeprefix("-").replace("-", "_").upper()
+        command = click.option(
+            name, type=_FILE, envvar=variable, metavar="FILE", help=f"With TLS: {what}", expose_value=False,
+            callback=_keep,
+        )(command)  # fmt: skip
+    return command
+
+
+def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    context.meta[f"{_META}.{option.name}"] = None if value is None else Path(value)
+
+
+def tls_of_command() -> ssl.SSLContext | None:
+    """What the command that runs connects with; None = Python's default.
+
+    Raises:
+        CliError: a file cannot be used.
+    """
+    running = click.get_current_context(silent=True)
+    if running is None:
+        return None
+    ca, certificate, key = (running.meta.get(f"{_META}.{name}") for name in ("ca_file", "cert_file", "key_file"))
+    if key is not None and certificate is None:
+        raise CliError("the key cannot be used", "there is no certificate to it", "add --cert-file FILE")
+    if ca is None and certificate is None:
+        return None
+    try:
+        return client_context(TlsFiles(ca, certificate, key), alpn=None)
+    except TlsFilesError as error:
+        raise CliError(
+            "the TLS files cannot be used", str(error),
+            "check --ca-file, --cert-file and --key-file: PEM files, a key that fits and has no passphrase",
+        ) from None  # fmt: skip
+
+
+def tls_fault(error: Exception) -> str:
+    """Why there is no connection with TLS, in plain words."""
+    return f"TLS: {fault_of(error) if isinstance(error, ssl.SSLError) else error}"
