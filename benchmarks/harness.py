@@ -47,10 +47,10 @@ class Router:
 
 
 @contextlib.contextmanager
-def standalone_router() -> Iterator[Router]:
+def standalone_router(*flags: str) -> Iterator[Router]:
     """One router alone, without etcd, for the time of the block."""
     command = [sys.executable, "-P", "-m", "router", f"--parent-pid={os.getpid()}", "--announce"]
-    command += ["--standalone", "--listen-port=0", "--http-port=0", "--log-level=warning"]
+    command += ["--standalone", "--listen-port=0", "--http-port=0", "--log-level=warning", *flags]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -66,7 +66,7 @@ def standalone_router() -> Iterator[Router]:
 
 
 def run_load(
-    publish: Router, subscribe: Sequence[Router], watched: Sequence[Router], *options: str
+    publish: Router, subscribe: Sequence[Router], watched: Sequence[Router], *options: str, **environment: str
 ) -> dict[str, Any]:
     """Run the load generator once.
 
@@ -75,6 +75,7 @@ def run_load(
         subscribe: where the subscribers attach, taken in turn.
         watched: the routers whose CPU time counts.
         options: further options of load.py.
+        environment: further variables for it.
 
     Returns:
         What it printed.
@@ -85,7 +86,10 @@ def run_load(
     command = [sys.executable, str(LOAD), "--publish", publish.address]
     command += ["--subscribe", *(router.address for router in subscribe)]
     command += ["--pid", *(str(router.pid) for router in watched), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
     if done.returncode:
         raise BenchmarkError(f"the load generator failed: {done.stderr}{done.stdout}")
     result: dict[str, Any] = json.loads(done.stdout)

@@ -15,6 +15,7 @@ import json
 import os
 import selectors
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -56,6 +57,10 @@ class Failed(Exception):
     """The run cannot go on; the text says why."""
 
 
+CA_FILE = "LOAD_CA_FILE"
+"""A variable: the authority of the routers' certificates; with it the load goes through TLS."""
+
+
 class Client:
     """One connection with one link."""
 
@@ -64,6 +69,9 @@ class Client:
         self.name = container_id
         self.socket = socket.create_connection((host, int(port)), timeout=SETUP_DEADLINE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if (authority := os.environ.get(CA_FILE)) is not None:
+            context = ssl.create_default_context(cafile=authority)
+            self.socket = context.wrap_socket(self.socket, server_hostname=host)
         self.socket.setblocking(False)
         self.engine = Connection(
             Role.CLIENT, container_id=container_id, sasl=SaslClient("ANONYMOUS"), now=time.monotonic()
@@ -74,12 +82,18 @@ class Client:
 
     def read(self) -> None:
         """Take what has come and answer it."""
-        try:
-            data = self.socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        if not data:
-            raise Failed(f"{self.name}: the router closed the connection")
+        while True:
+            try:
+                data = self.socket.recv(READ_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                return
+            if not data:
+                raise Failed(f"{self.name}: the router closed the connection")
+            self._take(data)
+            if not isinstance(self.socket, ssl.SSLSocket):
+                return  # what TLS has read already, a selector does not report
+
+    def _take(self, data: bytes) -> None:
         self.engine.receive_data(data, time.monotonic())
         self.handle(self.engine.events())
         self.write()
@@ -100,7 +114,7 @@ class Client:
         if data:
             try:
                 sent = self.socket.send(data)
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantWriteError):
                 sent = 0
             self._unwritten = data[sent:]
 

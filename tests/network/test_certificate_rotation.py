@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import ssl
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,15 +40,17 @@ async def shown(network: LocalNetwork, router: str, trusted: Path) -> bytes:
     return found
 
 
+def _has_more(log: Path, reloads: int) -> bool:
+    return log.read_text().count("config_reloaded") > reloads
+
+
 async def reload_all(experiment: Experiment) -> None:
     """SIGHUP to one router after the other; each has logged that it read its files again."""
     for name, router in experiment.network.routers.items():
         log = experiment.folder / f"{name}.log"
         before = log.read_text().count("config_reloaded")
         os.kill(router.pid, signal.SIGHUP)
-        await asyncio.to_thread(
-            wait_until, lambda log=log, before=before: log.read_text().count("config_reloaded") > before, "a reload"
-        )
+        await asyncio.to_thread(wait_until, partial(_has_more, log, before), f"{name} reads its files again")
 
 
 async def test_certificates_and_their_authority_are_replaced_in_a_network_under_load(

@@ -1,0 +1,177 @@
+"""Parts of TLS one by one: the page's settings, redirects, lists of revoked certificates, flow over TLS transports."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from delivery_records.attachments.view import RouterRecord
+from oncewire.client.failover import parse_url, told_address
+from oncewire.transport.connecting import connect
+from oncewire.transport.engine_protocol import EngineProtocol
+from oncewire.transport.tls import TlsFiles, server_context
+from oncewire.transport.turn import Turn
+from oncewire.wire import Connection, Fields, Role
+from oncewire.wire.vocabulary import FAILOVER_LIST
+from router.clients.redirect import LIST_BYTES, redirect_info, server_list
+from router.config_loading import load
+from router.listening import listen, port_of
+from router.revocation_core import MalformedDerError, certificate_id, revoked_in
+from tests.support.certificates import TestAuthority
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+DEADLINE_S = 30.0
+HIGH_BYTES = 1 << 16
+CHUNK = bytes(1 << 16)
+
+
+def test_the_settings_of_the_page_are_accepted_together(tmp_path: Path) -> None:
+    found = re.search(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    file = tmp_path / "router.toml"
+    file.write_text(found[1])
+    config = load(str(file), {}, {}).config
+    assert (config.listen_tls, config.inter_router_tls, config.http_tls) == (True, True, True)
+    assert config.tls_client_certificates == "required"
+
+
+# --- redirects --------------------------------------------------------------------------------------------------------
+
+SECURED = RouterRecord("r1", 1, amqp="amqps://one.example:5671")
+PLAIN = RouterRecord("r2", 2, amqp="amqp://two.example:5672")
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "address"),
+    [
+        ("amqps://me", SECURED, "amqps://one.example:5671"),
+        ("amqp://me", SECURED, "amqps://one.example:5671"),
+        ("amqps://me", PLAIN, "amqps://two.example:5672"),  # TLS may end in front of it; it never becomes plain
+        ("amqp://me", PLAIN, "amqp://two.example:5672"),
+    ],
+)
+def test_a_client_follows_a_redirect_to_tls_and_never_from_it(base: str, target: RouterRecord, address: str) -> None:
+    assert str(told_address(redirect_info(target), parse_url(base))) == address
+    assert [str(told_address(entry, parse_url(base))) for entry in server_list([target], 0)] == [address]
+
+
+def test_the_failover_list_has_room_for_the_scheme_within_its_bytes() -> None:
+    others = [RouterRecord(f"r{n}", n, amqp=f"amqps://router-{n}.example.org:5671") for n in range(1, 20)]
+    told: Fields = {FAILOVER_LIST: server_list(others, 0)}
+    engine = Connection(Role.SERVER, container_id="r", properties=told, now=0)
+    bare = Connection(Role.SERVER, container_id="r", properties={}, now=0)
+    for each in (engine, bare):
+        each.open()
+    assert len(engine.data_to_send()) - len(bare.data_to_send()) <= LIST_BYTES + len(FAILOVER_LIST) + 16
+
+
+# --- revocation -------------------------------------------------------------------------------------------------------
+
+
+def der_of(path: Path) -> bytes:
+    return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
+
+
+def test_a_list_revokes_the_certificates_that_its_authority_names_and_no_others(tmp_path: Path) -> None:
+    authority, other = TestAuthority(tmp_path / "one"), TestAuthority(tmp_path / "two")
+    first, second, third = (authority.issue(name) for name in ("first", "second", "third"))
+    lists = authority.revoke(first.number, second.number) + other.revoke(third.number)
+    revoked = revoked_in(lists.decode())
+    assert len(revoked) == 3
+    names = [certificate_id(der_of(each.certificate)) in revoked for each in (first, second, third)]
+    assert names == [True, True, False]  # the third number is another authority's
+    assert revoked_in(authority.revoke().decode()) == frozenset()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40, 100])
+def test_what_is_no_certificate_and_no_list_is_refused(tmp_path: Path, cut: int) -> None:
+    der = der_of(TestAuthority(tmp_path / "one").issue("first").certificate)
+    with pytest.raises(MalformedDerError):
+        certificate_id(der[:cut])
+    with pytest.raises(MalformedDerError):
+        revoked_in("-----BEGIN X509 CRL-----\nMAAx\n-----END X509 CRL-----")
+
+
+# --- transports -------------------------------------------------------------------------------------------------------
+
+
+class Flow(EngineProtocol):
+    """Writes past the engine, to see the transport's limits."""
+
+    high_water_bytes = HIGH_BYTES
+
+    def __init__(self) -> None:
+        super().__init__(Connection(Role.SERVER, container_id="x", now=0.0), Turn(), lambda: 0.0)
+        self.behind, self.caught_up = asyncio.Event(), asyncio.Event()
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    def process_events(self) -> None:
+        """None are of interest."""
+
+    def data_received(self, data: bytes) -> None:
+        self.bytes_in += len(data)
+
+    def on_fault(self, error: Exception, doing: str) -> None:
+        raise error
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.behind.set()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.caught_up.set()
+
+
+async def slow_reader(authority: TestAuthority) -> None:
+    """A peer that does not read makes the writer wait; it goes on when the peer reads, and abort ends both."""
+    own = authority.issue("own")
+    accepted: asyncio.Future[Flow] = asyncio.get_running_loop().create_future()
+
+    class Accepted(Flow):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            accepted.set_result(self)
+
+    context = server_context(TlsFiles(None, own.certificate, own.key), ssl.CERT_NONE)
+    server = await listen(Accepted, "127.0.0.1", 0, "--port", context)
+    async with asyncio.timeout(DEADLINE_S):
+        reader = Flow()
+        await connect(reader, "127.0.0.1", port_of(server), DEADLINE_S, authority.context())
+        writer = await accepted
+        assert writer.peer_certificate is None
+        assert reader.peer_certificate is not None
+        reader.transport.pause_reading()
+        assert not reader.transport.is_reading()
+        written = 0
+        while not writer.behind.is_set():
+            writer.transport.write(CHUNK)
+            written += len(CHUNK)
+            await asyncio.sleep(0)
+        assert writer.is_behind
+        assert writer.transport.get_write_buffer_size() > HIGH_BYTES
+        reader.transport.resume_reading()
+        await writer.caught_up.wait()
+        writer.abort()
+        await asyncio.wait([reader.closed, writer.closed])
+        assert reader.bytes_in <= written
+    server.close()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_writer_over_tls_waits_for_a_slow_reader_and_abort_ends_the_connection(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    run(slow_reader(TestAuthority(tmp_path / "pki")))
