@@ -156,12 +156,20 @@ def test_a_header_is_followed_by_frames(step: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"G", b"GET / HT", b"AMQQ", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"AMPQ\x00\x01\x00\x00"]
+    "data", [b"G", b"GET / HT", b"AMQQ", b"\x16", b"AMPQ\x00\x01\x00\x00"]
 )
 def test_a_peer_that_does_not_speak_amqp_is_refused_at_its_first_wrong_byte(data: bytes) -> None:
     parser = FrameParser()
     parser.feed(data)
     with pytest.raises(RemoteProtocolError, match="does not speak AMQP"):
+        parser.next_header()
+
+
+@pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00\x01\x00\x01", b"\x15\x03\x03\x00\x02\x02\x46"])
+def test_a_peer_that_speaks_tls_is_named_as_such(data: bytes) -> None:
+    parser = FrameParser()
+    parser.feed(data)
+    with pytest.raises(RemoteProtocolError, match="the peer speaks TLS"):
         parser.next_header()
 
 
