@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 CHUNK = 200
 """Ids or items of one statement: far below SQLite's limit of parameters, and few round trips."""
-PURGE_EVERY = 16
+PURGE_EVERY = 64
 """Ended items for which one search for expired entries is made."""
 PURGE_SPARE = 16
 """Twice as many expired entries are deleted as are added, and so many more: the history never falls behind."""

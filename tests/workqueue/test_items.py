@@ -112,7 +112,7 @@ def test_reserved_items_that_are_dead_are_found_in_advance_too(sql_world: World)
     items = world.push(b"a", b"b")
     world.take()
     world.clock.now += 3600
-    ((taken,),), _ = world.store.transact([ReserveJob("work", 1, 30.0)])
+    ((taken,),), _ = world.store.transact([ReserveJob("work", 2, 30.0)])
     assert taken.handle == Handle(items[1], 1)
     assert [entry.ending for entry in world.history()] == [Ending.DEAD]
 

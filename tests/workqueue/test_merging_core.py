@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridges.workqueue import Commit, Handle
+import pytest
+
+from bridges.workqueue import Commit, Handle, NeedsTransactions
 from bridges.workqueue.merging_core import CommitJob, Needs, NextJob, ReserveJob, first_needs, merge
+from bridges.workqueue.one_operation import OneOperation
 from bridges.workqueue.rules_core import MAX_COUNT
 from bridges.workqueue.store import Job
 
@@ -72,3 +75,8 @@ def test_only_what_happens_before_anything_else_is_read_in_advance() -> None:
     assert first_needs([first, again, other]) == Needs((), (("a", 2),))
     assert first_needs([push, commit(1), first]) == Needs()
     assert first_needs([commit(), ReserveJob("a", 0, 30.0)]) == Needs()
+
+
+def test_a_store_without_transactions_refuses_a_commit_with_a_reservation() -> None:
+    with pytest.raises(NeedsTransactions):
+        OneOperation(0.0).of(NextJob(commit(1), ReserveJob("a", 1, 30.0)))

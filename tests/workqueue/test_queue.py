@@ -124,15 +124,6 @@ async def test_a_commit_with_the_next_reservation_is_one_step_or_nothing(sql_dat
         assert [each.payload for each in (await queue.history()).entries] == [b"b", b"c", b"a"]
 
 
-async def test_a_mongodb_store_refuses_a_commit_with_the_next_reservation(mongo_database: Database) -> None:
-    async with Queue.open(mongo_database.url, "work") as queue:
-        await queue.push(b"a")
-        (item,) = await queue.reserve_many(1)
-        with pytest.raises(NeedsTransactions):
-            await item.commit_and_reserve()
-        await item.commit()
-
-
 async def test_a_block_that_took_too_long_is_told_and_the_item_is_done_once(database: Database) -> None:
     async with Queue.open(database.url, "work") as queue:
         await queue.push(b"x")
