@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import astuple
 from pathlib import Path
 
 import queue_cost
@@ -79,12 +80,13 @@ def print_cost(new_database: NewDatabase | None, sizes: list[int], rounds: int, 
 
 
 def print_rates(new_database: NewDatabase | None, pid: int, items: int, runs: int, folder: Path) -> None:
-    """Measure all queues in turns, and print medians and ratios."""
+    """Measure all queues in turns, every other round backwards, and print medians and the medians of the ratios."""
     found: dict[tuple[str, int], list[queue_rate.Rate]] = {}
     files = itertools.count(1)
-    rivals = {} if new_database is None or is_missing(*queue_rate.RIVALS) else queue_rate.RIVALS
-    for _, workers in itertools.product(range(runs), WORKERS):
-        for name in ("sqlite", *(("postgresql",) if new_database else ()), *rivals):
+    rivals = {} if new_database is None or is_missing(*queue_rate.RIVALS, "asyncpg") else queue_rate.RIVALS
+    names = ["sqlite", *(("postgresql",) if new_database else ()), *rivals]
+    for number, workers in itertools.product(range(runs), WORKERS):
+        for name in names[:: -1 if number % 2 else 1]:
             run = rivals.get(name, queue_rate.oncewire)
             if name == "sqlite":
                 url, server_pid = f"sqlite:///{folder}/rate-{next(files)}.db", 0
@@ -94,15 +96,21 @@ def print_rates(new_database: NewDatabase | None, pid: int, items: int, runs: in
             rate = queue_rate.measure(run, url, workers, items, server_pid)
             sys.stderr.write(f"{name}, {workers} workers: {rate.a_second:,.0f}/s, {rate.processor_us:,.0f} us\n")
             found.setdefault((name, workers), []).append(rate)
-    print(f"\nItems taken and finished a second (processor us for each, client and server); medians of {runs}\n")
-    names = dict.fromkeys(name for name, _ in found)
+    print(f"\nItems taken and finished a second (processor us for each, client and server); medians of {runs} rounds.")
+    print("Ratios: medians of the rounds' ratios, rates (processor times); more than 1 where ours is better\n")
     print("| workers | " + " | ".join(names) + " | " + " | ".join(f"ratio to {name}" for name in rivals) + " |")
     print("|--:|" + "--:|" * (len(names) + len(rivals)))
     for workers in WORKERS:
-        rate = {name: statistics.median(each.a_second for each in found[name, workers]) for name in names}
-        busy = {name: statistics.median(each.processor_us for each in found[name, workers]) for name in names}
-        cells = [f"{rate[name]:,.0f} ({busy[name]:,.0f})" for name in names]
-        cells += [f"{rate['postgresql'] / rate[name]:.2f} ({busy[name] / busy['postgresql']:.2f})" for name in rivals]
+        cells = []
+        for name in names:
+            rates = found[name, workers]
+            rate, busy = (statistics.median(values) for values in zip(*map(astuple, rates), strict=True))
+            cells.append(f"{rate:,.0f} ({busy:,.0f})")
+        for name in rivals:
+            pairs = list(zip(found["postgresql", workers], found[name, workers], strict=True))
+            rate = statistics.median(ours.a_second / theirs.a_second for ours, theirs in pairs)
+            busy = statistics.median(theirs.processor_us / ours.processor_us for ours, theirs in pairs)
+            cells.append(f"{rate:.2f} ({busy:.2f})")
         print(f"| {workers} | " + " | ".join(cells) + " |", flush=True)
 
 

@@ -11,12 +11,12 @@ import importlib
 import importlib.util
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridges.workqueue import NewItem, Queue, QueueStore
+from bridges.workqueue import NewItem, Queue
 
 PAYLOAD = b"x" * 100
 PORTION = 1000
@@ -35,17 +35,22 @@ class Rate:
 
 
 class Stopwatch:
-    """Time and processor time of this process from its making to `stop`."""
+    """Time and processor time from its making until as many items are finished, durably.
 
-    def __init__(self) -> None:
-        self._began, self._processor = time.perf_counter(), time.process_time()
+    It does not wait for the end of a run: PgQueuer looks for more work for some seconds then.
+    """
+
+    def __init__(self, items: int) -> None:
+        self.left = items
         self._server = server_processor_s()
+        self._began, self._processor = time.perf_counter(), time.process_time()
         self.took_s = self.processor_s = 0.0
 
-    def stop(self) -> Stopwatch:
-        self.took_s = time.perf_counter() - self._began
-        self.processor_s = time.process_time() - self._processor + server_processor_s() - self._server
-        return self
+    def finished(self, items: int = 1) -> None:
+        self.left -= items
+        if self.left == 0:
+            self.took_s = time.perf_counter() - self._began
+            self.processor_s = time.process_time() - self._processor + server_processor_s() - self._server
 
 
 _server_pid = 0
@@ -63,83 +68,68 @@ def server_processor_s() -> float:
     return total / 1e9
 
 
-class Counter:
-    """Counts finished items."""
-
-    def __init__(self, items: int) -> None:
-        self.left = items
-
-    def count(self) -> None:
-        self.left -= 1
-
-
 async def oncewire(url: str, workers: int, items: int) -> Stopwatch:
-    """Reserve and commit of a work queue, each durable."""
+    """Items of a work queue: a transaction commits one and reserves the next, durably before the worker goes on.
+    Workers that wait at the same time share it. Ended items are kept in the history."""
     async with Queue.open(url, "jobs") as queue:
         for start in range(0, items, PORTION):
             await queue.push_many([NewItem(PAYLOAD)] * min(PORTION, items - start))
 
         async def work() -> None:
-            while await one(queue.store):
-                counter.count()
+            (item,) = await queue.reserve_many(1)
+            while item:
+                item = await item.commit_and_reserve()
+                watch.finished()
 
-        async def one(store: QueueStore) -> bool:
-            for item in await queue.reserve_many(1):
-                await item.commit()
-                return True
-            return False
-
-        counter = Counter(items)
-        watch = Stopwatch()
+        watch = Stopwatch(items)
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(work())
-        watch.stop()
-    assert not counter.left, f"{counter.left} items were not done"
     return watch
 
 
 async def procrastinate(url: str, workers: int, items: int) -> Stopwatch:
-    """Jobs of procrastinate: fetched one at a time, and kept when they are done, as in a work queue's history."""
+    """Jobs of procrastinate: fetched one at a time, one after the other; ends are written side by side, over as many
+    connections as there are workers. Two transactions for each job. Jobs and their events are kept."""
     library: Any = importlib.import_module("procrastinate")
-    app = library.App(connector=library.PsycopgConnector(conninfo=url))
-    counter = Counter(items)
+    app = library.App(connector=library.PsycopgConnector(conninfo=url, min_size=workers + 1, max_size=workers + 1))
 
     @app.task(name="job", queue="jobs")  # type: ignore[untyped-decorator]
     async def job(payload: str) -> None:
-        counter.count()
+        pass
 
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
         for start in range(0, items, PORTION):
             many = min(PORTION, items - start)
             await job.batch_defer_async(*[{"payload": PAYLOAD.decode()}] * many)
-        watch = Stopwatch()
-        # It ends when the queue is empty and the states of all jobs are written.
+        finish = app.job_manager.finish_job
+
+        async def finish_job(*arguments: Any, **options: Any) -> None:
+            await finish(*arguments, **options)
+            watch.finished()
+
+        app.job_manager.finish_job = finish_job
+        watch = Stopwatch(items)
         await app.run_worker_async(
             queues=["jobs"], concurrency=workers, wait=False, install_signal_handlers=False, listen_notify=False
         )
-        watch.stop()
-    assert not counter.left, f"{counter.left} jobs were not done"
     return watch
 
 
-@contextlib.asynccontextmanager
-async def _connection(url: str) -> AsyncIterator[Any]:
-    psycopg: Any = importlib.import_module("psycopg")
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        yield connection
-
-
 async def pgqueuer(url: str, workers: int, items: int) -> Stopwatch:
-    """Jobs of PgQueuer: as many fetched at a time as there are workers, and logged when they are done."""
+    """Jobs of PgQueuer: as many fetched at a time as there are workers, and as many ends written at a time, while it
+    fetches on. Two transactions for each batch, over one connection. Jobs are deleted, their log is kept."""
     library: Any = importlib.import_module("pgqueuer")
     drivers: Any = importlib.import_module("pgqueuer.db")
     queries: Any = importlib.import_module("pgqueuer.queries")
     types: Any = importlib.import_module("pgqueuer.types")
-    counter = Counter(items)
-    async with _connection(url) as connection:
-        driver = drivers.PsycopgDriver(connection)
+    asyncpg: Any = importlib.import_module("asyncpg")
+    async with contextlib.AsyncExitStack() as stack:
+        connection = await asyncpg.connect(url)
+        stack.push_async_callback(connection.close)
+        # The driver for psycopg keeps its connection for a second at a time while it listens.
+        driver = drivers.AsyncpgDriver(connection)
         known = queries.Queries(driver)
         await known.install()
         for start in range(0, items, PORTION):
@@ -149,12 +139,17 @@ async def pgqueuer(url: str, workers: int, items: int) -> Stopwatch:
 
         @manager.entrypoint("jobs")  # type: ignore[untyped-decorator]
         async def job(job: Any) -> None:
-            counter.count()
+            pass
 
-        watch = Stopwatch()
+        log = manager.qm.queries.log_jobs
+
+        async def log_jobs(ended: Sequence[Any]) -> None:
+            await log(ended)
+            watch.finished(len(ended))
+
+        manager.qm.queries.log_jobs = log_jobs
+        watch = Stopwatch(items)
         await manager.qm.run(batch_size=workers, mode=types.QueueExecutionMode.drain)
-        watch.stop()
-    assert not counter.left, f"{counter.left} jobs were not done"
     return watch
 
 
@@ -173,7 +168,9 @@ def measure(run: Run, url: str, workers: int, items: int, server_pid: int) -> Ra
 
     async def within() -> Stopwatch:
         async with asyncio.timeout(DEADLINE_S):
-            return await run(url, workers, items)
+            watch = await run(url, workers, items)
+            assert watch.left == 0, f"{watch.left} items were not done"
+            return watch
 
     logging.disable(logging.WARNING)
     watch = asyncio.run(within())

@@ -22,11 +22,19 @@ class GroupCommit:
     Args:
         store: used by the thread from now on.
         on_touched: called in the thread with queues whose items may have become ready.
+        on_finished: called in the thread when all futures of a group are done: their waiters wake up together, and what
+            they do next is one group again.
     """
 
-    def __init__(self, store: Store, on_touched: Callable[[frozenset[str]], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        on_touched: Callable[[frozenset[str]], None],
+        on_finished: Callable[[], None],
+    ) -> None:
         self._store = store
         self._on_touched = on_touched
+        self._on_finished = on_finished
         self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="workqueue-store", daemon=True)
         self._thread.start()
@@ -76,6 +84,7 @@ class GroupCommit:
                 # A connection that broke at the commit: whether it happened is not known, so nothing is done again.
                 for _, future in group:
                     future.set_exception(error)
+                self._on_finished()
                 return
             # W-1: nothing has happened. The one that fails must not fail the others, so each runs alone.
             for entry in group:
@@ -89,3 +98,4 @@ class GroupCommit:
             each.spread(result, results)
         for (_, future), result in zip(group, results, strict=True):
             future.set_result(result)
+        self._on_finished()

@@ -36,6 +36,19 @@ class CommitJob:
 
 
 @dataclass(frozen=True, slots=True)
+class NextJob:
+    """End reserved items, and reserve the next ones."""
+
+    commit: CommitJob
+    reserve: ReserveJob
+
+    def __call__(self, do: Operations) -> list[Taken]:
+        """Run it."""
+        self.commit(do)
+        return self.reserve(do)
+
+
+@dataclass(frozen=True, slots=True)
 class Merged:
     """One job for the jobs at these places, each with its number of items."""
 
@@ -55,6 +68,33 @@ class Merged:
             start += count
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the first jobs of a transaction read before anything else happens.
+
+    Attributes:
+        held: numbers of the items of the first commits.
+        ready: queues of the first reservations, each with its number of items.
+    """
+
+    held: tuple[int, ...] = ()
+    ready: tuple[tuple[str, int], ...] = ()
+
+
+def first_needs(jobs: Sequence[Job]) -> Needs:
+    """Return what merged jobs read first: commits, if they begin, and one reservation of each queue after them."""
+    held: tuple[int, ...] = ()
+    ready: dict[str, int] = {}
+    for place, job in enumerate(jobs):
+        if isinstance(job, CommitJob) and not place:
+            held = tuple(each.handle.item for each in job.commits)
+        elif isinstance(job, ReserveJob) and job.queue not in ready and 0 < job.count <= MAX_COUNT:
+            ready[job.queue] = job.count
+        else:
+            break
+    return Needs(held, tuple(ready.items()))
+
+
 def merge(jobs: Sequence[Job]) -> list[Merged]:
     """Return fewer jobs with the same results.
 
@@ -64,7 +104,8 @@ def merge(jobs: Sequence[Job]) -> list[Merged]:
     merged: list[Merged] = []
     run: list[int] = []
     for place, job in enumerate(jobs):
-        if isinstance(job, ReserveJob | CommitJob) and 0 < _count(job) <= MAX_COUNT:
+        parts = _parts(job)
+        if parts and all(0 < _count(part) <= MAX_COUNT for part in parts):
             run.append(place)
             continue
         merged += _merge_run(jobs, run)
@@ -76,15 +117,20 @@ def merge(jobs: Sequence[Job]) -> list[Merged]:
 def _merge_run(jobs: Sequence[Job], run: Sequence[int]) -> list[Merged]:
     commits: list[Merged] = []
     reservations: dict[tuple[str, float], list[Merged]] = {}
-    for place in run:
-        job = jobs[place]
+    for place, job in [(number, part) for number in run for part in _parts(jobs[number])]:
         if isinstance(job, CommitJob):
             _add(commits, Merged(job, (place,), (_count(job),)))
         else:
-            assert isinstance(job, ReserveJob)
             same = reservations.setdefault((job.queue, job.timeout), [])
             _add(same, Merged(job, (place,), (_count(job),)))
     return commits + [each for some in reservations.values() for each in some]
+
+
+def _parts(job: Job) -> tuple[ReserveJob | CommitJob, ...]:
+    """What can be merged of a job. The reservation comes last: it has the result."""
+    if isinstance(job, NextJob):
+        return job.commit, job.reserve
+    return (job,) if isinstance(job, ReserveJob | CommitJob) else ()
 
 
 def _count(job: ReserveJob | CommitJob) -> int:

@@ -6,6 +6,7 @@ import importlib
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,9 @@ from bridges.workqueue.errors import (
     StoreFull,
     StoreUnreachable,
 )
+from bridges.workqueue.merging_core import Needs, first_needs
+from bridges.workqueue.rules_core import to_us
+from bridges.workqueue.sql_base import Ahead
 from bridges.workqueue.sql_migrations import migrate
 from bridges.workqueue.sql_operations import SqlOperations
 from bridges.workqueue.sql_schema import POSTGRES, VERSION_TABLE
@@ -32,6 +36,8 @@ DEADLOCK_TRIES = 10
 """Two transactions that settle each other's items in another order: the server ends one, which then runs again."""
 MAX_USED = 8
 """Queues whose settings are read in advance."""
+SPELLED_COUNT = 256
+"""Statements that are kept as psycopg wants them: ours, with the numbers of items that are usual."""
 CHANNEL = "oncewire_queue"
 _SCHEMA_LOCK = 0x6F6E636577710001
 """Key of the advisory lock under which tables are made: two nodes that open a new database at once would collide."""
@@ -47,7 +53,6 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "XX002": (StoreCorrupt, "restore the database from a backup"),
 }
 _ELSE = (StoreUnreachable, "check address, user, password, rights and that the server runs; then do it again")
-_CLOCK = "SELECT extract(epoch FROM clock_timestamp())"
 _AGAIN = frozenset({"40P01", "40001"})
 
 
@@ -60,6 +65,13 @@ def _load_psycopg() -> ModuleType:
             f"psycopg 3 cannot be loaded ({error})",
             'run pip install "oncewire[postgres]"',
         ) from error
+
+
+@lru_cache(SPELLED_COUNT)
+def _spelled(statement: str, has_parameters: bool) -> str:
+    """A statement as psycopg wants it."""
+    text = POSTGRES.spell(statement)
+    return text.replace("%", "%%").replace("?", "%s") if has_parameters else text
 
 
 class _RunAgain(StoreError):
@@ -161,10 +173,7 @@ class PostgresStore:
             raise self._explain(error) from error
 
     def _send(self, statement: str, parameters: Sequence[object]) -> Any:
-        text = self.dialect.spell(statement)
-        if parameters:
-            text = text.replace("%", "%%").replace("?", "%s")
-        return self._connection.execute(text, tuple(parameters) or None)
+        return self._connection.execute(_spelled(statement, bool(parameters)), tuple(parameters) or None)
 
     def transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
         """Run jobs in one transaction; see Store."""
@@ -179,7 +188,7 @@ class PostgresStore:
         raise AssertionError
 
     def _transact(self, jobs: Sequence[Job]) -> tuple[list[Any], frozenset[str]]:
-        operations = self._begin()
+        operations = self._begin(first_needs(jobs))
         try:
             results = [job(operations) for job in jobs]
             operations.finish()
@@ -192,27 +201,41 @@ class PostgresStore:
         self._used = operations.queues_used()[:MAX_USED]
         return results, frozenset(operations.touched)
 
-    def _begin(self) -> SqlOperations:
+    def _begin(self, needs: Needs) -> SqlOperations:
         # A connection that broke while it was idle is replaced: nothing of this transaction has happened.
         if not self._connection.closed:
             with suppress(StoreUnreachable):
-                return self._begin_here()
+                return self._begin_here(needs)
         self._drop()
         self._open()
-        return self._begin_here()
+        return self._begin_here(needs)
 
-    def _begin_here(self) -> SqlOperations:
-        """One round trip: begin, ask for the time, and for the settings of queues that are likely used."""
+    def _begin_here(self, needs: Needs) -> SqlOperations:
+        """One round trip: begin, lock and read what is needed first, and settings that are likely needed."""
+        now = None if self._clock is None else self._clock()
+        now_us = None if now is None else to_us(now)
+        marks = ", ".join("?" * len(needs.held))
         try:
-            cursors = [self._send("BEGIN", ()), self._send(_CLOCK, ())]
-            cursors += [self._send(sql.QUEUE, (name,)) for name in self._used]
+            self._send("BEGIN", ())
+            held = self._send(sql.ITEMS.replace("/*ids*/", marks), needs.held) if needs.held else None
+            ready = {
+                (queue, count): self._send(sql.READY_AHEAD, (queue, queue, queue, now_us, count, count))
+                for queue, count in needs.ready
+            }
+            # After them: nothing that was found ready is due later than the transaction's time.
+            clock = self._send(sql.CLOCK_AND_QUEUES, (list(self._used),))
             self._sync()
-            now = float(cursors[1].fetchall()[0][0]) if self._clock is None else self._clock()
-            settings = {name: each.fetchall() for name, each in zip(self._used, cursors[2:], strict=True)}
+            rows = clock.fetchall()
+            now = float(rows[0][0]) if now is None else now
+            ahead = Ahead(
+                {name: settings for _, name, *settings in rows if name is not None},
+                (needs.held, held.fetchall() if held else ()),
+                {which: cursor.fetchall() for which, cursor in ready.items()},
+            )
         except self._psycopg.Error as error:
             self._rollback()
             raise self._explain(error) from error
-        return SqlOperations(self, now, self._chance, settings)
+        return SqlOperations(self, now, self._chance, ahead)
 
     def _commit(self) -> None:
         self.execute("COMMIT")

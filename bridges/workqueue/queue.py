@@ -29,7 +29,7 @@ from bridges.workqueue.items import (
     decode,
     encode,
 )
-from bridges.workqueue.merging_core import CommitJob, ReserveJob
+from bridges.workqueue.merging_core import CommitJob, NextJob, ReserveJob
 from bridges.workqueue.messages import new_message
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
@@ -128,6 +128,21 @@ class Reserved:
             self.result = result
         await self._queue.commit_many([self.as_commit()])
         self.is_settled = True
+
+    async def commit_and_reserve(self, timeout: float = TIMEOUT_S) -> Reserved | None:
+        """The item is done, and the next one is reserved, in one transaction: half the durable writes.
+
+        Not for MongoDB stores. After StoreUnreachable `commit` again (W-5); what was reserved comes back in time.
+
+        Args:
+            timeout: of the next reservation, in seconds.
+
+        Returns:
+            the next item of the queue; None if none is ready.
+        """
+        following = await self._queue.commit_and_reserve([self.as_commit()], 1, timeout)
+        self.is_settled = True
+        return following[0] if following else None
 
     async def rollback(
         self, reason: str = "", *, delay: float | None = None, is_failure: bool = True
@@ -274,6 +289,13 @@ class Queue:
         found = await self._take(ReserveJob(self.name, count, timeout), wait, gives_back=True)
         return [Reserved(self, taken) for taken in found]
 
+    async def commit_and_reserve(
+        self, commits: Sequence[Commit], count: int, timeout: float = TIMEOUT_S
+    ) -> list[Reserved]:
+        """End reserved items as done, and reserve up to `count` ready ones, in one transaction; see Reserved."""
+        job = NextJob(CommitJob(tuple(commits)), ReserveJob(self.name, count, timeout))
+        return [Reserved(self, taken) for taken in await self._take_now(job, gives_back=True)]
+
     async def _take(
         self, job: Callable[[Operations], list[Taken]], wait: float | None, *, gives_back: bool = False
     ) -> list[Taken]:
@@ -297,7 +319,7 @@ class Queue:
                     )
 
     async def _take_now(self, job: Callable[[Operations], list[Taken]], gives_back: bool) -> list[Taken]:
-        taking = asyncio.ensure_future(self.store.transact(job))
+        taking = self.store.start(job)
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bridges.workqueue.errors import QueueError, StoreUnreachable
 from bridges.workqueue.group_commit import GroupCommit
@@ -32,7 +34,10 @@ class QueueStore:
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
         self._store = None if isinstance(store, MongoStore) else store
-        self._group = None if self._store is None else GroupCommit(self._store, self._wake_from_thread)
+        self._group: GroupCommit | None = None
+        if self._store is not None:
+            self._group = GroupCommit(self._store, self._wake_from_thread, self._deliver_from_thread)
+        self._finished: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
 
     @property
     def has_transactions(self) -> bool:
@@ -68,9 +73,43 @@ class QueueStore:
             done, touched = await self._direct.perform(job)
             self._wake(touched)
             return done
+        waiter, future = self._submit(job)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+
+    def start(self, job: Callable[[Operations], T]) -> asyncio.Future[T]:
+        """Begin a transaction, in this step of the loop: what all tasks begin in it is one group.
+
+        It goes on when its caller is cancelled.
+        """
+        self._check_open()
+        return asyncio.ensure_future(self.transact(job)) if self._group is None else self._submit(job)[0]
+
+    def _submit(self, job: Callable[[Operations], T]) -> tuple[asyncio.Future[T], Future[T]]:
         assert self._group is not None
-        result: T = await asyncio.wrap_future(self._group.submit(job))
-        return result
+        waiter: asyncio.Future[T] = self._loop.create_future()
+        future = self._group.submit(job)
+        future.add_done_callback(lambda done: self._finished.append((waiter, done)))
+        return waiter, future
+
+    def _deliver_from_thread(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        """Deliver all that a group has done: to wake the loop for each job would cost more than the job."""
+        while self._finished:
+            waiter, done = self._finished.popleft()
+            if waiter.done():  # cancelled
+                continue
+            error = done.exception()
+            if error is None:
+                waiter.set_result(done.result())
+            else:
+                waiter.set_exception(error)
 
     def transact_blocking(self, job: Callable[[Operations], T]) -> T:
         """Do the same from another thread, which waits; for stores with transactions of several operations."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.items import Ending, QueueSettings
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 CHUNK = 200
 """Ids or items of one statement: far below SQLite's limit of parameters, and few round trips."""
-PURGE_EVERY = 16
+PURGE_EVERY = 64
 """Ended items for which one search for expired entries is made."""
 PURGE_SPARE = 16
 """Twice as many expired entries are deleted as are added, and so many more: the history never falls behind."""
@@ -57,6 +57,21 @@ class ItemRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a connection has read and locked at the beginning of a transaction, in the round trip of its BEGIN.
+
+    Attributes:
+        settings: the row of the statement QUEUE, by queue.
+        held: numbers of items, and their rows of ITEMS.
+        ready: rows of items that are ready, in order, by queue and by how many were wanted.
+    """
+
+    settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    held: tuple[tuple[int, ...], Sequence[Row]] = ((), ())
+    ready: Mapping[tuple[str, int], Sequence[Row]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """An item's row as it ends, with what the history says beside."""
 
@@ -80,7 +95,7 @@ class SqlTransaction:
         connection: inside a transaction.
         now: time of the transaction (W-15).
         chance: returns a random number, 0 to 1.
-        settings: rows of the statement QUEUE that this transaction has read, by queue.
+        ahead: what this transaction has read.
     """
 
     def __init__(
@@ -88,14 +103,19 @@ class SqlTransaction:
         connection: Connection,
         now: float,
         chance: Callable[[], float],
-        settings: Mapping[str, Sequence[Row]] | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         self.now = now
         self.touched: set[str] = set()
         self._now_us = to_us(now)
         self._connection = connection
         self._chance = chance
-        self._settings = {name: QueueSettings(*rows[0]) for name, rows in (settings or {}).items() if rows}
+        ahead = ahead or Ahead()
+        self._settings = {name: QueueSettings(*row) for name, row in ahead.settings.items()}
+        # Each is used once: later it is no longer what the tables say.
+        self._held_ahead = dict([ahead.held])
+        self._ready_ahead = dict(ahead.ready)
+        self._settled_first = frozenset(ahead.held[0])
         self._ended = 0
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:

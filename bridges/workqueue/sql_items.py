@@ -15,6 +15,7 @@ from bridges.workqueue.items import (
     NewItem,
     NewMessage,
     Pushed,
+    QueueSettings,
     Rollback,
     Schedule,
     Taken,
@@ -133,6 +134,26 @@ class SqlItems(SqlOutbox):
         """Return ready items in order: by priority, then by due time (W-2, W-3). Too often failed ones die here."""
         check_count(count)
         settings = self._known(queue)
+        taken = self._found_ahead(queue, count, settings)
+        if taken is None:
+            taken = self._search(queue, count, settings)
+        for row in taken:
+            if row.schedule is not None:
+                self._plan_next(row.schedule, row.id)
+        return taken
+
+    def _found_ahead(self, queue: str, count: int, settings: QueueSettings) -> list[ItemRow] | None:
+        """Return what was found at the beginning; None = it was not looked for, or is not usable as it is."""
+        found = self._ready_ahead.pop((queue, count), None)
+        if found is None:
+            return None
+        rows = [ItemRow(*row) for row in found]
+        # W-6: not what this transaction settles, though its reservation had run out; and not what dies.
+        if any(row.id in self._settled_first or (row.reserved and is_dead(row.retries + 1, settings)) for row in rows):
+            return None
+        return rows
+
+    def _search(self, queue: str, count: int, settings: QueueSettings) -> list[ItemRow]:
         taken: list[ItemRow] = []
         buried = 0
         for level in self._levels(queue):
@@ -153,9 +174,6 @@ class SqlItems(SqlOutbox):
                 taken += [row for row in new if row.id not in gone]
                 if not dead:
                     break
-        for row in taken:
-            if row.schedule is not None:
-                self._plan_next(row.schedule, row.id)
         return taken
 
     def _bury(self, rows: Sequence[ItemRow]) -> None:
@@ -316,10 +334,11 @@ class SqlItems(SqlOutbox):
             raise InvalidRequest(
                 "the items were not settled", "one handle is there twice", "name each handle once"
             )
-        found = {
-            row[0]: ItemRow(*row)
-            for row in self._with_ids(sql.ITEMS, (), [handle.item for handle in handles])
-        }
+        ids = [handle.item for handle in handles]
+        rows = self._held_ahead.pop(tuple(ids), None)
+        if rows is None:
+            rows = self._with_ids(sql.ITEMS, (), ids)
+        found = {row[0]: ItemRow(*row) for row in rows}
         held: dict[Handle, ItemRow] = {}
         for handle in handles:
             row = found.get(handle.item)

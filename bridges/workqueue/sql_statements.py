@@ -6,6 +6,10 @@ from typing import Final
 
 QUEUE: Final = """
 SELECT max_retries, backoff_s, backoff_max_s, history_s, max_payload_bytes FROM oncewire_queues WHERE name = ?"""
+# PostgreSQL: the server's time and the settings of several queues; one row without a name where none is known.
+CLOCK_AND_QUEUES: Final = """
+SELECT extract(epoch FROM clock_timestamp()), name, max_retries, backoff_s, backoff_max_s, history_s, max_payload_bytes
+FROM (VALUES (1)) AS one LEFT JOIN oncewire_queues ON name = ANY(?)"""
 PUT_QUEUE: Final = """
 INSERT INTO oncewire_queues (name, max_retries, backoff_s, backoff_max_s, history_s, max_payload_bytes)
 VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET max_retries = excluded.max_retries,
@@ -27,19 +31,27 @@ KEY: Final = "SELECT item FROM oncewire_keys WHERE queue = ? AND item_key = ?"
 EXPIRE_KEYS: Final = "UPDATE oncewire_keys SET expires = ? WHERE item IN (/*ids*/)"
 
 # The priorities in use, highest first: one seek each, whatever the number of items (W-2, W-3).
-LEVELS: Final = """
-WITH RECURSIVE level (p) AS (
+LEVEL: Final = """level (p) AS (
     SELECT (SELECT priority FROM oncewire_items WHERE queue = ? ORDER BY priority DESC LIMIT 1)
     UNION ALL
     SELECT (SELECT priority FROM oncewire_items WHERE queue = ? AND priority < level.p ORDER BY priority DESC LIMIT 1)
     FROM level WHERE level.p IS NOT NULL
-) SELECT p FROM level WHERE p IS NOT NULL"""
+)"""
+LEVELS: Final = f"WITH RECURSIVE {LEVEL} SELECT p FROM level WHERE p IS NOT NULL"  # noqa: S608
 ITEM_COLUMNS: Final = (
     "id, queue, priority, due, reserved, reservation, retries, created, payload, item_key, schedule, reason"
 )
 READY: Final = f"""
 SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE queue = ? AND priority = ? AND due <= ?
 ORDER BY due, id LIMIT ? /*skip locked*/"""  # noqa: S608  # our own constant
+# PostgreSQL: the same over all priorities at once, at a time that is given or that of the statement. The levels come in
+# their order, and the outer limit ends the search.
+READY_AHEAD: Final = f"""
+WITH RECURSIVE {LEVEL} SELECT part.* FROM level CROSS JOIN LATERAL (
+    SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE queue = ? AND priority = level.p
+    AND due <= coalesce(CAST(? AS BIGINT), CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))
+    ORDER BY due, id LIMIT ? /*skip locked*/) AS part
+WHERE level.p IS NOT NULL LIMIT ?"""  # noqa: S608
 RESERVE: Final = """
 UPDATE oncewire_items SET retries = retries + reserved, reserved = 1, reservation = reservation + 1, due = ?,
 schedule = NULL WHERE id IN (/*ids*/)"""

@@ -20,6 +20,7 @@ from bridges.workqueue import (
     Target,
     UnknownQueue,
 )
+from bridges.workqueue.merging_core import CommitJob, ReserveJob
 from tests.workqueue.queue_world import START, World
 
 
@@ -89,6 +90,40 @@ def test_a_commit_after_the_time_is_over_counts_as_long_as_nobody_else_has_the_i
     world.clock.now += 3600
     world.commit(handle)
     assert [entry.ending for entry in world.history()] == [Ending.DONE]
+
+
+def test_a_commit_and_a_reservation_of_one_transaction_take_no_item_twice(sql_world: World) -> None:
+    world = sql_world
+    items = world.push(b"a", b"b", b"c", b"d", b"e")
+    held = world.take()
+    world.clock.now += 3600  # W-6: its reservation has run out, and nobody else has taken it
+    commit, reserve = CommitJob((Commit(held),)), ReserveJob("work", 2, 30.0)
+    results, _ = world.store.transact([
+        commit, reserve, ReserveJob("work", 1, 60.0), lambda do: do.reserve("work", 2, 30.0), commit,
+    ])  # fmt: skip
+    taken = [each.handle for some in results[1:4] for each in some]
+    assert taken == [Handle(item, 1) for item in items[1:]]
+    assert [entry.ending for entry in world.history()] == [Ending.DONE]
+
+
+def test_reserved_items_that_are_dead_are_found_in_advance_too(sql_world: World) -> None:
+    world = sql_world
+    world.configure(max_retries=0)
+    items = world.push(b"a", b"b")
+    world.take()
+    world.clock.now += 3600
+    ((taken,),), _ = world.store.transact([ReserveJob("work", 2, 30.0)])
+    assert taken.handle == Handle(items[1], 1)
+    assert [entry.ending for entry in world.history()] == [Ending.DEAD]
+
+
+def test_ready_items_of_several_priorities_are_found_in_order_in_advance(sql_world: World) -> None:
+    world = sql_world
+    for priority in (1, 9, 5):
+        world.push(b"%d" % priority, b"%d" % priority, priority=priority)
+        world.push(b"later", priority=255, delay=60)
+    (found,), _ = world.store.transact([ReserveJob("work", 5, 30.0)])
+    assert [each.payload for each in found] == [b"9", b"9", b"5", b"5", b"1"]
 
 
 def test_an_operation_that_is_repeated_with_its_handle_has_no_second_effect(world: World) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridges.workqueue import Commit, Handle
-from bridges.workqueue.merging_core import CommitJob, ReserveJob, merge
+import pytest
+
+from bridges.workqueue import Commit, Handle, NeedsTransactions
+from bridges.workqueue.merging_core import CommitJob, Needs, NextJob, ReserveJob, first_needs, merge
+from bridges.workqueue.one_operation import OneOperation
 from bridges.workqueue.rules_core import MAX_COUNT
 from bridges.workqueue.store import Job
 
@@ -53,3 +56,27 @@ def test_a_job_that_will_be_refused_stays_alone() -> None:
     counts = (0, 1, MAX_COUNT + 1)
     jobs: list[Job] = [*(ReserveJob("a", count, 30.0) for count in counts), commit()]
     assert [each.places for each in merge(jobs)] == [(0,), (1,), (2,), (3,)]
+
+
+def test_workers_that_commit_and_reserve_share_one_commit_and_one_reservation() -> None:
+    jobs: list[Job] = [NextJob(commit(number), ReserveJob("a", 1, 30.0)) for number in (1, 2)]
+    merged = merge(jobs)
+    assert [each.job for each in merged] == [commit(1, 2), ReserveJob("a", 2, 30.0)]
+    results: list[Any] = [None] * len(jobs)
+    merged[0].spread(None, results)
+    merged[1].spread(["first"], results)
+    assert results == [["first"], []]
+
+
+def test_only_what_happens_before_anything_else_is_read_in_advance() -> None:
+    first, again, other = ReserveJob("a", 2, 30.0), ReserveJob("a", 2, 60.0), ReserveJob("b", 1, 30.0)
+    assert first_needs([commit(1, 2), first, other]) == Needs((1, 2), (("a", 2), ("b", 1)))
+    assert first_needs([commit(1), commit(2), first]) == Needs((1,))
+    assert first_needs([first, again, other]) == Needs((), (("a", 2),))
+    assert first_needs([push, commit(1), first]) == Needs()
+    assert first_needs([commit(), ReserveJob("a", 0, 30.0)]) == Needs()
+
+
+def test_a_store_without_transactions_refuses_a_commit_with_a_reservation() -> None:
+    with pytest.raises(NeedsTransactions):
+        OneOperation(0.0).of(NextJob(commit(1), ReserveJob("a", 1, 30.0)))

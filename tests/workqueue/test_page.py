@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bridges.workqueue import QueueSettings
+from bridges.workqueue import NewItem, QueueSettings
 from bridges.workqueue.cli import queue as group
 from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PAYLOAD_BYTES, MAX_PRIORITY
+from bridges.workqueue.merging_core import ReserveJob
 from bridges.workqueue.mongodb import PROBES
 from bridges.workqueue.mongodb_items import PURGE_COUNT
 from bridges.workqueue.mongodb_schedules import MAX_DOCUMENT_PAYLOAD
@@ -109,4 +110,8 @@ def test_a_postgresql_store_has_the_servers_clock(
     store = database.open()
     (now,), _ = store.transact([lambda do: do.now])
     assert now > 1_700_000_000
+    items = [NewItem(b"now"), NewItem(b"later", delay=3600.0)]
+    store.transact([lambda do: do.configure("work"), lambda do: do.push("work", items)])
+    ((taken,),), _ = store.transact([ReserveJob("work", 2, 30.0)])
+    assert (taken.payload, now <= taken.due <= taken.until - 30.0) == (b"now", True)
     store.close()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridges.workqueue import Commit, Ending, NewItem, Operations, Rollback, Search, Target
+from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.store import Row
 from tests.workqueue.queue_world import Database, World
 
@@ -90,6 +91,9 @@ def test_no_statement_reads_a_whole_table(filled: World) -> None:
 
     filled.store.execute = filled.store.write = execute  # type: ignore[attr-defined]
     filled.do(everything)
+    if filled.database.kind == "postgresql":
+        ahead = ("work", "work", "work", None, 5, 5)
+        assert len(filled.do(lambda do: do.execute(sql.READY_AHEAD, ahead))) == 5
     assert len(plans) > 25
     assert {statement: plan for statement, plan in plans.items() if SCANS.search(plan)} == {}
 

@@ -18,6 +18,7 @@ from bridges.workqueue import (
     Ending,
     InvalidRequest,
     NeedsTransactions,
+    NewItem,
     PartMissing,
     PayloadTooLarge,
     Pushed,
@@ -102,6 +103,25 @@ async def test_a_block_may_settle_its_item_itself(database: Database) -> None:
         assert sorted(taken.payload for taken in [await out.pop(), await out.pop()] if taken) == [b"A", b"b"]
         assert await queue.pop() is None
         assert (await queue.statistics()).waiting == 1
+
+
+async def test_a_commit_with_the_next_reservation_is_one_step_or_nothing(sql_database: Database) -> None:
+    async with Queue.open(sql_database.url, "work") as queue:
+        await queue.push_many([NewItem(b"a"), NewItem(b"b"), NewItem(b"c")])
+        first, second = await queue.reserve_many(2)
+        third = await first.commit_and_reserve()
+        assert third is not None
+        assert (first.is_settled, third.payload) == (True, b"c")
+        await third.rollback(delay=0.0)
+        with pytest.raises(AlreadyReassigned):
+            await third.commit_and_reserve()
+        with pytest.raises(InvalidRequest):
+            await second.commit_and_reserve(timeout=-1)
+        (again,) = await queue.reserve_many(5)  # the failed ones have reserved nothing
+        assert again.payload == b"c"
+        assert await again.commit_and_reserve() is None
+        await second.commit()
+        assert [each.payload for each in (await queue.history()).entries] == [b"b", b"c", b"a"]
 
 
 async def test_a_block_that_took_too_long_is_told_and_the_item_is_done_once(database: Database) -> None:

@@ -1,9 +1,9 @@
 """`oncewire demo-queue`: topic -> queues -> topic on real data, with kills everywhere, and its verdict.
 
 The flights are published to a topic. A feed pushes them into the first of three queues; workers take them through all
-three, with failures, a delay and dead letters; the last step publishes each delay to another topic; a subscriber stores
-what it gets in one transaction with its acceptance. Meanwhile workers, feed, outbox publisher, subscriber and routers
-are killed. The verdict compares what was received, what the workers did and the dead letters with the rows.
+three, with failures, a delay and dead letters; the last step publishes each delay to another topic; a consumer with a
+store reads it. Meanwhile workers, feed, outbox publisher, consumer and routers are killed. The verdict compares what
+was read, what the workers did and the dead letters with the rows.
 """
 
 MIN_MESSAGES = 500

@@ -22,7 +22,7 @@ from chaos.experiments.queue_demo import FLIGHTS_TOPIC, PARSE
 from chaos.experiments.queue_demo.flight_core import Verdict, body_of, judge
 from chaos.experiments.queue_demo.processes import Kind, RoleProcess
 from chaos.experiments.queue_demo.report import Kill, QueueResult
-from chaos.experiments.queue_demo.worker import CONNECT_S, READ, count_received, prepare, store_url
+from chaos.experiments.queue_demo.worker import READ, count_received, prepare, store_url
 from chaos.flights import DataSetError, flights
 from chaos.trial import TrialFailed
 from oncewire.client import Client, ClientError, Publisher, connect
@@ -38,6 +38,8 @@ PATIENCE_S = 180.0
 SECONDS_PER_MESSAGE = 0.02
 """How long each part of a run may take, on a slow machine."""
 POLL_S = 0.05
+CONNECT_S = 120.0
+"""How long a router may take to answer, on a slow machine."""
 LINE_S = 3.0
 """Between two lines of numbers."""
 
@@ -244,11 +246,11 @@ class _Stage:
         self._say(f"SIGKILL to {kill.target} after {kill.at_s:.1f} s; {count_received(self._folder)} came out so far")
 
     def _is_at_rest(self) -> bool:
-        """No item, no message in the outbox, and the reader has as many as the others left."""
+        """No item, no message in the outbox, and as many messages received as the workers let through."""
         path = self._folder / "queues.db"
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-            left = [
+            items, outbox, effects = (
                 database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608  # our own names
-                for table in ("oncewire_items", "oncewire_outbox")
-            ]
-        return not any(left)
+                for table in ("oncewire_items", "oncewire_outbox", "effects")
+            )
+        return not items and not outbox and count_received(self._folder) >= effects

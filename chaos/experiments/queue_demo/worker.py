@@ -32,7 +32,7 @@ from bridges.workqueue import (
 )
 from chaos.experiments.queue_demo import DELAYS_TOPIC, FLIGHTS_TOPIC, PARSE, REPORT, WAIT
 from chaos.experiments.queue_demo.flight_core import FlightFailed, parse
-from oncewire.client import SqliteJournal, connect
+from oncewire.client.transactions import Consumer
 
 STORE = "queues.db"
 READ = "reader.db"
@@ -48,8 +48,6 @@ MAX_RETRIES = 10
 BACKOFF_S = 0.02
 BACKOFF_MAX_S = 0.5
 RETRY_S = 0.1
-CONNECT_S = 120.0
-"""How long a router may take to answer, on a slow machine."""
 EFFECTS = "CREATE TABLE IF NOT EXISTS effects (number BIGINT NOT NULL)"
 
 Step = Callable[[Operations, Reserved], None]
@@ -143,16 +141,12 @@ async def run_publisher(folder: Path, routers: Sequence[str]) -> None:
 
 
 async def run_reader(folder: Path, routers: Sequence[str]) -> None:
-    """Store what comes, in one transaction with its acceptance."""
-    journal = SqliteJournal(folder / READ)
-    journal.connection.execute("CREATE TABLE IF NOT EXISTS received (body BLOB NOT NULL)")
-    async with connect(routers, container_id="reader", timeout=CONNECT_S) as client:
-        subscriber = await client.subscriber(DELAYS_TOPIC, name=DELAYS_TOPIC, journal=journal)
+    """Store what comes, each message once."""
+    schema = ["CREATE TABLE IF NOT EXISTS received (body BLOB NOT NULL)"]
+    store = f"sqlite:///{folder / READ}"
+    async with Consumer(routers, store=store, name="reader", topics=[DELAYS_TOPIC], schema=schema) as reader:
         say_ready()
-        while True:
-            deliveries = await subscriber.receive_many(BATCH)
-            async with subscriber.transaction(*deliveries) as database:
-                database.executemany("INSERT INTO received VALUES (?)", [(each.body,) for each in deliveries])
+        await reader.run(lambda tx, message: tx.execute("INSERT INTO received VALUES (?)", (message.body,)))
 
 
 def count_received(folder: Path) -> int:
