@@ -178,7 +178,7 @@ async def test_a_worker_that_takes_its_credit_back_loses_no_item(
             work.link.flow(echo=True)
             client.flush()
             await client.wait_for(LinkFlow, lambda flow: flow.link is work.link)
-            await asyncio.sleep(0.01 * (number % 4))  # items come before the next, or not
+            await asyncio.sleep(0.01 * (number % 4))  # no wait for anything: items come between, or not
         work.grant(100)
         assert sorted([(await work.item())[1] for _ in range(60)]) == sorted(b"%d" % number for number in range(60))
 
