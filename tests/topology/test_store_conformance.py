@@ -405,13 +405,15 @@ async def test_no_event_is_missed_or_repeated_while_the_store_is_killed_and_rest
     done = place.prefix + "done"
     seen: list[int] = []
     is_enough = False
+    writing = asyncio.Lock()
 
     async def write() -> None:
         number = 0
         while not is_enough:
             number += 1
             try:
-                await writer.compare_and_put(f"{place.prefix}{number % 7}", b"", UNCONDITIONAL)
+                async with writing:
+                    await writer.compare_and_put(f"{place.prefix}{number % 7}", b"", UNCONDITIONAL)
             except (StoreUnavailable, StoreTimeout):
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0)
@@ -431,7 +433,11 @@ async def test_no_event_is_missed_or_repeated_while_the_store_is_killed_and_rest
         for _ in range(2):
             enough = len(seen) + 30
             await eventually(lambda enough=enough: len(seen) >= enough, "the watch is under way")
-            await place.crash()
+            async with writing:
+                # A single member of etcd before 3.5.5 answers a write before it is in its log
+                # (etcd-io/etcd#14370): killed at that moment it forgets what it told, which K-9 reports.
+                await asyncio.sleep(0.1)
+                await place.crash()
             await asyncio.sleep(0.1)
             await place.recover()
         enough = len(seen) + 30
