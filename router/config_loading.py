@@ -51,12 +51,15 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         raise SCHEMA.refusal(name, getattr(config, name), sources[name], why, fix)
 
     open_to_all = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
-    if not open_to_all and not config.users:
+    if config.users and config.users_file:
+        refuse("users_file", "users is set, too", "keep one of them; `oncewire users add` puts a user into the file")
+    if not open_to_all and not config.users and not config.users_file:
         refuse(
             "listen_host",
             f"nobody could log in: other machines can reach this address, listen.allow_anonymous is "
             f"{config.allow_anonymous} and no users are set",
-            'set users = {name = "password"}, or listen.allow_anonymous = "always" where everybody may connect',
+            'set users_file, or users = {name = "password"}, or listen.allow_anonymous = "always" where everybody may '
+            "connect",
         )
     open_to_routers = config.inter_router_password or anonymous_is_allowed(
         config.inter_router_allow_anonymous, config.inter_router_host
@@ -81,7 +84,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
     if bool(config.etcd_cert_file) != bool(config.etcd_key_file):
         refuse("etcd_cert_file", "a certificate needs its key", "set both etcd.cert_file and etcd.key_file")
     strangers = [user for user, _ in config.roles if user not in dict(config.users)]
-    if strangers:
+    if strangers and not config.users_file:  # the file changes by itself
         refuse(
             "roles", f"there is no user {strangers[0]}", f"set a password: users.{strangers[0]}, or leave the role out"
         )

@@ -28,6 +28,7 @@ class RouterEvent(Enum):
     CLIENT_REFUSED = "client_refused"
     CLIENT_DISCONNECTED = "client_disconnected"
     LOGIN_FAILED = "login_failed"
+    USERS_FILE_OPEN = "users_file_open"
     MANAGEMENT_DONE = "management_done"
     MANAGEMENT_REFUSED = "management_refused"
     CONFIG_RELOADED = "config_reloaded"
@@ -54,6 +55,7 @@ _WARNINGS = frozenset(
         RouterEvent.STORE_FAILED,
         RouterEvent.CLIENT_REFUSED,
         RouterEvent.LOGIN_FAILED,
+        RouterEvent.USERS_FILE_OPEN,
         RouterEvent.MANAGEMENT_REFUSED,
         RouterEvent.CONFIG_REFUSED,
         RouterEvent.DELIVERY_TOO_LARGE,
