@@ -7,6 +7,8 @@ import unicodedata
 
 from oncewire.wire.errors import LocalProtocolError
 
+MAX_LENGTH = 256
+"""Characters of a name or password: more would hold up the event loop that checks a login for over a millisecond."""
 _PROHIBITED = (
     stringprep.in_table_c12,
     stringprep.in_table_c21_c22,
@@ -29,8 +31,12 @@ def saslprep(text: str, what: str) -> str:
         what: what it is, for the error; the text itself is never part of it.
 
     Raises:
-        LocalProtocolError: it is empty, or has a character that SASLprep prohibits; choose another one.
+        LocalProtocolError: it is empty, longer than `MAX_LENGTH`, or has a character that SASLprep prohibits.
     """
+    if len(text) > MAX_LENGTH:
+        raise LocalProtocolError(f"the {what} has more than {MAX_LENGTH} characters")
+    if text and text.isascii() and text.isprintable():
+        return text  # nothing is mapped or prohibited
     mapped = "".join(
         " " if stringprep.in_table_c12(each) else each for each in text if not stringprep.in_table_b1(each)
     )
