@@ -70,6 +70,7 @@ class Logins:
         """The answer to a login that was checked; None = none, because somebody guesses there."""
         if self.is_guessed(user, host, now):  # it may have been begun before that
             return None
+        is_right = is_right and user in self.users.names  # it may have been removed since the dialogue began
         if not is_right and user in self.users.names:  # names that somebody makes up must not fill the table
             wrong = self._recent(user, host, now)
             if guess not in wrong:

@@ -23,6 +23,7 @@ from router.routed.links import RoutedLinks
 from router.users import Users, load_users
 
 PRODUCT = "oncewire"
+_REMOVED = "this user has been removed"
 MAX_CHANNEL = 4095
 """Each routed link of a service has a session of its own (R-3)."""
 
@@ -103,9 +104,12 @@ class ClientListener:
         if users is not None:
             self.users = self._logins.users = users
             for connection in list(self._connections):
-                if connection.user is not None and connection.user not in users.names:
-                    connection.close(UNAUTHORIZED_ACCESS, "this user has been removed")
+                if self._is_removed(connection):
+                    connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
         self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    def _is_removed(self, connection: ClientConnection) -> bool:
+        return connection.user is not None and connection.user not in self.users.names
 
     def stop_listening(self) -> None:
         """Take no more connections; open ones go on (K-8)."""
@@ -177,6 +181,8 @@ class ClientListener:
         """Why this client must go elsewhere; None = it may stay."""
         if self.driver is None or not connection.is_served:
             return "this router has no valid lease in etcd just now; connect to another router"
+        if self._is_removed(connection):  # while its login was under way
+            return _REMOVED
         if len(self._connections) > self.config.max_connections:
             return f"this router has {self.config.max_connections} connections; connect to another router"
         return None

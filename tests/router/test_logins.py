@@ -29,7 +29,7 @@ from oncewire.wire.performatives import SaslMechanisms
 from router import users_file
 from router.commands.local_network import LocalNetwork
 from router.commands.users import users
-from router.passwords import MAX_GUESSES, PROOFS_PER_GUESS, nonce
+from router.passwords import MAX_GUESSES, PROOFS_PER_GUESS, Logins, nonce
 from router.users import Users, load_users
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, running_router
@@ -279,6 +279,13 @@ def test_an_unknown_user_has_a_believable_salt_that_stays_the_same(file: str) ->
     assert isinstance(checked, Deferred)
     assert checked.then(checked.work())
     assert known.check("ann", "secret-of-ann") is True  # from now on without PBKDF2
+
+
+def test_a_user_who_is_removed_during_a_login_is_refused() -> None:
+    logins = Logins(Users({"ann": "a"}), lambda _user, _host, _failures: None)
+    assert logins.judge("ann", True, b"", 1, "192.0.2.7", 0.0) is True
+    logins.users = Users({"bob": "b"})
+    assert logins.judge("ann", True, b"", 1, "192.0.2.7", 0.0) is False
 
 
 def test_an_empty_file_lets_nobody_in() -> None:
