@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import in_force
 from oncewire.settings.schema import settings_of
+from oncewire.wire import LocalProtocolError, saslprep
 from router.config import RouterConfig, anonymous_is_allowed
 from topology.linkstate import MIN_HEARTBEATS_IN_SILENCE
 
@@ -71,6 +72,11 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
             "set inter_router.password to the same text at every router, "
             'or inter_router.allow_anonymous = "always" on a private network',
         )
+    if config.inter_router_password:
+        try:
+            saslprep(config.inter_router_password, "password")
+        except LocalProtocolError as error:
+            refuse("inter_router_password", f"{error}: SCRAM cannot use it", "choose another one, at every router")
     if config.standalone and config.connectors:
         refuse(
             "connectors", "a standalone router has no other routers", "leave standalone or the connectors out"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from oncewire.cli.errors import CliError
 from oncewire.client import AuthenticationFailed, connect
 from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
@@ -29,6 +30,7 @@ from oncewire.wire.performatives import SaslMechanisms
 from router import users_file
 from router.commands.local_network import LocalNetwork
 from router.commands.users import users
+from router.config_loading import load
 from router.passwords import MAX_GUESSES, PROOFS_PER_GUESS, Logins, nonce
 from router.users import Users, load_users
 from tests.router.management_calls import call, entity, login
@@ -286,6 +288,13 @@ def test_a_user_who_is_removed_during_a_login_is_refused() -> None:
     assert logins.judge("ann", True, b"", 1, "192.0.2.7", 0.0) is True
     logins.users = Users({"bob": "b"})
     assert logins.judge("ann", True, b"", 1, "192.0.2.7", 0.0) is False
+
+
+def test_a_password_between_routers_that_scram_cannot_use_is_refused_without_being_shown() -> None:
+    with pytest.raises(CliError) as refused:
+        load(None, {"inter_router_password": "secret\u0007word"}, {})
+    assert "SASLprep" in refused.value.why
+    assert "word" not in refused.value.what.replace("password", "")
 
 
 def test_an_empty_file_lets_nobody_in() -> None:
