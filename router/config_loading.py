@@ -52,8 +52,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         raise SCHEMA.refusal(name, getattr(config, name), sources[name], why, fix)
 
     open_to_all = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
-    if config.users and config.users_file:
-        refuse("users_file", "users is set, too", "keep one of them; `oncewire users add` puts a user into the file")
+    _check_logins(config, refuse)
     if not open_to_all and not config.users and not config.users_file:
         refuse(
             "listen_host",
@@ -72,11 +71,6 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
             "set inter_router.password to the same text at every router, "
             'or inter_router.allow_anonymous = "always" on a private network',
         )
-    if config.inter_router_password:
-        try:
-            saslprep(config.inter_router_password, "password")
-        except LocalProtocolError as error:
-            refuse("inter_router_password", f"{error}: SCRAM cannot use it", "choose another one, at every router")
     if config.standalone and config.connectors:
         refuse(
             "connectors", "a standalone router has no other routers", "leave standalone or the connectors out"
@@ -89,11 +83,6 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         )
     if bool(config.etcd_cert_file) != bool(config.etcd_key_file):
         refuse("etcd_cert_file", "a certificate needs its key", "set both etcd.cert_file and etcd.key_file")
-    strangers = [user for user, _ in config.roles if user not in dict(config.users)]
-    if strangers and not config.users_file:  # the file changes by itself
-        refuse(
-            "roles", f"there is no user {strangers[0]}", f"set a password: users.{strangers[0]}, or leave the role out"
-        )
     _check_silence(config, refuse)
     if config.subscription_timeout_s > config.subscription_timeout_cap_s:
         refuse(
@@ -107,6 +96,22 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
             f"the cap is {config.publisher_timeout_cap_s:g} seconds",
             "raise limits.publisher_timeout_cap_s or lower limits.publisher_timeout_s",
         )
+
+
+def _check_logins(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """Users come from one place, and their logins can be carried out."""
+    if config.users and config.users_file:
+        refuse("users_file", "users is set, too", "keep one of them; `oncewire users add` puts a user into the file")
+    strangers = [user for user, _ in config.roles if user not in dict(config.users)]
+    if strangers and not config.users_file:  # the file changes by itself
+        refuse(
+            "roles", f"there is no user {strangers[0]}", f"set a password: users.{strangers[0]}, or leave the role out"
+        )
+    if config.inter_router_password:
+        try:
+            saslprep(config.inter_router_password, "password")
+        except LocalProtocolError as error:
+            refuse("inter_router_password", f"{error}: SCRAM cannot use it", "choose another one, at every router")
 
 
 def _check_silence(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
