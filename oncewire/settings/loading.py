@@ -88,9 +88,11 @@ class Schema:
         name = self._names.get(key)
         if name is not None:
             return name
-        is_table = key in self._tables
-        why = f"{key} is a table, its settings stand below [{key}]" if is_table else "there is no such setting"
-        raise CliError(f"unknown setting {key} in {file}", why, self._suggestion(key, self._names))
+        what = f"unknown setting {key} in {file}"
+        if key in self._tables:
+            inside = ", ".join(each for each in self._names if each.startswith(f"{key}."))
+            raise CliError(what, f"{key} is a table, its settings stand below [{key}]", f"set one of {inside}")
+        raise CliError(what, "there is no such setting", self._suggestion(key, self._names))
 
     def _check_variables(self, environment: Mapping[str, str]) -> None:
         """A misspelt variable would be ignored silently; those that begin like one of ours are refused."""
