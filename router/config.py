@@ -74,10 +74,19 @@ class RouterConfig:
         "listen.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
         "Accept clients without a password. loopback = only where no other machine can connect.", applies=Applies.NEW,
     )  # fmt: skip
+    allow_plain: str = setting(
+        "listen.allow_plain", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
+        "Offer SASL PLAIN, which sends the password itself, on connections without TLS. SCRAM is always offered.",
+        applies=Applies.NEW,
+    )  # fmt: skip
     users: tuple[tuple[str, str], ...] = setting(
         "users", pairs(":"), (), 'a table name = "password"; in a text name:password,...',
-        "Clients log in with SASL PLAIN, operators also over HTTP.", secret=True, applies=Applies.NOW,
-        is_table=True,
+        "Users and their passwords, for small setups; else use users_file. Operators log in over HTTP, too.",
+        secret=True, applies=Applies.NOW, is_table=True,
+    )  # fmt: skip
+    users_file: str = setting(
+        "users_file", text(), "", "path of a file of `oncewire users`, or empty",
+        "Users with hashed passwords, in the place of users. A reload reads the file again.", applies=Applies.NOW,
     )  # fmt: skip
     roles: tuple[tuple[str, str], ...] = setting(
         "roles", pairs("=", ROLES), (), 'a table user = "viewer", "operator" or "admin"; in a text user=role,...',
@@ -115,6 +124,10 @@ class RouterConfig:
     inter_router_allow_anonymous: str = setting(
         "inter_router.allow_anonymous", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
         "Accept routers without the password. loopback = only where no other machine can connect.",
+    )  # fmt: skip
+    inter_router_allow_plain: str = setting(
+        "inter_router.allow_plain", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
+        "Log in with PLAIN, too, at routers older than SCRAM, and take theirs. Set always while they are replaced.",
     )  # fmt: skip
     inter_router_heartbeat_s: float = setting(
         "inter_router.heartbeat_s", number(0.05, 60), linkstate.HEARTBEAT_S, "0.05 to 60 seconds",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oncewire.settings.loading import Schema, read_toml
 from oncewire.settings.printing import in_force
 from oncewire.settings.schema import settings_of
+from oncewire.wire import LocalProtocolError, saslprep
 from router.config import RouterConfig, anonymous_is_allowed
 from topology.linkstate import MIN_HEARTBEATS_IN_SILENCE
 
@@ -51,12 +52,14 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         raise SCHEMA.refusal(name, getattr(config, name), sources[name], why, fix)
 
     open_to_all = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
-    if not open_to_all and not config.users:
+    _check_logins(config, refuse)
+    if not open_to_all and not config.users and not config.users_file:
         refuse(
             "listen_host",
             f"nobody could log in: other machines can reach this address, listen.allow_anonymous is "
             f"{config.allow_anonymous} and no users are set",
-            'set users = {name = "password"}, or listen.allow_anonymous = "always" where everybody may connect',
+            'set users_file, or users = {name = "password"}, or listen.allow_anonymous = "always" where everybody may '
+            "connect",
         )
     open_to_routers = config.inter_router_password or anonymous_is_allowed(
         config.inter_router_allow_anonymous, config.inter_router_host
@@ -81,11 +84,6 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
     if bool(config.etcd_cert_file) != bool(config.etcd_key_file):
         refuse("etcd_cert_file", "a certificate needs its key", "set both etcd.cert_file and etcd.key_file")
     _check_tls(config, refuse)
-    strangers = [user for user, _ in config.roles if user not in dict(config.users)]
-    if strangers:
-        refuse(
-            "roles", f"there is no user {strangers[0]}", f"set a password: users.{strangers[0]}, or leave the role out"
-        )
     _check_silence(config, refuse)
     if config.subscription_timeout_s > config.subscription_timeout_cap_s:
         refuse(
@@ -124,6 +122,22 @@ def _check_tls(config: RouterConfig, refuse: Callable[[str, str, str], None]) ->
             "inter_router_tls", "no authority of routers' certificates is named",
             "set inter_router.ca_file, or tls.ca_file where it signs routers only",
         )  # fmt: skip
+
+
+def _check_logins(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """Users come from one place, and their logins can be carried out."""
+    if config.users and config.users_file:
+        refuse("users_file", "users is set, too", "keep one of them; `oncewire users add` puts a user into the file")
+    strangers = [user for user, _ in config.roles if user not in dict(config.users)]
+    if strangers and not config.users_file:  # the file changes by itself
+        refuse(
+            "roles", f"there is no user {strangers[0]}", f"set a password: users.{strangers[0]}, or leave the role out"
+        )
+    if config.inter_router_password:
+        try:
+            saslprep(config.inter_router_password, "password")
+        except LocalProtocolError as error:
+            refuse("inter_router_password", f"{error}: SCRAM cannot use it", "choose another one, at every router")
 
 
 def _check_silence(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:

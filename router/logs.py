@@ -30,6 +30,7 @@ class RouterEvent(Enum):
     LOGIN_FAILED = "login_failed"
     TLS_REFUSED = "tls_refused"
     TLS_REVOKED = "tls_revoked"
+    USERS_FILE_OPEN = "users_file_open"
     MANAGEMENT_DONE = "management_done"
     MANAGEMENT_REFUSED = "management_refused"
     CONFIG_RELOADED = "config_reloaded"
@@ -58,6 +59,7 @@ _WARNINGS = frozenset(
         RouterEvent.LOGIN_FAILED,
         RouterEvent.TLS_REFUSED,
         RouterEvent.TLS_REVOKED,
+        RouterEvent.USERS_FILE_OPEN,
         RouterEvent.MANAGEMENT_REFUSED,
         RouterEvent.CONFIG_REFUSED,
         RouterEvent.DELIVERY_TOO_LARGE,

@@ -17,6 +17,7 @@ from router.operator.surface import OperatorSurface
 from router.peers.listener import NeighbourListener
 from router.store_setup import store_factory
 from router.tls import RouterTls
+from router.users import warn_of_open_file
 
 READY_CHECK_S = 0.01
 
@@ -69,6 +70,7 @@ class RouterNode:
             record = await self._listen()
             self._watch.start()
             self.operator.start()
+            warn_of_open_file(self._config, self._log)
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )

@@ -1,71 +1,130 @@
-"""Checks of passwords, which tell nobody by their time who there is, and do not let anybody guess on and on."""
+"""Logins of one listener, which do not let anybody guess on and on."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+import secrets
+import time
 from collections.abc import Callable
+from typing import Protocol
+
+from oncewire.wire import Deferred, ScramHash, ScramKeys, ScramServer, ServerMechanism
+from router.users import Users, token
 
 MAX_GUESSES = 5
 """Different wrong passwords for one user from one address within `GUESS_WINDOW_S`; see `Logins`."""
+PROOFS_PER_GUESS = 4
+"""Wrong proofs of SCRAM that count as one password: nothing tells whether they are of the same one, and a client with
+an old password that connects again every 5 s must not lock its neighbours out."""
 GUESS_WINDOW_S = 60.0
 MAX_GUESSERS = 1_000
 """Users at addresses whose wrong passwords are remembered; the oldest is forgotten first."""
+NONCE_BYTES = 18
 
 
-def password_check(users: dict[str, str]) -> Callable[[str, str], bool]:
-    """A check that takes as long for an unknown user as for a wrong password."""
+def nonce() -> str:
+    """A nonce for a dialogue of SCRAM."""
+    return secrets.token_urlsafe(NONCE_BYTES)
 
-    def verify(user: str, password: str) -> bool:
-        known = users.get(user)
-        expected = hashlib.sha256((known or "").encode()).digest()
-        given = hashlib.sha256(password.encode()).digest()
-        return hmac.compare_digest(expected, given) and known is not None
 
-    return verify
+class Caller(Protocol):
+    """The connection that somebody logs in by."""
+
+    peer_host: str
+
+    def abort(self) -> None:
+        """Drop it without an answer."""
 
 
 class Logins:
-    """Logins of AMQP clients, which connect again and again by themselves.
+    """Logins of AMQP connections, which are made again and again by themselves.
 
-    Only different passwords count, and only for one user at one address: a client whose password is out of date says
-    the same one for ever, and must not lock its neighbours out.
+    Of PLAIN only different passwords count, and only for one user at one address: a client whose password is out of
+    date says the same one for ever, and must not lock its neighbours out.
     """
 
-    def __init__(self, users: dict[str, str], guessed: Callable[[str, str, int], None]) -> None:
+    def __init__(self, users: Users, guessed: Callable[[str, str, int], None]) -> None:
         """Check logins of `users`; `guessed` is told user, address and number of each wrong password that counts."""
         self._guessed = guessed
-        self._wrong: dict[tuple[str, str], dict[bytes, float]] = {}
-        self.use(users)
-
-    def use(self, users: dict[str, str]) -> None:
-        """Check by these passwords from now on."""
-        self._known = frozenset(users)
-        self._verify = password_check(users)
+        self._wrong: dict[tuple[str, str], dict[bytes, tuple[float, int]]] = {}
+        self.users = users
+        """Logins are checked by these from now on."""
 
     def is_guessed(self, user: str, host: str, now: float) -> bool:
         """Whether somebody at `host` guesses the password of `user`, who must get no answer there for a while.
 
         No answer: told that its password is wrong, a client that has the right one would give up for good.
         """
-        return len(self._recent(user, host, now)) >= MAX_GUESSES
+        weights = sum(weight for _, weight in self._recent(user, host, now).values())
+        return weights >= MAX_GUESSES * PROOFS_PER_GUESS
 
-    def check(self, user: str, password: str, host: str, now: float) -> bool:
-        """Whether somebody at `host` may log in; to be asked only while nobody guesses."""
-        is_right = self._verify(user, password)
-        if is_right or user not in self._known:  # names that somebody makes up must not fill the table
-            return is_right
-        wrong = self._recent(user, host, now)
-        guess = hashlib.sha256(password.encode()).digest()
-        if guess not in wrong:
-            wrong[guess] = now
-            self._guessed(user, host, len(wrong))
-        self._wrong.pop((user, host), None)
-        self._wrong[user, host] = wrong
-        while len(self._wrong) > MAX_GUESSERS:
-            self._wrong.pop(next(iter(self._wrong)))
-        return False
+    def check(self, user: str, password: str, host: str, now: float) -> bool | Deferred[bool] | None:
+        """Whether somebody at `host` may log in with this password; None = no answer: somebody guesses there."""
+        if self.is_guessed(user, host, now):
+            return None
+        guess = token(user, password)
+        if guess in self._recent(user, host, now):  # told already that it is wrong
+            return False
+        return self.users.check(user, password)
 
-    def _recent(self, user: str, host: str, now: float) -> dict[bytes, float]:
+    def judge(self, user: str, is_right: bool, guess: bytes, weight: int, host: str, now: float) -> bool | None:
+        """The answer to a login that was checked; None = none, because somebody guesses there."""
+        if self.is_guessed(user, host, now):  # it may have been begun before that
+            return None
+        is_right = is_right and user in self.users.names  # it may have been removed since the dialogue began
+        if not is_right and user in self.users.names:  # names that somebody makes up must not fill the table
+            wrong = self._recent(user, host, now)
+            if guess not in wrong:
+                wrong[guess] = now, weight
+                self._guessed(user, host, len(wrong))
+            self._wrong.pop((user, host), None)
+            self._wrong[user, host] = wrong
+            while len(self._wrong) > MAX_GUESSERS:
+                self._wrong.pop(next(iter(self._wrong)))
+        return is_right
+
+    def _recent(self, user: str, host: str, now: float) -> dict[bytes, tuple[float, int]]:
         guesses = self._wrong.get((user, host), {})
-        return {guess: at for guess, at in guesses.items() if now - at < GUESS_WINDOW_S}
+        return {guess: (at, weight) for guess, (at, weight) in guesses.items() if now - at < GUESS_WINDOW_S}
+
+    # --- of one connection --------------------------------------------------------------------------------------------
+
+    def verify_for(self, caller: Callable[[], Caller]) -> Callable[[str, str], bool | Deferred[bool]]:
+        """What checks the passwords that a connection sends with PLAIN."""
+
+        def answer(user: str, password: str, is_right: bool) -> bool:
+            host = caller().peer_host
+            return _told(caller(), self.judge(user, is_right, token(user, password), PROOFS_PER_GUESS, host, _now()))
+
+        def verify(user: str, password: str) -> bool | Deferred[bool]:
+            checked = self.check(user, password, caller().peer_host, _now())
+            if isinstance(checked, Deferred):
+                then = checked.then
+                return Deferred(checked.work, lambda result: answer(user, password, then(result)))
+            return _told(caller(), None) if checked is None else answer(user, password, checked)
+
+        return verify
+
+    def scram_for(self, caller: Callable[[], Caller]) -> dict[str, Callable[[], ServerMechanism]]:
+        """The mechanisms of SCRAM for a connection, by name."""
+        users = self.users
+
+        def make(scram: ScramHash) -> ServerMechanism:
+            def find(user: str) -> ScramKeys | Deferred[ScramKeys]:
+                return users.find(scram, user)
+
+            def decide(user: str, is_right: bool) -> bool:
+                host = caller().peer_host
+                return _told(caller(), self.judge(user, is_right, secrets.token_bytes(16), 1, host, _now()))
+
+            return ScramServer(scram, nonce(), find, decide)
+
+        return {scram.mechanism: lambda scram=scram: make(scram) for scram in users.mechanisms}  # type: ignore[misc]
+
+
+def _told(caller: Caller, verdict: bool | None) -> bool:
+    if verdict is None:
+        caller.abort()
+    return bool(verdict)
+
+
+_now = time.monotonic

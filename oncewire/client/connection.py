@@ -62,6 +62,7 @@ def connect(
     timeout: float = CONNECT_S,
     idle_time_out: float = IDLE_TIME_OUT_S,
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+    allow_plain: bool = False,
     on_event: Callable[[ClientEvent], None] | None = None,
 ) -> Client:
     """Create a client. It connects when it is entered with ``async with``, or awaited.
@@ -75,6 +76,8 @@ def connect(
         timeout: seconds to try before the first connection, or a link, counts as failed.
         idle_time_out: seconds of silence after which a router counts as unreachable.
         max_frame_size: bytes, 4,096 or more; bounds the unsettled maps (C-4).
+        allow_plain: log in with SASL PLAIN also without TLS at a router on another machine, if it has no SCRAM.
+            Everybody on the way can read the password.
         on_event: called in the event loop with what happens to connection and links.
 
     Raises:
@@ -87,6 +90,7 @@ def connect(
         timeout=timeout,
         idle_time_out=idle_time_out,
         max_frame_size=max_frame_size,
+        allow_plain=allow_plain,
         on_event=on_event,
     )
 
@@ -109,6 +113,7 @@ class Client:
         timeout: float,
         idle_time_out: float,
         max_frame_size: int,
+        allow_plain: bool,
         on_event: Callable[[ClientEvent], None] | None,
     ) -> None:
         if not MIN_FRAME_SIZE <= max_frame_size <= MAX_FRAME_SIZE:
@@ -134,6 +139,7 @@ class Client:
         self._ssl_context = ssl_context
         self._idle_time_out = idle_time_out
         self._max_frame_size = max_frame_size
+        self._allow_plain = allow_plain
         self._on_event = on_event
         self._links: dict[tuple[str, type[ClientLink]], ClientLink] = {}
         self._opening: set[tuple[str, type[ClientLink]]] = set()
@@ -167,6 +173,7 @@ class Client:
             ssl_context=self._ssl_context,
             idle_time_out_s=self._idle_time_out,
             max_frame_size=self._max_frame_size,
+            allow_plain=self._allow_plain,
         )
         first = self._first_session = loop.create_future()
         self._runner = loop.create_task(self._run(self._connector), name=f"oncewire {self.container_id}")

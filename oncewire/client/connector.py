@@ -15,14 +15,13 @@ from oncewire.client.errors import AuthenticationFailed
 from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, told_address
 from oncewire.client.link import ClientLink
+from oncewire.client.login import refusal_of, sasl_client
 from oncewire.client.transport import Transport
 from oncewire.transport.connecting import connect
 from oncewire.transport.tls import fault_of
 from oncewire.wire import (
-    ANONYMOUS,
     CONNECTION_REDIRECT,
     NOT_IMPLEMENTED,
-    PLAIN,
     AmqpError,
     AmqpSession,
     Connection,
@@ -39,6 +38,7 @@ from oncewire.wire import (
     LinkFlow,
     LocalProtocolError,
     Role,
+    SaltedPasswords,
     SaslClient,
     SaslCode,
     SaslOutcome,
@@ -80,6 +80,7 @@ class Connector:
         ssl_context: for TLS; None = Python's default.
         idle_time_out_s: silence after which a router counts as unreachable.
         max_frame_size: bytes.
+        allow_plain: send the password as it is where a router has no SCRAM, also without TLS to another machine.
 
     Attributes:
         cause: the last trouble, for errors; empty if there was none.
@@ -95,6 +96,7 @@ class Connector:
         ssl_context: ssl.SSLContext | None,
         idle_time_out_s: float,
         max_frame_size: int,
+        allow_plain: bool = False,
     ) -> None:
         self.cause = ""
         self.connections = 0
@@ -104,6 +106,8 @@ class Connector:
         self._ssl_context = ssl_context
         self._idle_time_out_ms = round(idle_time_out_s * 1000)
         self._max_frame_size = max_frame_size
+        self._allow_plain = allow_plain
+        self._salted: SaltedPasswords = {}
         self._loop = asyncio.get_running_loop()
         self._address: Address | None = None
         self._transport: Transport | None = None
@@ -190,13 +194,7 @@ class Connector:
     def _check_authentication(self, sasl: SaslClient, address: Address) -> None:
         result = sasl.result
         if result is not None and not result.ok and result.code == SaslCode.AUTH:
-            raise AuthenticationFailed(
-                f"{address} refused the login",
-                f"it knows no user {address.user!r} with this password"
-                if address.user
-                else "it wants a user and a password",
-                "give them in the address: amqp://USER:PASSWORD@HOST:PORT",
-            )
+            raise AuthenticationFailed(f"{address} refused the login", *refusal_of(result, address))
 
     async def _connect(self, address: Address) -> None:
         """One connection from its first byte to its end."""
@@ -220,10 +218,7 @@ class Connector:
         transport.closed.result()  # a fault of our own code
 
     def _engine(self, address: Address) -> Connection:
-        if address.user is None:
-            self._sasl = SaslClient(ANONYMOUS, hostname=address.host)
-        else:
-            self._sasl = SaslClient(PLAIN, address.user, address.password, hostname=address.host)
+        self._sasl = sasl_client(address, self._salted, self._allow_plain)
         return Connection(
             Role.CLIENT,
             container_id=self._container_id,

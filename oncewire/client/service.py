@@ -16,11 +16,10 @@ from typing import Any, Protocol
 
 from oncewire.client.errors import ClientError
 from oncewire.client.failover import Address, parse_url
+from oncewire.client.login import sasl_client
 from oncewire.client.transport import Transport
 from oncewire.transport.connecting import connect
 from oncewire.wire import (
-    ANONYMOUS,
-    PLAIN,
     AmqpError,
     Attach,
     Connection,
@@ -36,6 +35,7 @@ from oncewire.wire import (
     LinkFlow,
     ReceiverLink,
     Role,
+    SaltedPasswords,
     SaslClient,
     SaslOutcome,
     SenderLink,
@@ -189,15 +189,14 @@ class _RouterConnection:
         prefixes: Sequence[str],
         on_link: Callable[[ServiceLink], None],
         on_open: Callable[[], None],
+        sasl: SaslClient,
     ) -> None:
         self.refusal: AmqpError | None = None
         self.was_open = False
         self._on_link = on_link
         self._on_open = on_open
         self._links: dict[object, ServiceLink] = {}
-        sasl = SaslClient(ANONYMOUS)
-        if address.user is not None and address.password is not None:
-            sasl = SaslClient(PLAIN, address.user, address.password)
+        self._sasl = sasl
         self.transport = Transport(
             Connection(
                 Role.CLIENT,
@@ -230,7 +229,10 @@ class _RouterConnection:
             self._on_open()
         elif isinstance(event, SaslOutcome):
             if not event.ok:
-                self.refusal = AmqpError(Symbol("amqp:unauthorized-access"), "user or password is wrong")
+                result = self._sasl.result
+                is_sent = result is None or bool(result.mechanism)
+                why = "user or password is wrong" if is_sent or result is None else result.description
+                self.refusal = AmqpError(Symbol("amqp:unauthorized-access"), why)
         elif isinstance(event, ConnectionClosed | ConnectionLost):
             self.refusal = self.refusal or event.error
             self.lose_all()
@@ -267,6 +269,7 @@ class Service:
         on_link: called with each link that a client attaches: it sets ``events``, and replies or refuses, now or later.
         container_id: of this process.
         ssl_context: for ``amqps``; None = Python's default.
+        allow_plain: as at ``connect()``.
 
     Attributes:
         connected: routers that the service is connected to now.
@@ -283,6 +286,7 @@ class Service:
         *,
         container_id: str,
         ssl_context: ssl.SSLContext | None = None,
+        allow_plain: bool = False,
     ) -> None:
         self.connected: set[str] = set()
         self._addresses = [parse_url(url) for url in urls]
@@ -290,6 +294,8 @@ class Service:
         self._on_link = on_link
         self._container_id = container_id
         self._ssl_context = ssl_context
+        self._allow_plain = allow_plain
+        self._salted: SaltedPasswords = {}
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -317,8 +323,9 @@ class Service:
         delay = BACK_OFF_FIRST_S
         while True:
             connection = _RouterConnection(
-                address, self._container_id, self._prefixes, self._on_link, lambda: self._note(address, True)
-            )
+                address, self._container_id, self._prefixes, self._on_link, lambda: self._note(address, True),
+                sasl_client(address, self._salted, self._allow_plain),
+            )  # fmt: skip
             try:
                 await self._connect(connection, address)
             except (OSError, TimeoutError) as error:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import ClassVar, cast
 
+from oncewire.transport import login_work
 from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, ConnectionState
 
@@ -57,6 +58,8 @@ class EngineProtocol(asyncio.Protocol):
         """The peer reads too slowly: there is more than `high_water_bytes` unwritten."""
         self._has_read = False
         """Something was read since the last flush; only `PacedProtocol` notes it."""
+        self._is_logging_in = False
+        """A login is computed in another thread: nothing is read meanwhile."""
 
     @property
     def is_behind(self) -> bool:
@@ -112,6 +115,7 @@ class EngineProtocol(asyncio.Protocol):
         with self.confined(INPUT):
             self.engine.receive_data(data, self._clock())
             self.process_events()
+            self.look_for_login_work()
 
     def eof_received(self) -> bool:
         """The peer sends no more; the transport is closed."""
@@ -139,6 +143,30 @@ class EngineProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self._is_behind = False
+
+    # --- logins -------------------------------------------------------------------------------------------------------
+
+    def look_for_login_work(self) -> None:
+        """Have what the login waits for computed in another thread, and go on with the result."""
+        work = self.engine.sasl_work
+        if work is None or self._is_logging_in or self._transport is None:
+            return
+        started = login_work.start(work, lambda result: self._loop.call_soon_threadsafe(self._on_login_work, result))
+        if not started:
+            self.abort()  # no answer: the peer tries again
+            return
+        self._is_logging_in = True
+        self._transport.pause_reading()
+
+    def _on_login_work(self, result: bytes) -> None:
+        self._is_logging_in = False
+        if self._transport is None or self._transport.is_closing():
+            return
+        with self.confined("the login of {}"):
+            self.engine.resume_sasl(result, self._clock())
+        self._transport.resume_reading()
+        self.data_received(b"")
+        self.mark_dirty()
 
     # --- output and the end -------------------------------------------------------------------------------------------
 

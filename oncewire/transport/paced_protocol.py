@@ -63,6 +63,7 @@ class PacedProtocol(EngineProtocol):
         """Carry out a little of what was read; whether more is left."""
         is_left = self.engine.receive_data(b"", self._clock(), STEP_WORK)
         self.process_events()
+        self.look_for_login_work()
         return is_left
 
     def go_on(self) -> bool:
@@ -84,7 +85,7 @@ class PacedProtocol(EngineProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        wants = not self._is_unfinished and not self._is_flooded
+        wants = not self._is_unfinished and not self._is_flooded and not self._is_logging_in
         if wants != transport.is_reading():
             (transport.resume_reading if wants else transport.pause_reading)()
 

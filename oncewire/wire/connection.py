@@ -7,7 +7,7 @@ wrong raises a ``LocalProtocolError`` and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from oncewire.wire.errors import (
@@ -213,6 +213,26 @@ class Connection:
         except LimitError as fault:
             self._fail(FRAME_SIZE_TOO_SMALL, str(fault))
         return self._work <= 0
+
+    @property
+    def sasl_work(self) -> Callable[[], bytes] | None:
+        """A long computation that the login waits for, None if there is none: give its result to ``resume_sasl``."""
+        return None if self._negotiation.finished else self._negotiation.work
+
+    def resume_sasl(self, result: bytes, now: float) -> None:
+        """Go on with the login; then call ``receive_data``, with no data or more, for what has come meanwhile.
+
+        Args:
+            result: of ``sasl_work``.
+            now: seconds, on the clock of all other calls.
+        """
+        self._now = now
+        if self.state is ConnectionState.ENDED:
+            return
+        try:
+            self._negotiation.resume(result)
+        except RemoteProtocolError as fault:
+            self._fail(fault.condition, fault.description)
 
     def receive_eof(self, now: float) -> None:
         """Take note that the transport has ended: ``ConnectionLost`` unless the connection had ended before."""

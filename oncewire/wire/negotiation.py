@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 
 from oncewire.wire.errors import FRAMING_ERROR, UNAUTHORIZED_ACCESS, RemoteProtocolError
@@ -79,7 +80,7 @@ class Negotiation:
             RemoteProtocolError: the peer speaks something else, or the login failed. No close frame is legal; write
                 out what there is and close the transport.
         """
-        while not self.finished:
+        while not self.finished and self.work is None:
             if self._due is _Due.SASL_FRAMES:
                 frame = self._parser.next_frame()
                 if frame is None:
@@ -97,6 +98,20 @@ class Negotiation:
             if header is None:
                 return
             self._receive_header(header)
+
+    @property
+    def work(self) -> Callable[[], bytes] | None:
+        """What the SASL side waits for; what comes meanwhile is kept."""
+        return None if self._sasl is None else self._sasl.work
+
+    def resume(self, result: bytes) -> None:
+        """Go on with the result of `work`; `advance` then carries out what has come meanwhile.
+
+        Raises:
+            RemoteProtocolError: as `advance` does.
+        """
+        assert self._sasl is not None
+        self._answer(self._sasl, self._sasl.resume(result))
 
     def _receive_header(self, header: bytes) -> None:
         sasl = self._sasl if self._due is _Due.FIRST_HEADER else None
@@ -126,7 +141,9 @@ class Negotiation:
         sasl = self._sasl
         assert sasl is not None
         body, _ = decode_sasl_frame(buf, pos, end)
-        answer = sasl.receive(body)
+        self._answer(sasl, sasl.receive(body))
+
+    def _answer(self, sasl: SaslClient | SaslServer, answer: bytes) -> None:
         if answer:
             self._writer.out.append(answer)
         result = sasl.result

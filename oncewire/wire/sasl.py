@@ -7,9 +7,9 @@ protocol headers, cuts the frames and looks at ``result`` after each step. A mec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from oncewire.wire.errors import ILLEGAL_STATE, LocalProtocolError, RemoteProtocolError
 from oncewire.wire.frames import FRAME_HEADER_SIZE, MAX_SASL_FRAME_SIZE, SASL_FRAME, encode_frame
@@ -31,9 +31,25 @@ PLAIN = "PLAIN"
 # SCRAM needs 2 challenges; a peer that wants many more keeps a socket busy without ever saying who it is.
 MAX_CHALLENGES = 8
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred(Generic[T]):
+    """Something that takes long before it is known, as PBKDF2 does.
+
+    Attributes:
+        work: the computation; safe in another thread.
+        then: what comes of its result; called where the dialogue is.
+    """
+
+    work: Callable[[], bytes]
+    then: Callable[[bytes], T]
+
+
 # Checks a user name and a password. It must compare in constant time (hmac.compare_digest, on bytes: both may hold any
 # Unicode character), take as long for an unknown user as for a known one, and raise nothing: nothing here hides it.
-Verify: TypeAlias = Callable[[str, str], bool]
+Verify: TypeAlias = Callable[[str, str], bool | Deferred[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +98,7 @@ Step: TypeAlias = Challenge | Success | Failure
 class ServerMechanism(Protocol):
     """The server's side of one SASL mechanism, made anew for each connection."""
 
-    def step(self, response: bytes | None, /) -> Step:
+    def step(self, response: bytes | None, /) -> Step | Deferred[Step]:
         """Judge a response of the client; None: its init frame carried no initial response."""
 
 
@@ -100,8 +116,11 @@ class ClientMechanism(Protocol):
     def initial_response(self) -> bytes | None:
         """Return what goes into the init frame."""
 
-    def respond(self, challenge: bytes, /) -> bytes:
+    def respond(self, challenge: bytes, /) -> bytes | Deferred[bytes]:
         """Answer a challenge of the server; RemoteProtocolError if the mechanism has none to expect."""
+
+    def complete(self, data: bytes | None, /) -> None:
+        """The server takes the client; `data` came with that. RemoteProtocolError if the server has more to prove."""
 
 
 # --- ANONYMOUS (RFC 4505) and PLAIN (RFC 4616) ------------------------------------------------------------------------
@@ -121,7 +140,7 @@ class PlainServer:
     def __init__(self, verify: Verify) -> None:
         self._verify = verify
 
-    def step(self, response: bytes | None, /) -> Step:
+    def step(self, response: bytes | None, /) -> Step | Deferred[Step]:
         """Judge the client's one response."""
         if response is None:
             return Challenge(b"")  # RFC 4422, 3.3: the client was to speak first, so it is asked to
@@ -136,9 +155,15 @@ class PlainServer:
             return Failure("the PLAIN response lacks a user name or a password")
         if acts_for and acts_for != user:
             return Failure(f"user {user!r} asks to act for {acts_for!r}")
-        if not self._verify(user, password):
-            return Failure(f"wrong user name or password for user {user!r}")
-        return Success(user)
+        verdict = self._verify(user, password)
+        if isinstance(verdict, Deferred):
+            then = verdict.then
+            return Deferred(verdict.work, lambda result: _judged(user, then(result)))
+        return _judged(user, verdict)
+
+
+def _judged(user: str, is_right: bool) -> Step:
+    return Success(user) if is_right else Failure(f"wrong user name or password for user {user!r}")
 
 
 class AnonymousClient:
@@ -155,6 +180,9 @@ class AnonymousClient:
     def respond(self, _challenge: bytes, /) -> bytes:
         """Raise RemoteProtocolError: this mechanism has no challenges."""
         raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to ANONYMOUS, which has none")
+
+    def complete(self, _data: bytes | None, /) -> None:
+        """Nothing is left to prove."""
 
 
 class PlainClient:
@@ -177,6 +205,9 @@ class PlainClient:
     def respond(self, _challenge: bytes, /) -> bytes:
         """Raise RemoteProtocolError: this mechanism has no challenges."""
         raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to PLAIN, which has none")
+
+    def complete(self, _data: bytes | None, /) -> None:
+        """The server proves nothing: that is what TLS is for."""
 
 
 # --- the two sides ----------------------------------------------------------------------------------------------------
@@ -237,7 +268,19 @@ class SaslServer:
         self._offered = {name: known[name] for name in names}
         self._name = ""
         self._mechanism: ServerMechanism | None = None
+        self._deferred: Deferred[Step] | None = None
         self._challenges = 0
+
+    @property
+    def work(self) -> Callable[[], bytes] | None:
+        """What the dialogue waits for; `resume` takes its result. No frame is taken before that."""
+        return None if self._deferred is None else self._deferred.work
+
+    def resume(self, result: bytes) -> bytes:
+        """Take the result of `work` and return the bytes to send. Look at ``result`` and ``work`` afterwards."""
+        assert self._deferred is not None
+        then, self._deferred = self._deferred.then, None
+        return self._judge(then(result))
 
     def start(self) -> bytes:
         """Return what to send behind our SASL header: the mechanisms frame."""
@@ -251,7 +294,7 @@ class SaslServer:
         Raises:
             RemoteProtocolError: the frame does not belong here; close the transport.
         """
-        if self.result is not None:
+        if self.result is not None or self._deferred is not None:
             raise _unexpected(frame)
         if isinstance(frame, SaslInit) and self._mechanism is None:
             make = self._offered.get(frame.mechanism)
@@ -259,13 +302,15 @@ class SaslServer:
                 return self._refuse(f"the client chose {frame.mechanism!r}, which was not offered")
             self._name = str(frame.mechanism)
             self._mechanism = make()
-            return self._judge(self._mechanism, frame.initial_response)
+            return self._judge(self._mechanism.step(frame.initial_response))
         if isinstance(frame, SaslResponse) and self._mechanism is not None:
-            return self._judge(self._mechanism, frame.response)
+            return self._judge(self._mechanism.step(frame.response))
         raise _unexpected(frame)
 
-    def _judge(self, mechanism: ServerMechanism, response: bytes | None) -> bytes:
-        step = mechanism.step(response)
+    def _judge(self, step: Step | Deferred[Step]) -> bytes:
+        if isinstance(step, Deferred):
+            self._deferred = step
+            return b""
         if isinstance(step, Challenge):
             self._challenges += 1
             if self._challenges > MAX_CHALLENGES:
@@ -285,7 +330,8 @@ class SaslClient:
     """The client's side of the dialogue.
 
     Args:
-        mechanism: ``"ANONYMOUS"``, ``"PLAIN"``, or the client's side of another one.
+        mechanism: ``"ANONYMOUS"``, ``"PLAIN"``, or the client's side of another one; of several the first is used that
+            the server offers.
         user, password: for PLAIN.
         hostname: the virtual host for the init frame; the same as in open.
 
@@ -295,24 +341,38 @@ class SaslClient:
 
     def __init__(
         self,
-        mechanism: str | ClientMechanism = ANONYMOUS,
+        mechanism: str | ClientMechanism | Sequence[ClientMechanism] = ANONYMOUS,
         user: str | None = None,
         password: str | None = None,
         hostname: str | None = None,
     ) -> None:
-        self._mechanism: ClientMechanism
-        if not isinstance(mechanism, str):
-            self._mechanism = mechanism
+        self._choice: list[ClientMechanism]
+        if isinstance(mechanism, Sequence) and not isinstance(mechanism, str):
+            self._choice = list(mechanism)
+        elif not isinstance(mechanism, str):
+            self._choice = [mechanism]
         elif mechanism == ANONYMOUS:
-            self._mechanism = AnonymousClient()
+            self._choice = [AnonymousClient()]
         elif mechanism == PLAIN:
-            self._mechanism = PlainClient(user or "", password or "")
+            self._choice = [PlainClient(user or "", password or "")]
         else:
             raise LocalProtocolError(f"SASL mechanism {mechanism!r} is not built in: pass an object for it")
         self.result: SaslResult | None = None
         self._hostname = hostname
-        self._init_sent = False
+        self._mechanism: ClientMechanism | None = None
+        self._deferred: Deferred[bytes] | None = None
         self._challenges = 0
+
+    @property
+    def work(self) -> Callable[[], bytes] | None:
+        """What the dialogue waits for; `resume` takes its result. No frame is taken before that."""
+        return None if self._deferred is None else self._deferred.work
+
+    def resume(self, result: bytes) -> bytes:
+        """Take the result of `work` and return the bytes to send."""
+        assert self._deferred is not None
+        then, self._deferred = self._deferred.then, None
+        return _frame(SaslResponse(then(result)))
 
     def start(self) -> bytes:
         """Return what to send behind our SASL header: nothing, the server speaks first."""
@@ -326,29 +386,40 @@ class SaslClient:
         Raises:
             RemoteProtocolError: the frame does not belong here; close the transport.
         """
-        if self.result is not None:
+        if self.result is not None or self._deferred is not None:
             raise _unexpected(frame)
         mechanism = self._mechanism
-        if isinstance(frame, SaslMechanisms) and not self._init_sent:
-            if mechanism.name not in frame.sasl_server_mechanisms:
-                offered = ", ".join(frame.sasl_server_mechanisms) or "nothing"
-                why = f"the server does not offer {mechanism.name}, only {offered}"
-                self.result = SaslResult(False, "", None, SaslCode.AUTH, why)
-                return b""
-            self._init_sent = True
-            return _frame(SaslInit(Symbol(mechanism.name), mechanism.initial_response(), self._hostname))
-        if isinstance(frame, SaslChallenge) and self._init_sent and self._challenges < MAX_CHALLENGES:
+        if isinstance(frame, SaslMechanisms) and mechanism is None:
+            return self._choose(frame.sasl_server_mechanisms)
+        if mechanism is None:
+            raise _unexpected(frame)
+        if isinstance(frame, SaslChallenge) and self._challenges < MAX_CHALLENGES:
             self._challenges += 1
-            return _frame(SaslResponse(mechanism.respond(frame.challenge)))
-        if isinstance(frame, SaslOutcomeFrame) and self._init_sent:
-            self._finish(frame)
+            response = mechanism.respond(frame.challenge)
+            if isinstance(response, Deferred):
+                self._deferred = response
+                return b""
+            return _frame(SaslResponse(response))
+        if isinstance(frame, SaslOutcomeFrame):
+            self._finish(mechanism, frame)
             return b""
         raise _unexpected(frame)
 
-    def _finish(self, frame: SaslOutcomeFrame) -> None:
-        name = self._mechanism.name
+    def _choose(self, offered: Sequence[str]) -> bytes:
+        for mechanism in self._choice:
+            if mechanism.name in offered:
+                self._mechanism = mechanism
+                return _frame(SaslInit(Symbol(mechanism.name), mechanism.initial_response(), self._hostname))
+        ours = " or ".join(mechanism.name for mechanism in self._choice)
+        why = f"the server does not offer {ours}, only {', '.join(offered) or 'nothing'}"
+        self.result = SaslResult(False, "", None, SaslCode.AUTH, why)
+        return b""
+
+    def _finish(self, mechanism: ClientMechanism, frame: SaslOutcomeFrame) -> None:
+        name = mechanism.name
         if frame.code == SaslCode.OK:
-            self.result = SaslResult(True, name, self._mechanism.user, SaslCode.OK)
+            mechanism.complete(frame.additional_data)
+            self.result = SaslResult(True, name, mechanism.user, SaslCode.OK)
             return
         why = (
             "wrong user name or password" if frame.code == SaslCode.AUTH else "the server has a system error"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from oncewire.transport.turn import Backlog, Turn
-from oncewire.wire import Connection, Fields, Role, SaslServer, Symbol
+from oncewire.wire import UNAUTHORIZED_ACCESS, Connection, Fields, Role, SaslServer, Symbol
 from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.clients.connection import ClientConnection
 from router.clients.link_refusal import LinkRefusal
@@ -21,8 +21,10 @@ from router.logs import EventLog, RouterEvent
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks
+from router.users import Users, load_users
 
 PRODUCT = "oncewire"
+_REMOVED = "this user has been removed"
 MAX_CHANNEL = 4095
 """Each routed link of a service has a session of its own (R-3)."""
 
@@ -61,7 +63,8 @@ class ClientListener:
             Symbol("version"): version,
             Symbol("router"): config.node_id,
         }
-        self._logins = Logins(dict(config.users), self._on_guess)
+        self.users = load_users(config)
+        self._logins = Logins(self.users, self._on_guess)
         self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
 
     @property
@@ -94,11 +97,23 @@ class ClientListener:
         )
         return port_of(self._server)
 
-    def use(self, config: RouterConfig) -> None:
-        """Serve with these settings; addresses and frame sizes are as they were."""
+    def use(self, config: RouterConfig, users: Users | None = None) -> None:
+        """Serve with these settings; addresses and frame sizes are as they were.
+
+        Args:
+            config: the settings.
+            users: who may log in from now on; None = as before. Connections of users who are gone are closed.
+        """
         self.config = config
-        self._logins.use(dict(config.users))
+        if users is not None:
+            self.users = self._logins.users = users
+            for connection in list(self._connections):
+                if self._is_removed(connection):
+                    connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
         self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    def _is_removed(self, connection: ClientConnection) -> bool:
+        return connection.user is not None and connection.user not in self.users.names
 
     def stop_listening(self) -> None:
         """Take no more connections; open ones go on (K-8)."""
@@ -107,17 +122,16 @@ class ClientListener:
             self._server = None
 
     def _make(self) -> ClientConnection:
-        mechanisms = (["ANONYMOUS"] if self._anonymous else []) + (["PLAIN"] if self.config.users else [])
         connection: ClientConnection
-
-        def verify(user: str, password: str) -> bool:
-            host, now = connection.peer_host, time.monotonic()
-            if self._logins.is_guessed(user, host, now):
-                connection.abort()
-                return False
-            return self._logins.check(user, password, host, now)
-
-        sasl = SaslServer(mechanisms, verify if self.config.users else None, allow_no_sasl=self._anonymous)
+        config = self.config
+        scram = self._logins.scram_for(lambda: connection)
+        has_plain = bool(scram) and (config.listen_tls or anonymous_is_allowed(config.allow_plain, config.listen_host))
+        sasl = SaslServer(
+            [*scram, *(["PLAIN"] if has_plain else []), *(["ANONYMOUS"] if self._anonymous else [])],
+            self._logins.verify_for(lambda: connection) if has_plain else None,
+            allow_no_sasl=self._anonymous,
+            extra=scram,
+        )
         properties = self._properties
         if self.driver is not None:
             others = other_routers(self.driver.records.view, self.driver.records.rid)
@@ -173,6 +187,8 @@ class ClientListener:
         """Why this client must go elsewhere; None = it may stay."""
         if self.driver is None or not connection.is_served:
             return "this router has no valid lease in etcd just now; connect to another router"
+        if self._is_removed(connection):  # while its login was under way
+            return _REMOVED
         if len(self._connections) > self.config.max_connections:
             return f"this router has {self.config.max_connections} connections; connect to another router"
         return None

@@ -6,6 +6,7 @@ able to use the place of its reader: see `from_another_site`.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 import time
@@ -17,9 +18,11 @@ from urllib.parse import urlsplit
 
 from aiohttp import BasicAuth, web
 
+from oncewire.transport import login_work
+from oncewire.wire import Deferred
 from router.config import RouterConfig, is_loopback
 from router.logs import EventLog, RouterEvent
-from router.passwords import password_check
+from router.users import Users, load_users
 from topology.inspector.schema.model import Role
 
 MAX_FAILURES = 5
@@ -27,6 +30,8 @@ MAX_FAILURES = 5
 FAILURE_WINDOW_S = 60.0
 MAX_ADDRESSES = 1_000
 """Addresses whose failures are counted; the oldest is forgotten first."""
+MAX_WAITING = 32
+"""Logins over HTTP that wait for each other; AMQP clients share the thread that checks them."""
 READING = frozenset({"GET", "HEAD"})
 PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 """What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs)."""
@@ -73,16 +78,19 @@ class AccessDenied(Exception):
 class Access:
     """The roles that hold now; `use` puts others in force."""
 
-    def __init__(self, config: RouterConfig, log: EventLog) -> None:
-        """Begin with the roles of `config`."""
+    def __init__(self, config: RouterConfig, log: EventLog, users: Users | None = None) -> None:
+        """Begin with the roles of `config`, and with its users where none are given."""
         self._log = log
         self._failures: dict[str, list[float]] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._waiting = 0
+        self._users = users or load_users(config)
         self.use(config)
 
-    def use(self, config: RouterConfig) -> None:
-        """Put the users and roles of `config` in force."""
-        self._verify = password_check(dict(config.users))
-        self._has_users = bool(config.users)
+    def use(self, config: RouterConfig, users: Users | None = None) -> None:
+        """Put the roles of `config` in force, and these users."""
+        self._users = users or self._users
+        self._has_users = self._users.is_set
         self._roles = {user: role_named(word) for user, word in config.roles}
         self._anonymous = role_named(config.http_anonymous_role)
         self._loopback = role_named(config.http_loopback_role)
@@ -105,7 +113,7 @@ class Access:
 
     # --- HTTP ---------------------------------------------------------------------------------------------------------
 
-    def caller_of(self, request: web.Request) -> Caller:
+    async def caller_of(self, request: web.Request) -> Caller:
         """Who an HTTP request is from.
 
         Raises:
@@ -117,7 +125,7 @@ class Access:
         peer = request.remote or ""
         given = request.headers.get("Authorization")
         if given is not None:
-            user = self._logged_in(given, peer)
+            user = await self._logged_in(given, peer)
             return Caller(self.role_of_user(user), user, peer)
         if not self._is_own_name(request.host):
             # DNS rebinding: a page of another site whose name was made to point here. It cannot log in.
@@ -145,20 +153,34 @@ class Access:
                 "use its address, log in, or add the name to the setting http.names",
             )  # fmt: skip
         if self._has_users:
-            raise AccessDenied(401, needs, "log in with a user of the setting users whose role in roles allows it")
+            raise AccessDenied(401, needs, "log in with a user whose role in the setting roles allows it")
         raise AccessDenied(
             403, f"{needs}; without login you are {caller.role.word}",
             "call from the router's own machine, or set users and roles",
         )  # fmt: skip
 
-    def _logged_in(self, given: str, peer: str) -> str:
+    async def _logged_in(self, given: str, peer: str) -> str:
+        """The user, after a wait for PBKDF2 where the password was not right before."""
+        if self._waiting >= MAX_WAITING:
+            raise AccessDenied(429, "too many logins at once", "try again")
+        self._waiting += 1
+        try:
+            async with self._one_at_a_time:  # so that failures count before the next attempt
+                return await self._log_in(given, peer)
+        finally:
+            self._waiting -= 1
+
+    async def _log_in(self, given: str, peer: str) -> str:
         now = time.monotonic()
         recent = [at for at in self._failures.get(peer, ()) if now - at < FAILURE_WINDOW_S]
         if len(recent) >= MAX_FAILURES:
             left = FAILURE_WINDOW_S - (now - recent[0])
             raise AccessDenied(429, "too many failed logins from your address", f"try again in {left:.0f} s")
         user, password = _basic(given)
-        if self._verify(user, password):
+        checked = self._users.check(user, password)
+        if isinstance(checked, Deferred):
+            checked = checked.then(await _computed(checked))
+        if checked:
             self._failures.pop(peer, None)
             return user
         self._failures.pop(peer, None)
@@ -166,7 +188,7 @@ class Access:
         while len(self._failures) > MAX_ADDRESSES:
             self._failures.pop(next(iter(self._failures)))
         self._log.event(RouterEvent.LOGIN_FAILED, user=user, peer=peer, failures=len(recent) + 1)
-        raise AccessDenied(401, "login failed", "check user and password; users are those of the setting users")
+        raise AccessDenied(401, "login failed", "check user and password: see the settings users and users_file")
 
     def _is_own_name(self, host: str) -> bool:
         """An address, or a name that is ours: another site cannot make those stand for its own pages."""
@@ -208,6 +230,19 @@ def _basic(given: str) -> tuple[str, str]:
             401, "the login cannot be read", "log in with HTTP Basic: user:password in Base64"
         ) from None
     return login.login, login.password
+
+
+async def _computed(deferred: Deferred[bool]) -> bytes:
+    def take(found: bytes) -> None:
+        if not result.done():
+            result.set_result(found)
+
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[bytes] = loop.create_future()
+
+    if not login_work.start(deferred.work, lambda found: loop.call_soon_threadsafe(take, found)):
+        raise AccessDenied(429, "too many logins at once", "try again")
+    return await result
 
 
 def _own_names(config: RouterConfig) -> frozenset[str]:
@@ -273,7 +308,7 @@ def guard(access: Access, minimum: Role, handler: Handler, *, asks_again: bool =
     async def guarded(request: web.Request) -> web.StreamResponse:
         caller = None
         try:
-            caller = access.caller_of(request)
+            caller = await access.caller_of(request)
             if request.method not in READING and request.content_type != JSON:
                 told = f"changes are sent as JSON, not {request.content_type}"
                 raise AccessDenied(415, told, f"send Content-Type: {JSON}")

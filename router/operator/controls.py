@@ -22,8 +22,9 @@ from router.incarnation import Incarnation
 from router.logs import EventLog, RouterEvent
 from router.operator.access import Access
 from router.operator.arguments import ManagementError
-from router.operator.reload import Reloaded, compare, values_of
+from router.operator.reload import Reloaded, compare, values_of, with_users
 from router.tls import RouterTls
+from router.users import Users, load_users, warn_of_open_file
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0
 """The record core answers before this, unless the whole router stands still."""
@@ -155,6 +156,7 @@ class RouterControls:
             )
         try:
             reloaded = compare(self._config, self._config if self._load is None else self._load())
+            users = load_users(reloaded.config)
         except CliError as error:
             raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
         try:
@@ -164,7 +166,9 @@ class RouterControls:
             raise ManagementError(409, told, "restart the router: the file is right for one that starts") from None
         if self._tls.is_used:
             reloaded = self._load_certificates(reloaded)
-        self._take(reloaded)
+        reloaded = with_users(reloaded, self._listener.users.names, users.names)
+        warn_of_open_file(reloaded.config, self._log)
+        self._take(reloaded, users)
         self._log.event(
             RouterEvent.CONFIG_RELOADED, changed="; ".join(reloaded.changed),
             needs_restart="; ".join(reloaded.needs_restart),
@@ -181,11 +185,11 @@ class RouterControls:
             self._incarnation.neighbours.close_revoked(self._tls.is_revoked)
         return replace(reloaded, changed=(*reloaded.changed, "the files of tls.*: read again, for new connections"))
 
-    def _take(self, reloaded: Reloaded) -> None:
+    def _take(self, reloaded: Reloaded, users: Users | None = None) -> None:
         """What can change, changes everywhere in this one turn of the loop."""
         self._config = reloaded.config
-        self._access.use(reloaded.config)
-        self._listener.use(reloaded.config)
+        self._access.use(reloaded.config, users)
+        self._listener.use(reloaded.config, users)
         self._router.use_config(reloaded.config)
         log_output.set_level(reloaded.config.log_level)
 

@@ -56,6 +56,14 @@ def compare(running: RouterConfig, loaded: RouterConfig) -> Reloaded:
     return Reloaded(replace(running, **taken), tuple(changed), tuple(needs_restart))
 
 
+def with_users(reloaded: Reloaded, before: frozenset[str], now: frozenset[str]) -> Reloaded:
+    """What a reload came to, with what has changed in the file of users."""
+    if not reloaded.config.users_file or before == now:
+        return reloaded
+    told = f"users_file: {len(now - before)} added, {len(before - now)} removed"
+    return replace(reloaded, changed=(*reloaded.changed, told))
+
+
 def values_of(config: RouterConfig) -> dict[str, object]:
     """The settings by their keys, JSON-able; of secret ones only whether they are set."""
     return {

@@ -133,6 +133,8 @@ class NeighbourConnection(EngineProtocol):
         self.agreed_cost = cost
         """What the settings of both routers came to."""
         self.identity: NeighbourIdentity | None = None
+        self.peer_host = ""
+        """Address of the neighbour."""
         self.refusal = ""
         """Why the connection was given up, for the log."""
         self.output = NeighbourOutput()
@@ -162,6 +164,8 @@ class NeighbourConnection(EngineProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The two routers are connected; the dialer speaks first."""
         super().connection_made(transport)
+        name = transport.get_extra_info("peername")
+        self.peer_host = str(name[0]) if isinstance(name, tuple) else ""
         self._neighbours.add_connection(self)
         if self.is_dialer:
             self.engine.open()

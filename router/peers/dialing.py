@@ -95,7 +95,7 @@ class Dialing:
 
     async def _connect(self, address: str, cost: int, back_off: _BackOff) -> None:
         """Connect, and stay until the connection is gone."""
-        connection = self._neighbours.outgoing(cost)
+        connection = self._neighbours.outgoing(cost, address.rpartition(":")[0])
         try:
             await _open(connection, address, self._tls())
         except ssl.SSLError as error:

@@ -23,16 +23,18 @@ from oncewire.wire import (
     Open,
     ReceiverLink,
     Role,
+    SaltedPasswords,
     SaslClient,
     SaslServer,
     SenderLink,
     StateError,
     Symbol,
+    password_mechanisms,
 )
 from oncewire.wire.vocabulary import INTER_ROUTER, ROUTED_LINKS
 from router.config import RouterConfig, anonymous_is_allowed
 from router.logs import EventLog, RouterEvent
-from router.passwords import password_check
+from router.passwords import Logins, nonce
 from router.peers.connection import NeighbourConnection
 from router.peers.handshake import NeighbourIdentity, identify, open_properties
 from router.peers.link_costs import LinkCosts
@@ -40,6 +42,7 @@ from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks, RoutedRefusal
 from router.routing import Routing
+from router.users import Users
 from topology.linkstate_codec import LinkStateError
 
 MAX_CHANNEL = 8191
@@ -83,6 +86,9 @@ class Neighbours:
         )
         self._costs = costs
         self._config = config
+        password = config.inter_router_password
+        self._logins = Logins(Users({ROUTER_USER: password} if password else {}), self._on_guess)
+        self._salted: SaltedPasswords = {}
         self._nonce = nonce
         self._driver = driver
         self.log = log
@@ -102,18 +108,32 @@ class Neighbours:
         anonymous = anonymous_is_allowed(
             self._config.inter_router_allow_anonymous, self._config.inter_router_host
         )
-        password = self._config.inter_router_password
+        connection: NeighbourConnection
+        scram = self._logins.scram_for(lambda: connection)
+        has_plain = bool(scram) and self._may_send_plain(self._config.inter_router_host)
         sasl = SaslServer(
-            (["PLAIN"] if password else []) + (["ANONYMOUS"] if anonymous and not password else []),
-            password_check({ROUTER_USER: password}) if password else None,
+            [*scram, *(["PLAIN"] if has_plain else []), *(["ANONYMOUS"] if anonymous and not scram else [])],
+            self._logins.verify_for(lambda: connection) if has_plain else None,
+            extra=scram,
         )
-        return NeighbourConnection(self, self._engine(Role.SERVER, sasl, 1), False, 1)
+        connection = NeighbourConnection(self, self._engine(Role.SERVER, sasl, 1), False, 1)
+        return connection
 
-    def outgoing(self, cost: int) -> NeighbourConnection:
-        """The protocol of a connection this router opens."""
+    def outgoing(self, cost: int, host: str = "") -> NeighbourConnection:
+        """The protocol of a connection this router opens to `host`."""
         password = self._config.inter_router_password
-        sasl = SaslClient("PLAIN", ROUTER_USER, password) if password else SaslClient("ANONYMOUS")
+        sasl = SaslClient("ANONYMOUS")
+        if password:
+            with_plain = self._may_send_plain(host)
+            sasl = SaslClient(password_mechanisms(ROUTER_USER, password, nonce, self._salted, with_plain))
         return NeighbourConnection(self, self._engine(Role.CLIENT, sasl, cost), True, cost)
+
+    def _may_send_plain(self, host: str) -> bool:
+        config = self._config
+        return config.inter_router_tls or anonymous_is_allowed(config.inter_router_allow_plain, host)
+
+    def _on_guess(self, user: str, host: str, failures: int) -> None:
+        self.log.event(RouterEvent.LOGIN_FAILED, user=user, peer=host, failures=failures, listener="inter_router")
 
     def _engine(self, role: Role, sasl: SaslClient | SaslServer, cost: int) -> Connection:
         return Connection(

@@ -136,6 +136,9 @@ class RawClient(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.engine.receive_data(data, time.monotonic())
+        while (work := self.engine.sasl_work) is not None:
+            self.engine.resume_sasl(work(), time.monotonic())
+            self.engine.receive_data(b"", time.monotonic())
         self._take_news()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -20,7 +20,8 @@ from router.operator.access import (
     add_routes,
 )
 from router.operator.http import _LOG, _say_as_json
-from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, Logins
+from router.passwords import GUESS_WINDOW_S, MAX_GUESSERS, MAX_GUESSES, PROOFS_PER_GUESS, Logins
+from router.users import Users, token
 from tests.router.management_calls import PREFIX, call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
@@ -110,17 +111,24 @@ async def test_amqp_lets_nobody_guess_passwords_and_an_old_one_locks_nobody_out(
 
 
 def test_guesses_are_forgotten_in_time_and_bounded() -> None:
-    logins = Logins({"ann": "a"}, lambda _user, _host, _failures: None)
+    logins = Logins(Users({"ann": "a"}), lambda _user, _host, _failures: None)
+
+    def check(user: str, password: str, host: str, now: float) -> bool:
+        is_right = logins.check(user, password, host, now)
+        assert isinstance(is_right, bool)
+        guess = token(user, password)
+        return bool(logins.judge(user, is_right, guess, PROOFS_PER_GUESS, host, now))
+
     for number in range(MAX_GUESSES):
         assert not logins.is_guessed("ann", "192.0.2.7", 0.0)
-        assert not logins.check("ann", str(number), "192.0.2.7", 0.0)
+        assert not check("ann", str(number), "192.0.2.7", 0.0)
     assert logins.is_guessed("ann", "192.0.2.7", GUESS_WINDOW_S - 1)
     assert not logins.is_guessed("ann", "192.0.2.8", 0.0)
     assert not logins.is_guessed("ann", "192.0.2.7", GUESS_WINDOW_S)
-    assert logins.check("ann", "a", "192.0.2.7", GUESS_WINDOW_S)
+    assert check("ann", "a", "192.0.2.7", GUESS_WINDOW_S)
     for number in range(MAX_GUESSERS + 1):
-        assert not logins.check("ann", "x", f"10.0.{number >> 8}.{number & 255}", 0.0)
-        assert not logins.check(f"made-up-{number}", "x", "192.0.2.7", 0.0)
+        assert not check("ann", "x", f"10.0.{number >> 8}.{number & 255}", 0.0)
+        assert not check(f"made-up-{number}", "x", "192.0.2.7", 0.0)
     assert len(logins._wrong) == MAX_GUESSERS
 
 
@@ -169,12 +177,12 @@ async def test_every_route_says_which_role_it_needs() -> None:
             assert (await call(router.http, "GET", path))[0] == 403, path
 
 
-def test_failures_of_more_addresses_than_are_remembered_forget_the_oldest() -> None:
+async def test_failures_of_more_addresses_than_are_remembered_forget_the_oldest() -> None:
     access = Access(RouterConfig(users=(("ann", "a"),)), EventLog("r"))
     header = login("ann", "wrong")["Authorization"]
     for number in range(MAX_ADDRESSES + 1):
         with pytest.raises(AccessDenied):
-            access._logged_in(header, f"10.0.{number >> 8}.{number & 255}")
+            await access._logged_in(header, f"10.0.{number >> 8}.{number & 255}")
     assert len(access._failures) == MAX_ADDRESSES
     assert "10.0.0.0" not in access._failures
 

@@ -214,7 +214,7 @@ async def test_a_role_that_is_taken_away_ends_what_open_links_may_read(tmp_path:
     async with running_router(f"--config={file}") as router:
         client = await ManagementClient.connect(router.port, "vera", "v")
         assert (await client.ask("READ", type="config")).status == 200
-        file.write_text('users = { ann = "a" }\n' + settings)
+        file.write_text('users = { ann = "a", vera = "v" }\n' + settings)
         assert (await call(router.http, "POST", entity("router", "alpha", "reload"), {}))[0] == 200
         for operation, properties in (("READ", {"type": "config"}), ("QUERY", {}), ("GET-MGMT-NODES", {})):
             refused = await client.ask(operation, **properties)
