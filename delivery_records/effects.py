@@ -13,6 +13,7 @@ from typing import TypeAlias
 from delivery_records.attachments.view import PublisherRecord, SubscriptionMode, SubscriptionRecord
 from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.patience import Patience
 from delivery_records.tags import PUBLISHER_PART
 
 
@@ -44,6 +45,8 @@ class SubscriberReply:
     incarnation: int
     expiry_policy: str
     timeout_s: float
+    patience: Patience | None = None
+    """How long it may make no progress, and what becomes of it then (K-5b)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proof import ProofOfLife
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import held_terms, terms_after_proof, timeout_of
-from delivery_records.attachments.view import Subscription, SubscriptionMode
+from delivery_records.attachments.view import Subscription, SubscriptionMode, subscription_path
 from delivery_records.channels.messages import Run, Sync
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
@@ -36,6 +36,8 @@ from delivery_records.entries import (
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.outgoing import Outgoing
+from delivery_records.patience import SlowAction
+from delivery_records.progress import Progress
 from delivery_records.reduction import Reduction
 from delivery_records.tags import SESSION_PART, VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
@@ -49,8 +51,8 @@ class Egress(Endpoint):
     """One subscription at its egress."""
 
     __slots__ = (
-        "_parts", "_turn", "created", "exactly_once", "existed", "link", "mode", "outgoing", "proof", "reduction",
-        "request", "sessions", "sync_of_publisher", "syncs",
+        "_parts", "_turn", "created", "exactly_once", "existed", "is_expelled", "link", "mode", "outgoing", "progress",
+        "proof", "reduction", "request", "sessions", "sync_of_publisher", "syncs",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
@@ -65,8 +67,12 @@ class Egress(Endpoint):
         self.request = request
         self.mode = subscription.record.mode
         self.exactly_once = request.exactly_once
+        self.is_expelled = False
+        """Its end was proposed, for it makes no progress (K-5b)."""
         self.reduction = Reduction(turn, self, self.link, parts.failures, parts.suspend) if request.incomplete else None
         """Only a part of the subscriber's map was presented (C-4)."""
+        self.progress = None if request.patience is None else Progress(turn, self.key, request.patience)
+        """Whether it answers, where a policy wants to know (K-5b)."""
         terms = terms_after_proof(request, subscription.record, turn.limits)
         self.proof = ProofOfLife(turn, parts.proposals, self, self.link, subscription, self.exactly_once, terms)
         self.sessions = presented_map(turn, request.unsettled or {}, subscription.record.topic)
@@ -75,7 +81,8 @@ class Egress(Endpoint):
         self.sync_of_publisher: dict[str, SyncState] = {}
         self.outgoing = Outgoing(
             turn, self.name, self.link, self.mode, subscription.record.map_bound,
-            sum(len(entries) for entries in self.sessions.values()), self.reduction, parts.dirty,
+            sum(len(entries) for entries in self.sessions.values()), self.reduction, self.progress,
+            parts.dirty,
         )  # fmt: skip
 
     # ------------------------------------------------------------------ attach
@@ -94,7 +101,7 @@ class Egress(Endpoint):
                 request.link, subscription.record.topic,
                 None if request.unsettled is None else kept, request.incomplete, self.existed, request.exactly_once,
                 self.mode, self._turn.told_incarnation(self.created),
-                held_terms(subscription.record).expiry_policy, timeout_of(subscription),
+                held_terms(subscription.record).expiry_policy, timeout_of(subscription), request.patience,
             )
         )  # fmt: skip
         if self.reduction is not None:
@@ -304,6 +311,8 @@ class Egress(Endpoint):
             entry = None if entries is None else entries.get(tag)
             if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
                 continue
+            if self.progress is not None:
+                self.progress.on_done(entry)
             if tracing is not None:
                 self.outgoing.trace(entry, Rule.ANSWERED if is_done else Rule.WANTED_AGAIN, verdict.value)
             if is_done:
@@ -355,6 +364,37 @@ class Egress(Endpoint):
         if self.reduction is not None:
             entries = (entry for entries in self.sessions.values() for entry in entries.values())
             self.reduction.on_timer(any(entry.state is SENT for entry in entries))
+
+    def on_patience_timer(self) -> None:
+        """K-5b: is the oldest unanswered delivery the one that it was?"""
+        turn, progress = self._turn, self.progress
+        outgoing = self.outgoing
+        sent = outgoing.sent if outgoing.is_out_of_credit else -1
+        if progress is None or not progress.is_slow(holds=outgoing.held > 0, sent_in_all=sent):
+            return
+        if turn.is_draining or self.outgoing.is_closing or self.proof.is_writing:
+            return  # the link ends anyway, or a deletion at this epoch would lose
+        action = progress.patience.action
+        turn.note(
+            Decision.SUBSCRIBER_SLOW, subscription=self.name, key=self.key, epoch=self.epoch, link=self.link,
+            action=action.value, seconds=progress.patience.seconds, unanswered=len(progress.unanswered),
+            held=outgoing.held, peer=self.request.peer,
+        )  # fmt: skip
+        if action is SlowAction.EXPEL:
+            self.is_expelled = True
+            self._parts.proposals.delete(subscription_path(self.key), self.epoch)
+        else:
+            turn.out.append(effects.DetachLink(self.link, False, "amqp:link:detach-forced", self.slow_reason))
+            self._parts.suspend(self, LossCause.DETACH)
+
+    @property
+    def slow_reason(self) -> str:
+        """What the subscriber is told when it ends for that (K-5b)."""
+        assert self.progress is not None
+        return (
+            f"no progress in {self.progress.patience.seconds:g} s: the oldest delivery was not answered, or there was"
+            " no credit for those that wait; the policy of this subscription allows no more"
+        )
 
     @property
     def unsettled(self) -> int:

@@ -24,7 +24,7 @@ class Fanout:
     """The subscriptions of one publisher, with a cursor each, and where to send."""
 
     __slots__ = (
-        "_channels", "_endpoint", "_last_start", "_left_at", "_local", "_plan_version", "_remote", "_to_egresses",
+        "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_plan_version", "_remote", "_to_egresses",
         "_turn", "_window", "cursors", "is_active", "listeners",
     )  # fmt: skip
 
@@ -52,6 +52,8 @@ class Fanout:
         self._last_start = 0
         self._left_at = 0
         """T-3: an egress that has not applied this revision may still count a subscription that is deleted."""
+        self._left_told = 0
+        """The revision of that kind that SETTLEs wait for at other routers."""
         self._plan_version = -1
         self._local: list[Egress] = []
         self._remote: list[Channel] = []
@@ -166,7 +168,18 @@ class Fanout:
         for egress in self._local:
             self._to_egresses.settle(egress, self._endpoint.epoch, runs)
         if self._remote:
+            self._make_settles_wait()
             self._channels.broadcast(self._remote, Settle(self._endpoint.epoch, runs))
+
+    def _make_settles_wait(self) -> None:
+        """T-3: what is settled now may be held for a subscription that is deleted: its stream must end before that.
+
+        A SETTLE names no revision, so a MSG to nobody does; what follows it waits behind it.
+        """
+        if self._left_told < self._left_at:
+            self._left_told = self._left_at
+            epoch = self._endpoint.epoch  # names no subscription: no two keys have one epoch
+            self._channels.broadcast(self._remote, Msg(epoch, 0, b"", b"", (epoch,), after=self._left_at))
 
     def sync_all(self) -> None:
         """I-5 at activation: SYNC to every subscription."""
@@ -195,6 +208,7 @@ class Fanout:
 
     def sync_router(self, rid: int) -> None:
         """T-4: the channel to that router restarted; repeat I-5 for its subscriptions."""
+        self._left_told = 0
         if self.is_active:
             found = (self._turn.view.subscriptions[key] for key in self._joined())
             self.sync([subscription for subscription in found if subscription.record.rid == rid])

@@ -15,6 +15,7 @@ from delivery_records.attachments.view import Change, PublisherRecord, Subscript
 from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.limits import DRAIN_LIMIT_S
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.patience import Patience
 
 UnsettledMap: TypeAlias = Mapping[bytes, DeliveryOutcome | None]
 """A presented unsettled map: tag -> terminal outcome, or None while there is none (AMQP 1.0 section 2.6.13)."""
@@ -94,6 +95,8 @@ class SubscriberAttach:
     incomplete: bool = False
     peer: str = ""
     place: LinkPlace = NO_PLACE
+    patience: Patience | None = None
+    """What a policy allows it without progress (K-5b); None: its publishers wait."""
 
 
 class PublisherTransfer:

@@ -76,6 +76,7 @@ class Decision(Enum):
     SUBSCRIBER_CLOSED = "subscriber_closed"
     SUBSCRIBER_DELETED = "subscriber_deleted"
     SUBSCRIBER_MAP_REDUCED = "subscriber_map_reduced"
+    SUBSCRIBER_SLOW = "subscriber_slow"
     DELIVERED = "delivered"
     DELIVERED_AGAIN = "delivered_again"
     HELD = "held"

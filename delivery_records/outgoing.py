@@ -27,6 +27,7 @@ from delivery_records.entries import (
 from delivery_records.held import HeldQueue
 from delivery_records.limits import HELD_PRESETTLED
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.progress import Progress
 from delivery_records.reduction import Reduction
 from delivery_records.turn import Turn
 
@@ -40,13 +41,14 @@ class Outgoing:
     """The link to one subscriber, from its attach on."""
 
     __slots__ = (
-        "_dirty", "_held", "_link", "_map_bound", "_mode", "_name", "_reduction", "_resumes", "_settle_queue", "_turn",
+        "_dirty", "_held", "_link", "_map_bound", "_mode", "_name", "_progress", "_reduction", "_resumes",
+        "_settle_queue", "_turn",
         "drain", "held_since", "is_closing", "is_replied", "limit", "mapped", "sent", "settling",
     )  # fmt: skip
 
     def __init__(
         self, turn: Turn, name: str, link: int, mode: SubscriptionMode, map_bound: int, mapped: int,
-        reduction: Reduction | None, dirty: list[Outgoing],
+        reduction: Reduction | None, progress: Progress | None, dirty: list[Outgoing],
     ) -> None:  # fmt: skip
         """Nothing is sent before the attach is answered.
 
@@ -58,6 +60,7 @@ class Outgoing:
             map_bound: entries that fit the subscriber's map (C-4); 0 = no bound.
             mapped: entries of the map it presented.
             reduction: set while only a part of the map is presented (C-4).
+            progress: set where a policy wants answers in time (K-5b).
             dirty: links with settlements to send at the end of this turn.
         """
         self._turn = turn
@@ -67,6 +70,7 @@ class Outgoing:
         # What goes out settled takes no place in a map.
         self._map_bound = 0 if mode is _AT_MOST_ONCE else map_bound
         self._reduction = reduction
+        self._progress = progress
         self._dirty = dirty
         self.mapped = mapped
         """Entries the subscriber's own map holds, or is to hold again (C-4)."""
@@ -113,6 +117,8 @@ class Outgoing:
         state = entry.state
         if state is HELD:
             self._held.remove(entry)
+        elif state is SENT and self._progress is not None:
+            self._progress.on_done(entry)
         entry.state = GONE
         entry.message = b""
         if state in MAPPED:
@@ -178,6 +184,11 @@ class Outgoing:
         return resumes + len(self._held)
 
     @property
+    def is_out_of_credit(self) -> bool:
+        """K-5b: the subscriber's credit alone keeps something back."""
+        return self.is_replied and self.sent >= self.limit and self.held > 0
+
+    @property
     def is_waiting(self) -> bool:
         """Something waits for credit or room."""
         return bool(self._held or self._resumes or self._settle_queue)
@@ -228,6 +239,8 @@ class Outgoing:
             self.trace(entry, self._why_held(entry))
         if not self._held and not self._resumes:
             self.held_since = self._turn.now
+            if self._progress is not None:
+                self._progress.watch()
         if entry.has_place:
             self._resumes.append(entry)
         else:
@@ -250,6 +263,8 @@ class Outgoing:
         if entry.state is HELD and not entry.presettled:
             self._count_place(entry, 1)
         entry.state = SENT
+        if self._progress is not None:
+            self._progress.on_sent(entry)
         self.sent += 1
         if self._reduction is not None:
             self._reduction.on_resumed()
@@ -265,6 +280,8 @@ class Outgoing:
         )
         entry.annotations = None
         if once:
+            if self._progress is not None:
+                self._progress.on_done(entry)
             entry.state = State.DONE_SETTLED  # c.3: no ACK, for nothing is owed
             entry.outcome = DeliveryOutcome.ACCEPTED
 

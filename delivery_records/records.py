@@ -312,6 +312,8 @@ class Records:
             egress.proof.on_silence()
         elif timer is Timer.REDUCTION and egress is not None:
             egress.on_reduction_timer()
+        elif timer is Timer.PATIENCE and egress is not None:
+            egress.on_patience_timer()
 
     def _on_router_timer(self, timer: Timer, rid: int) -> None:
         if timer is Timer.CHANNEL:

@@ -27,11 +27,12 @@ class Timer(IntEnum):
     DRAIN = 15
     LIFE = 16
     ROOM = 17
+    PATIENCE = 18
 
 
 OF_AN_INGRESS = (Timer.PROOF, Timer.RESEND, Timer.SETTLE, Timer.RETRY)
 """Their owner is the key of a publisher here: they end with its records (I-7), and so does a fault with one (K-3b)."""
-OF_AN_EGRESS = (Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION)
+OF_AN_EGRESS = (Timer.STOCK_REPLY, Timer.PROVISIONAL, Timer.LIFE, Timer.REDUCTION, Timer.PATIENCE)
 """Likewise of a subscription here."""
 
 Owner: TypeAlias = str | int

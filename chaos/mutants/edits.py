@@ -19,7 +19,7 @@ from chaos.simulator.cores import SHIPPED, Cores
 
 _PACKAGE = "delivery_records"
 _SHARED = frozenset(
-    {"effects", "inputs", "limits", "outcomes", "messages", "tags", "timers", "topics", "view"}
+    {"effects", "inputs", "limits", "outcomes", "messages", "patience", "tags", "timers", "topics", "view"}
 )
 """Data that worlds and cores exchange; an edit there would split the types."""
 _ALONE = {

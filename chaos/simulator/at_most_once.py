@@ -54,6 +54,7 @@ class SettledSubscriber(Subscriber):
             inputs.SubscriberAttach(
                 self.connection.link, f"s{self.index}", "link", self.topic, None, False, SubscriptionMode.AT_MOST_ONCE,
                 self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
+                patience=self.world.patience,
             )
         )  # fmt: skip
 

@@ -279,6 +279,7 @@ class Subscriber:
                 SubscriptionMode.EXACTLY_ONCE, "never" if self.world.traits.never else self.world.policy,
                 float(self.world.traits.timeout_s), self.world.traits.map_bound,
                 peer=f"s{self.index}", place=self.connection.place,
+                patience=self.world.patience,
             )
         )  # fmt: skip
         if self.world.traits.pipelines:

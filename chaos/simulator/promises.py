@@ -6,10 +6,12 @@ a loss that nobody is blamed for.
 
 from __future__ import annotations
 
+from chaos.simulator.etcd import Held
 from chaos.simulator.operators import Operators
 from chaos.simulator.state import WorldState
 from chaos.simulator.strangers import STRANGER
 from chaos.simulator.violation import Violation
+from delivery_records.attachments.view import SubscriptionRecord
 
 FASTEST_CLOCK = 1.34
 """By a router's clock, which may run a third fast (N-3), a time-out is over this much earlier."""
@@ -28,6 +30,8 @@ class PromiseJudge:
         self._written: dict[int, float] = {}
         """When each subscriber's key was last written: whoever did that has a whole time-out."""
         self._condemned: set[int] = set()
+        self._expelled: set[tuple[object, object]] = set()
+        """(key, epoch): subscriptions that a router ends for want of progress (K-5b)."""
 
     def on_stated(self, subscriber: int, incarnation: int, timeout_s: float) -> None:
         """A reply or a confirmation says how long it is kept. All attaches ask for the same."""
@@ -50,7 +54,11 @@ class PromiseJudge:
         """A fault will delete its key."""
         self._condemned.add(subscriber)
 
-    def on_key_deleted(self, subscriber: int, peer: str, created: int) -> None:
+    def on_expelled(self, key: object, epoch: object) -> None:
+        """A router wants this subscription deleted as it stood then; `PatienceJudge` has judged whether it may."""
+        self._expelled.add((key, epoch))
+
+    def on_key_deleted(self, subscriber: int, key: str, held: Held) -> None:
         """Its key is deleted: by a fault, an operator, its own close or new topic, or after the time that was stated.
 
         A stolen subscription's time begins when the thief has gone, whatever the subscriber believes.
@@ -62,15 +70,18 @@ class PromiseJudge:
         if subscriber in self._condemned:
             self._condemned.discard(subscriber)
             return
+        if (key, held.mod_revision) in self._expelled:
+            return
         life, timeout_s = self._stated.get(subscriber, (0, 0.0))
         client = world.subscribers[subscriber]
         # It came back with another topic, which ends the former one; so does a stale attach with that one (A-2).
         has_moved = client.topic != world.pattern()
         is_ended = client.is_closing or has_moved or self._operators.has_ordered(subscriber)
-        if is_ended or world.restores or life != created:
+        if is_ended or world.restores or life != held.create_revision:
             return
         since = self._written[subscriber]
-        if peer != STRANGER:
+        assert isinstance(held.record, SubscriptionRecord)
+        if held.record.peer != STRANGER:
             since = max(since, self._left.get(subscriber, world.now))
         if world.now - since < timeout_s / FASTEST_CLOCK:
             waited = f"{world.now - since:.0f} s after it left, {timeout_s:.0f} s were stated"

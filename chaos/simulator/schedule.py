@@ -19,6 +19,7 @@ from chaos.simulator.swarm import (
     draw_fault,
     draw_narrow,
     draw_orders,
+    draw_patience,
     draw_renewals,
     draw_sessions,
     draw_setting,
@@ -94,6 +95,8 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         if sessions:
             budget |= sessions
             setting = replace(setting, traits=replace(setting.traits, session_end=True))
+        patience_s, expels = draw_patience(random.Random(f"patience {seed}"))
+        setting = replace(setting, traits=replace(setting.traits, patience_s=patience_s, expels=expels))
     result.setting = setting
     world = setting.build(cores)
     try:

@@ -192,6 +192,7 @@ class ShippedSubscriber:
                 connection.link, f"s{self.index}", "link", self.topic, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
                 "never" if traits.never else self.world.policy, float(traits.timeout_s), bound,
                 incomplete=presented.incomplete, peer=f"s{self.index}", place=connection.place,
+                patience=self.world.patience,
             )
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from chaos.simulator.traits import Traits
 from delivery_records import inputs
 from delivery_records.attachments.view import Kind, SubscriptionRecord
 from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
+from delivery_records.patience import Patience, SlowAction
 from delivery_records.tags import link_key
 from delivery_records.topics import matches
 
@@ -91,6 +92,13 @@ class WorldState:
     def policy(self) -> str:
         """The expiry policy that clients ask for (3.5.6)."""
         return SESSION_END if self.traits.session_end else "link-detach"
+
+    @property
+    def patience(self) -> Patience | None:
+        """What a policy grants each subscriber (K-5b)."""
+        if not self.traits.patience_s:
+            return None
+        return Patience(self.traits.patience_s, SlowAction.EXPEL if self.traits.expels else SlowAction.DETACH)
 
     def is_stock_publisher(self, index: int) -> bool:
         """True for a publisher without a map."""

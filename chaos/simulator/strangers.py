@@ -52,6 +52,7 @@ class Strangers:
                     connection.link, name, "link", self._world.subscribers[index].topic, {}, True,
                     SubscriptionMode.EXACTLY_ONCE, "link-detach", float(self._world.traits.timeout_s),
                     self._world.traits.map_bound, peer=STRANGER, place=connection.place,
+                    patience=self._world.patience,
                 )
             )  # fmt: skip
 

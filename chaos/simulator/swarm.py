@@ -167,6 +167,15 @@ def draw_sessions(rng: random.Random) -> dict[str, int]:
     return {fault: rng.choice([1, 2, 4]) for fault in DETACHES} if rng.random() < 0.15 else {}
 
 
+def draw_patience(rng: random.Random) -> tuple[int, bool]:
+    """In some worlds a policy ends subscriptions, or their links, that make no progress (K-5b).
+
+    Args:
+        rng: of its own.
+    """
+    return (rng.choice([2, 10, 40]), rng.random() < 0.6) if rng.random() < 0.15 else (0, False)
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 

@@ -60,6 +60,10 @@ class Traits:
     """With leases: router 0's clock runs this much slow and router 2's as much fast (N-3 allows 33)."""
     narrows: bool = False
     """Shipped subscribers that attach again take smaller frames, which do not hold the maps they have (C-4)."""
+    patience_s: int = 0
+    """How long a policy lets subscribers make no progress (K-5b); 0: without limit."""
+    expels: bool = False
+    """With it: it ends their subscriptions then; else it detaches their links."""
 
 
 PLAIN = Traits()

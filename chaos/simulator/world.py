@@ -23,6 +23,7 @@ from chaos.simulator.etcd import Held
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
+from chaos.simulator.patience_judge import PatienceJudge
 from chaos.simulator.peer_paths import PeerPaths
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router, key_of, record_of
@@ -36,6 +37,7 @@ from chaos.simulator.strangers import STRANGER, Strangers
 from chaos.simulator.traits import PLAIN, Traits
 from delivery_records import effects, inputs
 from delivery_records.attachments.view import Kind, PublisherRecord, Record, RouterRecord, SubscriptionRecord
+from delivery_records.outcomes import Decision
 
 PAUSE_S = 2.0
 """So long nobody is held up but in a pause of the schedule."""
@@ -48,6 +50,11 @@ BACK_OFF_S = 5.0
 CONNECTIONS = 10_000_000
 """Numbers of connections begin here; each has the number of its first link behind it."""
 _ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.DetachLink, effects.CloseConnection)
+_ToClient: TypeAlias = (
+    effects.PublisherReply | effects.SubscriberReply | effects.AskEcho | effects.GrantPublisherCredit | effects.Dispose
+    | effects.Deliver | effects.SettleAtSubscriber | effects.Confirm | effects.CompleteDrain | effects.TellOwing
+    | effects.TellStart | effects.DetachLink | effects.CloseConnection
+)  # fmt: skip
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher
 AnySubscriber: TypeAlias = Subscriber | ShippedSubscriber
 
@@ -66,6 +73,7 @@ class World(WorldState):
         super().__init__(traits, cores, window)
         self.operators = Operators(self, self.feed)
         self.judge = Judge(self, self.operators)
+        self.patience_judge = PatienceJudge(self)
         self.amqp_sessions = AmqpSessions(self, self.judge, self.feed)
         self.store = StoreAccess(self)
         self.members = Members(self, self.judge, self.amqp_sessions, self.store, self.feed, self.stop_router)
@@ -221,14 +229,30 @@ class World(WorldState):
                 self.operators.on_answer(router, effect)
             elif isinstance(effect, effects.Faulted):
                 raise effect.error  # K-3b confines a fault; here each one is a finding
-            elif not isinstance(effect, (effects.Note, effects.RoomAgain)):
-                connection = self.connections.get(effect.link)
-                if connection is not None and connection.is_open:
-                    connection.down.append(effect)
-                    if isinstance(effect, effects.CloseConnection):
-                        self.drains.on_close(router, connection, effect)
-                    if isinstance(effect, _ATTACHED_OR_NOT):
-                        self._watch_link(router, connection, effect)
+            elif isinstance(effect, effects.Note):
+                if effect.decision is Decision.SUBSCRIBER_SLOW:
+                    self._on_slow(effect)
+            elif not isinstance(effect, effects.RoomAgain):
+                self._send_to_client(router, effect)
+
+    def _send_to_client(self, router: Router, effect: _ToClient) -> None:
+        if self.patience is not None:
+            self.patience_judge.on_effect(effect)
+        connection = self.connections.get(effect.link)
+        if connection is not None and connection.is_open:
+            connection.down.append(effect)
+            if isinstance(effect, effects.CloseConnection):
+                self.drains.on_close(router, connection, effect)
+            if isinstance(effect, _ATTACHED_OR_NOT):
+                self._watch_link(router, connection, effect)
+
+    def _on_slow(self, note: effects.Note) -> None:
+        """K-5b: it must have waited as long as it said; then it may end what it saw."""
+        link = note.fields["link"]
+        assert isinstance(link, int)
+        self.patience_judge.check_slow(link)
+        if self.traits.expels:
+            self.judge.promises.on_expelled(note.fields["key"], note.fields["epoch"])
 
     def _watch_link(self, router: Router, connection: SimulatedConnection, effect: effects.Effect) -> None:
         """T_pub or T_sub begins when the router gives the link up, though the client may read that much later."""
@@ -398,7 +422,10 @@ class World(WorldState):
         elif connection.up:
             self.coverage[coverage.LATE_READ] += not connection.is_open
             connection.read_at = self.now
-            self.feed(router, self._read(connection.up))
+            batch = self._read(connection.up)
+            if self.patience is not None:
+                self.patience_judge.on_turn(batch)
+            self.feed(router, batch)
         else:
             self._lose_link(router, connection)
 
@@ -487,7 +514,7 @@ class World(WorldState):
         if isinstance(record, SubscriptionRecord):
             for subscriber in self.subscribers:
                 if key == self.subscription_key(subscriber.index):
-                    self.judge.promises.on_key_deleted(subscriber.index, record.peer, held.create_revision)
+                    self.judge.promises.on_key_deleted(subscriber.index, key, held)
         if isinstance(record, PublisherRecord):
             for publisher in self.publishers:
                 if key == self.publisher_key(publisher.index):

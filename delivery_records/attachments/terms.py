@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from delivery_records.attachments.view import Publisher, Subscription, SubscriptionRecord
 from delivery_records.inputs import PublisherAttach, SubscriberAttach
 from delivery_records.limits import PROVISIONAL_TIMEOUT_S, Limits
+from delivery_records.patience import SlowAction
 
 NEVER = "never"
 CAPPED_NEVER = "link-detach"
@@ -27,10 +28,13 @@ class Terms:
 
 def subscription_terms(request: SubscriberAttach, limits: Limits) -> Terms:
     """T_sub and policy granted to an attach that shows life."""
+    cap_s = limits.subscription_timeout_cap_s
+    if request.patience is not None and request.patience.action is SlowAction.EXPEL:
+        cap_s = min(cap_s, request.patience.seconds)  # K-5b: away is no progress either
     if request.expiry_policy == NEVER:
-        return Terms(limits.subscription_timeout_cap_s, CAPPED_NEVER)
+        return Terms(cap_s, CAPPED_NEVER)
     asked = limits.subscription_timeout_s if request.timeout_s is None else request.timeout_s
-    return Terms(max(0.0, min(asked, limits.subscription_timeout_cap_s)), request.expiry_policy)
+    return Terms(max(0.0, min(asked, cap_s)), request.expiry_policy)
 
 
 def publisher_terms(request: PublisherAttach, limits: Limits) -> Terms:

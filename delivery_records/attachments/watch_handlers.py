@@ -208,7 +208,7 @@ class WatchHandlers:
             else:
                 turn.note(Decision.SUBSCRIBER_DELETED, subscription=egress.name)
                 info = {"x-opt-topic-resume": "expired"}
-                text = "the subscription has expired or was deleted"
+                text = egress.slow_reason if egress.is_expelled else "the subscription has expired or was deleted"
                 turn.out.append(effects.DetachLink(egress.link, True, "amqp:resource-deleted", text, info))
         for ingress in self._endpoints.ingresses.values():
             ingress.on_subscription_deleted(key)  # I-3
