@@ -24,8 +24,8 @@ class Fanout:
     """The subscriptions of one publisher, with a cursor each, and where to send."""
 
     __slots__ = (
-        "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_plan_version", "_remote", "_to_egresses",
-        "_turn", "_window", "cursors", "is_active", "listeners",
+        "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_plan_version", "_remote",
+        "_to_egresses", "_turn", "_window", "cursors", "is_active", "listeners",
     )  # fmt: skip
 
     def __init__(

@@ -52,6 +52,21 @@ NO_PLACE = LinkPlace()
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """Who attaches a link (A-2c)."""
+
+    vhost: str = ""
+    """The virtual host; empty: the default one."""
+    user: str = ""
+    """As logged in; empty: anonymous."""
+    adopts: bool = False
+    """The user's links have the keys that they had without a login."""
+
+
+NOBODY = Owner()
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherAttach:
     """A publisher's attach was read from a client connection (A-2)."""
 
@@ -75,6 +90,7 @@ class PublisherAttach:
     """(tag, revision): that entry of the map and all before it were sent before that revision (I-6a)."""
     expiry_policy: str = "session-end"
     place: LinkPlace = NO_PLACE
+    owner: Owner = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +113,7 @@ class SubscriberAttach:
     place: LinkPlace = NO_PLACE
     patience: Patience | None = None
     """What a policy allows it without progress (K-5b); None: its publishers wait."""
+    owner: Owner = NOBODY
 
 
 class PublisherTransfer:

@@ -115,10 +115,10 @@ class Outgoing:
     def settle(self, entry: Entry) -> None:
         """Settle one entry at S in the way AMQP asks for; the caller forgets it (E-5, A-7)."""
         state = entry.state
+        if state is SENT and self._progress is not None:
+            self._progress.on_done(entry)
         if state is HELD:
             self._held.remove(entry)
-        elif state is SENT and self._progress is not None:
-            self._progress.on_done(entry)
         entry.state = GONE
         entry.message = b""
         if state in MAPPED:

@@ -25,6 +25,8 @@ SESSION_PART: Final = slice(1, _HEADER_BYTES)
 """Of a network tag: nonce and session, the same for all deliveries of a session."""
 PUBLISHER_PART: Final = slice(_HEADER_BYTES, None)
 """Of a network tag: the publisher's own tag, or its digest."""
+_OWNED = b"\xff\xff\xff\xff"
+"""No length of a container-id: the key has an owner."""
 _FLAG_VERBATIM = b"\x00"
 _FLAG_DIGEST = b"\x01"
 
@@ -56,11 +58,18 @@ def own_tag(tag: bytes) -> bytes | None:
     return tag[PUBLISHER_PART] if tag[:1] == _FLAG_VERBATIM else None
 
 
-def link_key(container_id: str, link_name: str) -> str:
-    """The key of a link's identity in etcd: 40 hex digits.
+def link_key(container_id: str, link_name: str, vhost: str = "", user: str = "") -> str:
+    """The key of a link's identity in etcd: 40 hex digits (A-2c).
 
-    The length prefix keeps ("ab", "c") and ("a", "bc") apart.
+    Length prefixes keep ("ab", "c") and ("a", "bc") apart. Without virtual host and user it is
+    the key of older releases.
     """
-    container = container_id.encode()
-    digest = hashlib.sha256(len(container).to_bytes(4, "big") + container + link_name.encode()).digest()
-    return digest[:20].hex()
+    parts = _sized(container_id) + link_name.encode()
+    if vhost or user:
+        parts = _OWNED + _sized(vhost) + _sized(user) + parts
+    return hashlib.sha256(parts).digest()[:20].hex()
+
+
+def _sized(text: str) -> bytes:
+    encoded = text.encode()
+    return len(encoded).to_bytes(4, "big") + encoded

@@ -1,6 +1,7 @@
 """Topics and patterns: a topic is a string; nothing creates it.
 
-`.` and `/` separate tokens (not both in one pattern), `*` stands for one token, `#` for any rest, also none.
+`.` and `/` separate tokens (not both in one pattern), `*` stands for one token, `#` for any rest, also none. In a
+virtual host the host's name and a separator stand before it: no pattern matches a topic of another one.
 """
 
 from __future__ import annotations
@@ -13,19 +14,37 @@ MAX_TOKENS = 16
 """Bounds the work of one match."""
 
 
+VHOST_SEPARATOR = "\x1f"
+"""Between a virtual host and a topic; no name and no topic has it."""
+
+
 class TopicError(ValueError):
     """A topic or pattern that cannot be used; the message says why and what is allowed."""
+
+
+def in_vhost(vhost: str, topic: str) -> str:
+    """The topic as routers know it; in the default virtual host (an empty name) it stands alone."""
+    assert VHOST_SEPARATOR not in vhost + topic
+    return vhost + VHOST_SEPARATOR + topic if vhost else topic
+
+
+def split_vhost(topic: str) -> tuple[str, str]:
+    """The virtual host, empty for the default one, and the topic as clients know it."""
+    vhost, _, bare = topic.rpartition(VHOST_SEPARATOR)
+    return vhost, bare
 
 
 def check_topic(topic: str) -> None:
     """Raise TopicError unless `topic` may be published to (no wildcards)."""
     check_pattern(topic)
+    _, topic = split_vhost(topic)
     if is_pattern(topic):
         raise TopicError(f"topic {topic!r} has a wildcard; publish to a topic without the tokens * and #")
 
 
 def check_pattern(pattern: str) -> None:
     """Raise TopicError unless `pattern` may be subscribed to."""
+    _, pattern = split_vhost(pattern)
     if not pattern:
         raise TopicError("the topic is empty; give a name such as orders or orders.eu")
     if len(pattern.encode()) > MAX_TOPIC_BYTES:
@@ -38,7 +57,7 @@ def check_pattern(pattern: str) -> None:
 
 def is_pattern(pattern: str) -> bool:
     """True when a whole token of it is a wildcard."""
-    return any(token in ("*", "#") for token in _tokens(pattern))
+    return any(token in ("*", "#") for token in _tokens(split_vhost(pattern)[1]))
 
 
 def _tokens(pattern: str) -> list[str]:
@@ -56,7 +75,9 @@ def matches(pattern: str, topic: str) -> bool:
         return True
     if "*" not in pattern and "#" not in pattern:
         return False
-    return _match(_pattern_tokens(pattern), tuple(_tokens(topic)))
+    vhost, topic = split_vhost(topic)
+    own, bare = split_vhost(pattern)
+    return own == vhost and _match(_pattern_tokens(bare), tuple(_tokens(topic)))
 
 
 def _match(pattern: tuple[str, ...], topic: tuple[str, ...]) -> bool:

@@ -258,6 +258,8 @@ def _subscription(reader: _Reader) -> SubscriptionRecord:
         provisional=reader.flag("provisional"),
         resuming=reader.flag("resuming"),
         peer=reader.text("peer", ""),
+        vhost=reader.text("vhost", ""),
+        user=reader.text("user", ""),
     )
 
 
@@ -272,6 +274,8 @@ def _publisher(reader: _Reader) -> PublisherRecord:
         timeout_s=reader.seconds("timeout_s"),
         resuming=reader.flag("resuming"),
         peer=reader.text("peer", ""),
+        vhost=reader.text("vhost", ""),
+        user=reader.text("user", ""),
     )
 
 

@@ -33,6 +33,13 @@ DIRECTED: tuple[Edit, ...] = (
         is_directed=True,
     ),
     Edit(
+        "settle-before-the-deletion", "T-3", "fanout",
+        "            self._make_settles_wait()\n",
+        "",
+        "a subscription that is deleted and does not know it yet loses what is held for it, and gets what comes after",
+        is_directed=True,
+    ),
+    Edit(
         "unsubscribed-too-early", "E-8", "records",
         "            endpoint.outgoing.is_closing = True  # E-8\n",
         "            endpoint.outgoing.is_closing = True\n"

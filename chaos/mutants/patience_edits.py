@@ -10,14 +10,14 @@ PATIENCE_EDITS: tuple[Edit, ...] = (
         "        self.unanswered.pop(entry, None)\n",
         "",
         "a subscriber that answers everything is ended, and what it is owed is lost",
-        aim=("drop-s", "patience_s=2", "expels=1", "messages=20"),
+        aim=("drop-s", "patience_s=2", "expels=1", "routers=1", "messages=4"),
     ),
     Edit(
         "slow-for-what-its-publisher-owes", "K-5b", "outgoing",
         "        return self.is_replied and self.sent >= self.limit and self.held > 0\n",
         "        return self.held > 0\n",
         "a subscriber whose map is full of what its publishers do not settle is ended for their fault",
-        aim=("away-p", "patience_s=2", "expels=1", "map_bound=4", "messages=20", "window=8", "prefetch=50"),
+        aim=("away-p", "patience_s=2", "expels=1", "routers=1", "map_bound=2", "messages=6", "window=8", "prefetch=50"),
     ),
     Edit(
         "expelled-before-the-watch", "K-5b", "records",
@@ -29,17 +29,10 @@ PATIENCE_EDITS: tuple[Edit, ...] = (
         aim=("drop-s", "patience_s=2", "expels=1", "slow_store=1", "routers=2"),
     ),
     Edit(
-        "settle-before-the-deletion", "T-3", "fanout",
-        "            self._make_settles_wait()\n",
-        "",
-        "a subscription that is deleted and does not know it yet loses what is held for it, and gets what comes after",
-        aim=("drop-s", "patience_s=2", "expels=1", "slow_store=1", "routers=2", "subscribers=3", "prefetch=1"),
-    ),
-    Edit(
         "patience-unstated", "K-5b", "egress",
         "timeout_of(subscription), request.patience,\n",
         "timeout_of(subscription),\n",
         "a subscriber that is not told how long it may take cannot keep to it",
-        aim=("drop-s", "patience_s=10"),
+        aim=("drop-s", "patience_s=10", "routers=1"),
     ),
 )  # fmt: skip

@@ -242,8 +242,8 @@ STORE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "states-what-does-not-hold", "A-10", "egress",
-        "held_terms(subscription.record).expiry_policy, timeout_of(subscription),\n",
-        "held_terms(subscription.record).expiry_policy, self.proof._terms.timeout_s,\n",
+        "held_terms(subscription.record).expiry_policy, timeout_of(subscription), request.patience,\n",
+        "held_terms(subscription.record).expiry_policy, self.proof._terms.timeout_s, request.patience,\n",
         "the reply states the whole time-out of a subscription that is provisional",
         aim=("away-s", "timeout_s=90", "subscribers=1"),
     ),

@@ -23,8 +23,9 @@ class PresettledPublisher(Publisher):
         self.limit, self.sent, self.is_replied = 0, 0, False
         self._up(
             inputs.PublisherAttach(
-                self.connection.link, f"p{self.index}", "link", self.world.topic(self.index), None,
+                self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index), None,
                 peer=f"p{self.index}", expiry_policy=self.world.policy, place=self.connection.place,
+                owner=self.world.owner(self.index),
             )
         )  # fmt: skip
 
@@ -52,8 +53,10 @@ class SettledSubscriber(Subscriber):
         self.is_replied = False
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, f"s{self.index}", "link", self.topic, None, False, SubscriptionMode.AT_MOST_ONCE,
+                self.connection.link, *self.world.names("s", self.index), self.topic, None, False,
+                SubscriptionMode.AT_MOST_ONCE,
                 self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
+                owner=self.world.owner(self.index),
                 patience=self.world.patience,
             )
         )  # fmt: skip

@@ -84,9 +84,9 @@ class Publisher:
         starts = [(self.tag(number), self._starts[number]) for number in self.map if number in self._starts]
         self._up(
             inputs.PublisherAttach(
-                self.connection.link, f"p{self.index}", "link", self.world.topic(self.index), outcomes,
+                self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index), outcomes,
                 exactly_once=True, timeout_s=TIMEOUT_S, peer=f"p{self.index}", starts=starts,
-                expiry_policy=self.world.policy, place=self.connection.place,
+                expiry_policy=self.world.policy, place=self.connection.place, owner=self.world.owner(self.index),
             )
         )  # fmt: skip
         if self.world.traits.pipelines:
@@ -275,10 +275,10 @@ class Subscriber:
         self._here.clear()
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, f"s{self.index}", "link", self.topic, outcomes, True,
+                self.connection.link, *self.world.names("s", self.index), self.topic, outcomes, True,
                 SubscriptionMode.EXACTLY_ONCE, "never" if self.world.traits.never else self.world.policy,
                 float(self.world.traits.timeout_s), self.world.traits.map_bound,
-                peer=f"s{self.index}", place=self.connection.place,
+                peer=f"s{self.index}", place=self.connection.place, owner=self.world.owner(self.index),
                 patience=self.world.patience,
             )
         )  # fmt: skip

@@ -165,10 +165,10 @@ class ShippedPublisher:
             self._on_stated(message)
         connection.up.append(
             inputs.PublisherAttach(
-                connection.link, f"p{self.index}", "link", self.world.topic(self.index),
+                connection.link, *self.world.names("p", self.index), self.world.topic(self.index),
                 dict.fromkeys(presented or {}), exactly_once=True, timeout_s=TIMEOUT_S, map_bound=bound,
                 peer=f"p{self.index}", starts=self._core.starts(),
-                expiry_policy=self.world.policy, place=connection.place,
+                expiry_policy=self.world.policy, place=connection.place, owner=self.world.owner(self.index),
             )
         )  # fmt: skip
 

@@ -189,9 +189,11 @@ class ShippedSubscriber:
         }
         connection.up.append(
             inputs.SubscriberAttach(
-                connection.link, f"s{self.index}", "link", self.topic, outcomes, True, SubscriptionMode.EXACTLY_ONCE,
+                connection.link, *self.world.names("s", self.index), self.topic, outcomes, True,
+                SubscriptionMode.EXACTLY_ONCE,
                 "never" if traits.never else self.world.policy, float(traits.timeout_s), bound,
                 incomplete=presented.incomplete, peer=f"s{self.index}", place=connection.place,
+                owner=self.world.owner(self.index),
                 patience=self.world.patience,
             )
         )  # fmt: skip

@@ -140,11 +140,23 @@ class WorldState:
 
     def subscription_key(self, index: int) -> str:
         """The etcd key of a subscriber's attachment."""
-        return link_key(f"s{index}", "link")
+        return self._key("s", index)
 
     def publisher_key(self, index: int) -> str:
         """The etcd key of a publisher's attachment."""
-        return link_key(f"p{index}", "link")
+        return self._key("p", index)
+
+    def _key(self, kind: str, index: int) -> str:
+        owner = self.owner(index)
+        return link_key(*self.names(kind, index), owner.vhost, owner.user)
+
+    def names(self, kind: str, index: int) -> tuple[str, str]:
+        """Container-id and link name of a client."""
+        return (kind if self.traits.same_names else f"{kind}{index}", "link")
+
+    def owner(self, index: int) -> inputs.Owner:
+        """Who a client is (A-2c)."""
+        return inputs.Owner(user=f"u{index}") if self.traits.same_names else inputs.NOBODY
 
     def client_of(self, connection: SimulatedConnection) -> ClientRole | None:
         """Whose link it is; None when the client has left it."""

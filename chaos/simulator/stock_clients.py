@@ -38,8 +38,9 @@ class StockPublisher(Publisher):
         self._tags.clear()
         self._up(
             inputs.PublisherAttach(
-                self.connection.link, f"p{self.index}", "link", self.world.topic(self.index), None,
+                self.connection.link, *self.world.names("p", self.index), self.world.topic(self.index), None,
                 peer=f"p{self.index}", expiry_policy=self.world.policy, place=self.connection.place,
+                owner=self.world.owner(self.index),
             )
         )  # fmt: skip
 
@@ -81,8 +82,10 @@ class StockSubscriber(Subscriber):
         self.done_here.clear()
         self._up(
             inputs.SubscriberAttach(
-                self.connection.link, f"s{self.index}", "link", self.topic, None, False, SubscriptionMode.AT_LEAST_ONCE,
+                self.connection.link, *self.world.names("s", self.index), self.topic, None, False,
+                SubscriptionMode.AT_LEAST_ONCE,
                 self.world.policy, TIMEOUT_S, peer=f"s{self.index}", place=self.connection.place,
+                owner=self.world.owner(self.index),
                 patience=self.world.patience,
             )
         )  # fmt: skip

@@ -41,17 +41,20 @@ class Strangers:
         if kind == "p":
             connection.up.append(
                 inputs.PublisherAttach(
-                    connection.link, name, "link", self._world.topic(index), {}, exactly_once=True, timeout_s=TIMEOUT_S,
+                    connection.link, *self._world.names(kind, index), self._world.topic(index), {},
+                    exactly_once=True, timeout_s=TIMEOUT_S,
                     peer=STRANGER,
                     expiry_policy=self._world.policy, place=connection.place,
+                    owner=self._world.owner(index),
                 )
             )  # fmt: skip
         else:
             connection.up.append(
                 inputs.SubscriberAttach(
-                    connection.link, name, "link", self._world.subscribers[index].topic, {}, True,
+                    connection.link, *self._world.names(kind, index), self._world.subscribers[index].topic, {}, True,
                     SubscriptionMode.EXACTLY_ONCE, "link-detach", float(self._world.traits.timeout_s),
                     self._world.traits.map_bound, peer=STRANGER, place=connection.place,
+                    owner=self._world.owner(index),
                     patience=self._world.patience,
                 )
             )  # fmt: skip

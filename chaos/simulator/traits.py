@@ -62,6 +62,8 @@ class Traits:
     """Shipped subscribers that attach again take smaller frames, which do not hold the maps they have (C-4)."""
     patience_s: int = 0
     """How long a policy lets subscribers make no progress (K-5b); 0: without limit."""
+    same_names: bool = False
+    """All publishers have the same container-id and link name, and all subscribers, each with a login of its own."""
     expels: bool = False
     """With it: it ends their subscriptions then; else it detaches their links."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from enum import Enum
+from typing import TypeAlias
 
 from delivery_records import effects
 from delivery_records.attachments.failures import PastFailures
@@ -39,6 +40,9 @@ from delivery_records.tags import MAX_TAG_BYTES, link_key
 from delivery_records.timers import Timer
 from delivery_records.topics import TopicError, check_pattern, check_topic
 from delivery_records.turn import Turn
+
+_Refusal: TypeAlias = tuple[str, str]
+"""Condition and description."""
 
 
 class AttachStep(Enum):
@@ -110,7 +114,9 @@ class Attaching:
             turn.out.append(effects.CloseConnection(request.link, "amqp:connection:forced", _NO_STORE))  # A-1
             return
         path_of = publisher_path if isinstance(request, PublisherAttach) else subscription_path
-        path = path_of(link_key(request.container_id, request.link_name))
+        owner = request.owner
+        user = "" if owner.adopts else owner.user
+        path = path_of(link_key(request.container_id, request.link_name, owner.vhost, user))
         refusal = self._refusal(request, path)
         if refusal is not None:
             self._refuse(request, *refusal)
@@ -124,7 +130,7 @@ class Attaching:
         if len(queue) == 1:
             self._read(attempt)
 
-    def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> tuple[str, str] | None:
+    def _refusal(self, request: PublisherAttach | SubscriberAttach, path: str) -> _Refusal | None:
         if self._turn.is_draining:
             return "amqp:link:redirect", _DRAINING  # K-8a
         if request.topic is not None:
@@ -190,8 +196,9 @@ class Attaching:
         record = done.record
         old_session, moved_topic = SESSION_NONE, False
         if record is not None:
-            if not isinstance(record, PublisherRecord) or not _same_link(record, request):
-                self._give_up(attempt, "amqp:invalid-field", "another link has this key")
+            assert isinstance(record, PublisherRecord), "what stands there was decoded as one"
+            if refusal := _others(record, request):
+                self._give_up(attempt, *refusal)
                 return
             old_session = session_of_record(record, done.mod_revision)
             if old_session < self._nonce_revision:
@@ -219,13 +226,15 @@ class Attaching:
             PublisherRecord(
                 request.container_id, request.link_name, request.topic, self._turn.rid, "", session,
                 publisher_terms(request, self._turn.limits).timeout_s, bool(request.unsettled), request.peer,
+                request.owner.vhost, request.owner.user,
             ),
         )  # fmt: skip
 
     def _put_subscription(self, attempt: Attempt, request: SubscriberAttach, done: ReadDone) -> None:
         record = done.record
-        if record is not None and (not isinstance(record, SubscriptionRecord) or not _same_link(record, request)):
-            self._give_up(attempt, "amqp:invalid-field", "another link has this key")
+        assert record is None or isinstance(record, SubscriptionRecord), "what stands there was decoded as one"
+        if record is not None and (refusal := _others(record, request)):
+            self._give_up(attempt, *refusal)
             return
         topic = request.topic
         if topic is None:
@@ -250,6 +259,7 @@ class Attaching:
                 request.container_id, request.link_name, topic, self._turn.rid, "", terms.timeout_s,
                 terms.expiry_policy,
                 request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
+                request.owner.vhost, request.owner.user,
             ),
         )  # fmt: skip
 
@@ -377,9 +387,16 @@ class Attaching:
             attempt.request = replace(attempt.request, unsettled=None)
 
 
-def _same_link(record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach) -> bool:
-    """A key is a hash; the value says whose it is."""
-    return (record.container_id, record.link_name) == (request.container_id, request.link_name)
+def _others(
+    record: PublisherRecord | SubscriptionRecord, request: PublisherAttach | SubscriberAttach
+) -> _Refusal | None:
+    """Why a key is not this client's; None: it is. A key is a hash, and the value says whose it is (A-2c)."""
+    owner = request.owner
+    if (record.vhost, record.container_id, record.link_name) != (owner.vhost, request.container_id, request.link_name):
+        return "amqp:invalid-field", "another link has this key"
+    if record.user not in {owner.user, ""}:  # without a user it becomes the user's who adopts it
+        return "amqp:unauthorized-access", "this link is another user's: take another container-id or link name"
+    return None
 
 
 _DRAINING = "this router is going to stop and takes no links; attach at another router"

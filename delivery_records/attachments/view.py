@@ -81,6 +81,9 @@ class SubscriptionRecord:
     """The attach presented unsettled entries (the notes' 'old' link)."""
     peer: str = ""
     """The client's address, to name both sides of a steal."""
+    vhost: str = ""
+    user: str = ""
+    """Whose link it is (A-2c); empty for the default virtual host, and without a login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,8 @@ class PublisherRecord:
     """T_pub in seconds."""
     resuming: bool = False
     peer: str = ""
+    vhost: str = ""
+    user: str = ""
 
 
 Record: TypeAlias = RouterRecord | SubscriptionRecord | PublisherRecord

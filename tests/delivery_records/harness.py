@@ -19,6 +19,7 @@ from delivery_records.ingress import Annotate
 from delivery_records.inputs import LossCause, StoreFailure
 from delivery_records.limits import Limits
 from delivery_records.outcomes import Decision, DeliveryOutcome
+from delivery_records.patience import Patience
 from delivery_records.records import Records, keep_message
 from delivery_records.tags import link_key
 
@@ -226,13 +227,13 @@ class Net:
     def publisher(
         self, node: Node, name: str = "p", *, topic: str = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
-        starts: Sequence[tuple[bytes, int]] = (),
+        starts: Sequence[tuple[bytes, int]] = (), owner: inputs.Owner = inputs.NOBODY,
     ) -> PublisherLink:  # fmt: skip
         """A publisher with the capability, attached and alive (A-4)."""
         link = PublisherLink(self, node)
         link.attach(
             name, topic=topic, unsettled=unsettled if unsettled is not None else {}, exactly_once=True,
-            settles_first=settles_first, timeout_s=timeout_s, map_bound=map_bound, starts=starts,
+            settles_first=settles_first, timeout_s=timeout_s, map_bound=map_bound, starts=starts, owner=owner,
         )  # fmt: skip
         link.echo()
         return link
@@ -249,14 +250,15 @@ class Net:
         self, node: Node, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         limit: int = 1000, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE, policy: str = "link-detach",
         timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False, answers: bool = True,
-        place: inputs.LinkPlace = inputs.NO_PLACE,
+        place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
+        owner: inputs.Owner = inputs.NOBODY,
     ) -> SubscriberLink:  # fmt: skip
         """A subscriber with the capability, attached, alive (A-10), confirmed and with credit."""
         link = SubscriberLink(self, node)
         link.attach(
             name, topic=topic, unsettled=unsettled if unsettled is not None else {}, mode=mode, policy=policy,
             timeout_s=timeout_s, map_bound=map_bound, incomplete=incomplete,
-            exactly_once=mode is SubscriptionMode.EXACTLY_ONCE, place=place,
+            exactly_once=mode is SubscriptionMode.EXACTLY_ONCE, place=place, patience=patience, owner=owner,
         )  # fmt: skip
         if answers and link.all(effects.AskEcho):
             link.echo()
@@ -368,12 +370,13 @@ class PublisherLink(Link):
         exactly_once: bool = True, settles_first: bool = False, timeout_s: float | None = None, map_bound: int = 0,
         incomplete: bool = False, peer: str = "", starts: Sequence[tuple[bytes, int]] = (),
         expiry_policy: str = "session-end", place: inputs.LinkPlace = inputs.NO_PLACE,
+        owner: inputs.Owner = inputs.NOBODY,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.PublisherAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, settles_first, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}", starts, expiry_policy, place,
+                incomplete, peer or f"{name}@{self.number}", starts, expiry_policy, place, owner,
             )
         )  # fmt: skip
 
@@ -428,13 +431,14 @@ class SubscriberLink(Link):
         self, name: str = "s", *, topic: str | None = TOPIC, unsettled: inputs.UnsettledMap | None = None,
         exactly_once: bool = False, mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE,
         policy: str = "link-detach", timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
-        peer: str = "", place: inputs.LinkPlace = inputs.NO_PLACE,
+        peer: str = "", place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
+        owner: inputs.Owner = inputs.NOBODY,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.SubscriberAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, mode, policy, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}", place,
+                incomplete, peer or f"{name}@{self.number}", place, patience, owner,
             )
         )  # fmt: skip
 
