@@ -35,8 +35,8 @@ from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, TOLD, Slot, Window, add_run, frozen_runs
 
-Annotate: TypeAlias = Callable[[bytes, str, bytes, int], bytes]
-"""(message, publisher, tag, session) -> the message with our annotations spliced in (I-1b); ValueError if malformed."""
+Annotate: TypeAlias = Callable[[bytes, str, bytes, int, str], bytes]
+"""(message, publisher, tag, session, user) -> the message with our annotations (I-1b); ValueError if malformed."""
 
 
 class Phase(Enum):
@@ -62,7 +62,7 @@ class Ingress(Endpoint):
     __slots__ = (
         "_annotate", "_parts", "_resume_flags", "_start_told", "_starts", "_turn", "arrivals", "credit",
         "exactly_once", "expiry_policy", "fanout", "is_dirty", "link", "outcomes", "peer", "phase", "place", "resends",
-        "retries", "session", "settled_runs", "timeout_s", "topic", "window",
+        "retries", "session", "settled_runs", "timeout_s", "topic", "user", "window",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,8 @@ class Ingress(Endpoint):
         self._annotate = parts.annotate
         self.session = publisher.session
         self.topic = publisher.record.topic
+        self.user = publisher.record.user
+        """As logged in; subscribers are told with every message (I-1b)."""
         self.timeout_s = publisher.record.timeout_s
         self.expiry_policy = publisher_terms(request, turn.limits).expiry_policy
         self.place = request.place
@@ -196,7 +198,7 @@ class Ingress(Endpoint):
         message = transfer.message
         if transfer.message_format == 0:
             try:
-                message = self._annotate(message, self.name, transfer.tag, self.session)  # I-1b
+                message = self._annotate(message, self.name, transfer.tag, self.session, self.user)  # I-1b
             except ValueError as error:
                 self._store_malformed(slot, transfer, str(error))
                 return
@@ -247,7 +249,7 @@ class Ingress(Endpoint):
         message = transfer.message
         if transfer.message_format == 0:
             try:
-                message = self._annotate(message, self.name, transfer.tag, self.session)
+                message = self._annotate(message, self.name, transfer.tag, self.session, self.user)
             except ValueError:
                 self._turn.counts[Decision.TRANSFER_MALFORMED] += 1
                 return

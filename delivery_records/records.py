@@ -42,7 +42,7 @@ from delivery_records.turn import Turn
 from delivery_records.window import frozen_runs
 
 
-def keep_message(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+def keep_message(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
     """An `annotate` that adds nothing, for runs without a wire format."""
     return message
 

@@ -14,7 +14,7 @@ from oncewire.wire.decoding import DecodeBudget, check_end, read_compound_header
 from oncewire.wire.encoding import compound, encode, encode_binary, encode_string, encode_symbol, encode_uint
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.types import Symbol, ULong
-from oncewire.wire.vocabulary import IN_DOUBT, PUBLISHER, REDELIVERED, SESSION, TAG, TOPIC_PREFIX
+from oncewire.wire.vocabulary import IN_DOUBT, PUBLISHER, REDELIVERED, SESSION, TAG, TOPIC_PREFIX, USER
 
 # 3.2: the codes of the sections' descriptors
 HEADER_CODE = 0x70
@@ -230,16 +230,20 @@ def _kept_entries(message: bytes, pos: int, dropped: bytes, keep: tuple[bytes, .
 @lru_cache(
     maxsize=4096
 )  # one entry for each publisher of this router: only the tag changes between its messages
-def _publisher_pairs(publisher: str, session: int, in_doubt: bool) -> bytes:
+def _publisher_pairs(publisher: str, user: str, session: int, in_doubt: bool) -> bytes:
     pairs = (
         encode_symbol(PUBLISHER) + encode_string(publisher) + encode_symbol(SESSION) + encode(ULong(session))
     )
+    if user:
+        pairs += encode_symbol(USER) + encode_string(user)
     if in_doubt:
         pairs += encode_symbol(IN_DOUBT) + b"\x41"
     return pairs + encode_symbol(TAG)
 
 
-def topic_annotations(publisher: str, tag: bytes, session: int, in_doubt: bool = False) -> tuple[bytes, int]:
+def topic_annotations(
+    publisher: str, tag: bytes, session: int, in_doubt: bool = False, user: str = ""
+) -> tuple[bytes, int]:
     """Return the annotations that name a delivery, encoded for ``splice_annotations``, and how many pairs they are.
 
     Args:
@@ -247,19 +251,20 @@ def topic_annotations(publisher: str, tag: bytes, session: int, in_doubt: bool =
         tag: the publisher's own delivery tag.
         session: the publisher's session number.
         in_doubt: the publisher does not know whether an earlier copy was delivered.
+        user: who the publisher is, as logged in; empty: anonymous, and no annotation says so.
     """
-    return _publisher_pairs(publisher, session, in_doubt) + encode_binary(tag), 4 if in_doubt else 3
+    return _publisher_pairs(publisher, user, session, in_doubt) + encode_binary(tag), 3 + in_doubt + bool(user)
 
 
 @lru_cache(maxsize=4096)  # as above; the size of a publisher's tags hardly ever changes
-def _section_before_tag(publisher: str, session: int, tag_size: int) -> bytes:
-    pairs, count = topic_annotations(publisher, bytes(tag_size), session)
+def _section_before_tag(publisher: str, user: str, session: int, tag_size: int) -> bytes:
+    pairs, count = topic_annotations(publisher, bytes(tag_size), session, user=user)
     section = _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, pairs)
     return section[: len(section) - tag_size]
 
 
 def annotate_delivery(
-    message: bytes, publisher: str, tag: bytes, session: int, keep: tuple[bytes, ...] = ()
+    message: bytes, publisher: str, tag: bytes, session: int, keep: tuple[bytes, ...] = (), user: str = ""
 ) -> bytes:
     """Return the message with the annotations that name its delivery: the two functions above in one step.
 
@@ -268,9 +273,9 @@ def annotate_delivery(
     """
     start = _usual_bare_start(message)
     if start < 0:
-        added, count = topic_annotations(publisher, tag, session)
+        added, count = topic_annotations(publisher, tag, session, user=user)
         return splice_annotations(message, added, count, keep)
-    section = _section_before_tag(publisher, session, len(tag))
+    section = _section_before_tag(publisher, user, session, len(tag))
     if start == 0:
         return section + tag + message
     return message[:start] + section + tag + message[start:]

@@ -28,6 +28,7 @@ ROUTED_LINKS = Symbol("oncewire-routed-links")
 # --- message annotations of routers (I-1b) ----------------------------------------------------------------------------
 
 PUBLISHER = Symbol("x-opt-topic-publisher")
+USER = Symbol("x-opt-topic-user")
 TAG = Symbol("x-opt-topic-tag")
 SESSION = Symbol("x-opt-topic-session")
 """Also a link property."""

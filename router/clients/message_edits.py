@@ -29,14 +29,14 @@ EMPTY_DATA_SECTION = b"\x00\x53\x75\xa0\x00"
 """For clients that cannot take a transfer without payload (A-7)."""
 
 
-def annotate(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
     """The message with the annotations that name its delivery (I-1b).
 
     Raises:
         ValueError: the sections in front of the bare message are malformed.
     """
     try:
-        return annotate_delivery(message, publisher, tag, session, _CLIENT_KEYS)
+        return annotate_delivery(message, publisher, tag, session, _CLIENT_KEYS, user)
     except DecodeError as error:
         raise ValueError(error.description) from None
 

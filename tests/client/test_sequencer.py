@@ -294,7 +294,7 @@ def test_a_producer_that_does_not_tell_its_birth_is_as_old_as_can_be(text: str, 
 def test_a_router_passes_on_all_that_a_sequencer_needs() -> None:
     header = SequenceHeader(A, 9, Flag.ACK, begins=3, floor=9)
     sent = encode_message(Message(b"", annotations=header.annotations()))
-    arrived = decode_message(annotate(sent, "publisher", b"tag", 1))
+    arrived = decode_message(annotate(sent, "publisher", b"tag", 1, ""))
     assert read_header(arrived.annotations) == header
 
 

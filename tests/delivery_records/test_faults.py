@@ -19,7 +19,7 @@ class OurFault(Exception):
     """Something nobody thought of."""
 
 
-def failing(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+def failing(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
     """An `annotate` with a fault in it."""
     if message == b"fault":
         raise OurFault

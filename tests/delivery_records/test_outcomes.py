@@ -378,7 +378,7 @@ def test_a_malformed_message_is_owed_by_nobody() -> None:
     assert subscriber.deliveries == [b"1"]
 
 
-def _refuse_bad(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+def _refuse_bad(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
     if message == b"bad":
         raise ValueError("no section at byte 0")
     return message

@@ -159,7 +159,7 @@ def test_an_outcome_in_the_presented_map_is_the_publishers_to_settle() -> None:
 
 
 def test_a_message_of_another_format_is_passed_through_unread() -> None:
-    def annotate(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+    def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
         return message + b" annotated"
 
     net = Net(annotate=annotate)

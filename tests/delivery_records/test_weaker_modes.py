@@ -165,7 +165,7 @@ def test_a_presettled_delivery_is_never_repeated() -> None:
 
 
 def test_a_malformed_presettled_message_goes_nowhere() -> None:
-    def refuse(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+    def refuse(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
         raise ValueError("no")
 
     net = Net(annotate=refuse)

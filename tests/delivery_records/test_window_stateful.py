@@ -40,7 +40,7 @@ LONG_RUN = 2**33
 """A run may name more numbers than any window holds (T-7)."""
 
 
-def annotate(message: bytes, publisher: str, tag: bytes, session: int) -> bytes:
+def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
     if message.startswith(MALFORMED):
         raise ValueError("no section begins like this")
     return b"annotated " + message

@@ -70,6 +70,10 @@ def test_annotating_a_delivery_in_one_step_changes_nothing(before: bytes, size: 
     message = before + BODY + FOOTER
     expected = splice_annotations(message, added, count)
     assert annotate_delivery(message, "client-1/orders", tag, 77) == expected
+    added, count = topic_annotations("client-1/orders", tag, 77, user="ann")
+    named = splice_annotations(message, added, count)
+    assert annotate_delivery(message, "client-1/orders", tag, 77, user="ann") == named
+    assert read_annotations(named) == {**read_annotations(expected), Symbol("x-opt-topic-user"): "ann"}
     assert read_annotations(expected)[Symbol("x-opt-topic-tag")] == tag
 
 
