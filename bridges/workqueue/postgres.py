@@ -71,7 +71,10 @@ def _load_psycopg() -> ModuleType:
 def _spelled(statement: str, has_parameters: bool) -> str:
     """A statement as psycopg wants it."""
     text = POSTGRES.spell(statement)
-    return text.replace("%", "%%").replace("?", "%s") if has_parameters else text
+    if not has_parameters:
+        return text
+    first, *others = text.split("?")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
 
 
 class _RunAgain(StoreError):
@@ -135,7 +138,8 @@ class PostgresStore:
         try:
             settings = self._psycopg.conninfo.conninfo_to_dict(self._address)
             settings.setdefault("connect_timeout", CONNECT_SECONDS)
-            connection = self._psycopg.connect(autocommit=True, **settings)
+            # Raw: psycopg would read a long statement anew each time, to find its parameters.
+            connection = self._psycopg.connect(autocommit=True, cursor_factory=self._psycopg.RawCursor, **settings)
             # W-1: a commit that power loss could undo would lose items; a stricter setting than `on` is kept.
             if connection.execute("SHOW synchronous_commit").fetchone()[0] in {"off", "local"}:
                 connection.execute("SET synchronous_commit = on")
