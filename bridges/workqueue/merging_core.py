@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridges.workqueue.items import Commit, Taken
-from bridges.workqueue.rules_core import MAX_COUNT
+from bridges.workqueue.rules_core import MAX_COUNT, MAX_DELAY_S
 from bridges.workqueue.store import Job, Operations
 
 
@@ -70,29 +70,34 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the first jobs of a transaction read before anything else happens.
+    """What the first jobs of a transaction do before anything else happens.
 
     Attributes:
-        held: numbers of the items of the first commits.
-        ready: queues of the first reservations, each with its number of items.
+        commits: numbers of the items of the first commits.
+        reservations: the first reservations, each of another queue.
     """
 
-    held: tuple[int, ...] = ()
-    ready: tuple[tuple[str, int], ...] = ()
+    commits: tuple[int, ...] = ()
+    reservations: tuple[ReserveJob, ...] = ()
 
 
 def first_needs(jobs: Sequence[Job]) -> Needs:
-    """Return what merged jobs read first: commits, if they begin, and one reservation of each queue after them."""
-    held: tuple[int, ...] = ()
-    ready: dict[str, int] = {}
+    """Return what merged jobs do first: commits, if they begin, and one reservation of each queue after them."""
+    commits: tuple[int, ...] = ()
+    reservations: dict[str, ReserveJob] = {}
     for place, job in enumerate(jobs):
         if isinstance(job, CommitJob) and not place:
-            held = tuple(each.handle.item for each in job.commits)
-        elif isinstance(job, ReserveJob) and job.queue not in ready and 0 < job.count <= MAX_COUNT:
-            ready[job.queue] = job.count
+            commits = tuple(each.handle.item for each in job.commits)
+        elif isinstance(job, ReserveJob) and job.queue not in reservations and _is_possible(job):
+            reservations[job.queue] = job
         else:
             break
-    return Needs(held, tuple(ready.items()))
+    return Needs(commits, tuple(reservations.values()))
+
+
+def _is_possible(job: ReserveJob) -> bool:
+    """Whether a reservation will not be refused."""
+    return 0 < job.count <= MAX_COUNT and 0 < job.timeout <= MAX_DELAY_S
 
 
 def merge(jobs: Sequence[Job]) -> list[Merged]:

@@ -215,16 +215,19 @@ class PostgresStore:
         return self._begin_here(needs)
 
     def _begin_here(self, needs: Needs) -> SqlOperations:
-        """One round trip: begin, lock and read what is needed first, and settings that are likely needed."""
+        """One round trip: begin, do what comes first, and read settings that are likely needed."""
         now = None if self._clock is None else self._clock()
         now_us = None if now is None else to_us(now)
-        marks = ", ".join("?" * len(needs.held))
         try:
             self._send("BEGIN", ())
-            held = self._send(sql.ITEMS.replace("/*ids*/", marks), needs.held) if needs.held else None
-            ready = {
-                (queue, count): self._send(sql.READY_AHEAD, (queue, queue, queue, now_us, count, count))
-                for queue, count in needs.ready
+            ids = "{" + ",".join(map(str, needs.commits)) + "}"
+            deleted = self._send(sql.DELETE_AHEAD, (ids,)) if needs.commits else None
+            reserved = {
+                (job.queue, job.count, job.timeout): self._send(
+                    sql.RESERVE_AHEAD,
+                    (job.queue, job.queue, now_us, job.queue, job.count, job.count, to_us(job.timeout)),
+                )
+                for job in needs.reservations
             }
             # After them: nothing that was found ready is due later than the transaction's time.
             clock = self._send(sql.CLOCK_AND_QUEUES, (list(self._used),))
@@ -233,8 +236,8 @@ class PostgresStore:
             now = float(rows[0][0]) if now is None else now
             ahead = Ahead(
                 {name: settings for _, name, *settings in rows if name is not None},
-                (needs.held, held.fetchall() if held else ()),
-                {which: cursor.fetchall() for which, cursor in ready.items()},
+                (needs.commits, deleted.fetchall() if deleted else ()),
+                {which: cursor.fetchall() for which, cursor in reserved.items()},
             )
         except self._psycopg.Error as error:
             self._rollback()

@@ -58,17 +58,19 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What a connection has read and locked at the beginning of a transaction, in the round trip of its BEGIN.
+    """What a connection has done at the beginning of a transaction, in the round trip of its BEGIN, for its first jobs.
+
+    Whether they may do so is decided after it: if not, their error ends the transaction, and nothing has happened.
 
     Attributes:
         settings: the row of the statement QUEUE, by queue.
-        held: numbers of items, and their rows of ITEMS.
-        ready: rows of items that are ready, in order, by queue and by how many were wanted.
+        deleted: numbers of items that are committed, and their rows as they were.
+        reserved: rows as they were, each with its new due time, in order; by queue, count and timeout of the reservation.
     """
 
     settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    held: tuple[tuple[int, ...], Sequence[Row]] = ((), ())
-    ready: Mapping[tuple[str, int], Sequence[Row]] = field(default_factory=dict)
+    deleted: tuple[tuple[int, ...], Sequence[Row]] = ((), ())
+    reserved: Mapping[tuple[str, int, float], Sequence[Row]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class SqlTransaction:
         connection: inside a transaction.
         now: time of the transaction (W-15).
         chance: returns a random number, 0 to 1.
-        ahead: what this transaction has read.
+        ahead: what this transaction has done.
     """
 
     def __init__(
@@ -113,9 +115,9 @@ class SqlTransaction:
         ahead = ahead or Ahead()
         self._settings = {name: QueueSettings(*row) for name, row in ahead.settings.items()}
         # Each is used once: later it is no longer what the tables say.
-        self._held_ahead = dict([ahead.held])
-        self._ready_ahead = dict(ahead.ready)
-        self._settled_first = frozenset(ahead.held[0])
+        self._deleted_ahead = dict([ahead.deleted])
+        self._reserved_ahead = dict(ahead.reserved)
+        self._deleted = frozenset(ahead.deleted[0])
         self._ended = 0
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -199,7 +201,7 @@ class SqlTransaction:
                     )
                 )  # fmt: skip
         # Before the history is written: in a store that is full it takes the room that these leave.
-        left = [each.row.id for each in ended if each.ending is not Ending.MOVED]
+        left = [each.row.id for each in ended if each.ending is not Ending.MOVED and each.row.id not in self._deleted]
         self._write_ids(sql.DELETE_ITEMS, (), left)
         for start in range(0, len(noted), CHUNK):
             some = noted[start : start + CHUNK]

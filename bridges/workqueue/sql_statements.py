@@ -44,17 +44,25 @@ ITEM_COLUMNS: Final = (
 READY: Final = f"""
 SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE queue = ? AND priority = ? AND due <= ?
 ORDER BY due, id LIMIT ? /*skip locked*/"""  # noqa: S608  # our own constant
-# PostgreSQL: the same over all priorities at once, at a time that is given or that of the statement. The levels come in
-# their order, and the outer limit ends the search.
-READY_AHEAD: Final = f"""
-WITH RECURSIVE {LEVEL} SELECT part.* FROM level CROSS JOIN LATERAL (
-    SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE queue = ? AND priority = level.p
-    AND due <= coalesce(CAST(? AS BIGINT), CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))
-    ORDER BY due, id LIMIT ? /*skip locked*/) AS part
-WHERE level.p IS NOT NULL LIMIT ?"""  # noqa: S608
 RESERVE: Final = """
 UPDATE oncewire_items SET retries = retries + reserved, reserved = 1, reservation = reservation + 1, due = ?,
 schedule = NULL WHERE id IN (/*ids*/)"""
+# PostgreSQL: both in one, over all priorities, at a time that is given or that of the statement. The levels come in their
+# order, and the outer limit ends the search. Returns the rows as they were, and the new due time. An array of ids: with
+# a join the server may read the whole table.
+RESERVE_AHEAD: Final = f"""
+WITH RECURSIVE {LEVEL}, clock (now) AS (
+    SELECT coalesce(CAST(? AS BIGINT), CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))
+), ready AS (
+    SELECT part.* FROM level CROSS JOIN LATERAL (
+        SELECT {ITEM_COLUMNS} FROM oncewire_items
+        WHERE queue = ? AND priority = level.p AND due <= (SELECT now FROM clock)
+        ORDER BY due, id LIMIT ? /*skip locked*/) AS part
+    WHERE level.p IS NOT NULL LIMIT ?
+), reserved AS (
+    {RESERVE.replace("?", "(SELECT now FROM clock) + ?").replace("IN (/*ids*/)", "= ANY(ARRAY(SELECT id FROM ready))")}
+    RETURNING due
+) SELECT ready.*, (SELECT max(due) FROM reserved) FROM ready"""  # noqa: S608
 NEXT_OF_LEVEL: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND priority = ?"
 ITEMS: Final = f"SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE id IN (/*ids*/) ORDER BY id /*lock*/"  # noqa: S608
 EXTEND: Final = "UPDATE oncewire_items SET due = ? WHERE id IN (/*ids*/)"
@@ -63,6 +71,8 @@ MOVE: Final = """
 UPDATE oncewire_items SET queue = ?, due = ?, priority = ?, payload = ?, retries = 0, reserved = 0, reason = ''
 WHERE id = ?"""
 DELETE_ITEMS: Final = "DELETE FROM oncewire_items WHERE id IN (/*ids*/)"
+# PostgreSQL: items that are committed, read and deleted in one.
+DELETE_AHEAD: Final = f"DELETE FROM oncewire_items WHERE id = ANY(CAST(? AS BIGINT[])) RETURNING {ITEM_COLUMNS}"  # noqa: S608
 
 INSERT_HISTORY: Final = """
 INSERT INTO oncewire_history (item, queue, ending, created, ended, expires, retries, reservation, priority, payload,
