@@ -77,21 +77,21 @@ class Needs:
     """What the first jobs of a transaction do before anything else happens.
 
     Attributes:
-        commits: numbers of the items of the first commits.
+        commits: the first commits.
         reservations: the first reservations, each of another queue.
     """
 
-    commits: tuple[int, ...] = ()
+    commits: tuple[Commit, ...] = ()
     reservations: tuple[ReserveJob, ...] = ()
 
 
 def first_needs(jobs: Sequence[Job]) -> Needs:
     """Return what merged jobs do first: commits, if they begin, and one reservation of each queue after them."""
-    commits: tuple[int, ...] = ()
+    commits: tuple[Commit, ...] = ()
     reservations: dict[str, ReserveJob] = {}
     for place, job in enumerate(jobs):
         if isinstance(job, CommitJob) and not place:
-            commits = tuple(each.handle.item for each in job.commits)
+            commits = job.commits
         elif isinstance(job, ReserveJob) and job.queue not in reservations and _is_possible(job):
             reservations[job.queue] = job
         else:

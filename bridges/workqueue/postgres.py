@@ -20,6 +20,7 @@ from bridges.workqueue.errors import (
     StoreFull,
     StoreUnreachable,
 )
+from bridges.workqueue.items import Commit
 from bridges.workqueue.merging_core import Needs, first_needs
 from bridges.workqueue.rules_core import to_us
 from bridges.workqueue.sql_base import Ahead
@@ -75,6 +76,16 @@ def _spelled(statement: str, has_parameters: bool) -> str:
         return text
     first, *others = text.split("?")
     return first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
+
+
+def _parameters(now_us: int | None, commits: Sequence[Commit]) -> tuple[object, ...]:
+    """Those of COMMIT_AHEAD."""
+    changed = [each for each in commits if each.result is not None or each.payload is not None]
+    columns = ([each.handle.item for each in changed], [each.result for each in changed], [each.payload for each in changed])
+    # psycopg takes longer for a list than for its text.
+    items = "{" + ",".join(str(each.handle.item) for each in commits) + "}"
+    reservations = "{" + ",".join(str(each.handle.reservation) for each in commits) + "}"
+    return now_us, items, reservations, items, *columns
 
 
 class _RunAgain(StoreError):
@@ -220,8 +231,7 @@ class PostgresStore:
         now_us = None if now is None else to_us(now)
         try:
             self._send("BEGIN", ())
-            ids = "{" + ",".join(map(str, needs.commits)) + "}"
-            deleted = self._send(sql.DELETE_AHEAD, (ids,)) if needs.commits else None
+            committed = self._send(sql.COMMIT_AHEAD, _parameters(now_us, needs.commits)) if needs.commits else None
             reserved = {
                 (job.queue, job.count, job.timeout): self._send(
                     sql.RESERVE_AHEAD,
@@ -236,7 +246,7 @@ class PostgresStore:
             now = float(rows[0][0]) if now is None else now
             ahead = Ahead(
                 {name: settings for _, name, *settings in rows if name is not None},
-                (needs.commits, deleted.fetchall() if deleted else ()),
+                (tuple(each.handle.item for each in needs.commits), committed.fetchall() if committed else ()),
                 {which: cursor.fetchall() for which, cursor in reserved.items()},
             )
         except self._psycopg.Error as error:

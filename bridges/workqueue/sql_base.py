@@ -64,12 +64,12 @@ class Ahead:
 
     Attributes:
         settings: the row of the statement QUEUE, by queue.
-        deleted: numbers of items that are committed, and their rows as they were.
+        committed: numbers of items to commit, and the rows, without payloads, of those that went to the history.
         reserved: rows as they were, each with its new due time, in order; by queue, count and timeout of the reservation.
     """
 
     settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    deleted: tuple[tuple[int, ...], Sequence[Row]] = ((), ())
+    committed: tuple[tuple[int, ...], Sequence[Row]] = ((), ())
     reserved: Mapping[tuple[str, int, float], Sequence[Row]] = field(default_factory=dict)
 
 
@@ -115,9 +115,9 @@ class SqlTransaction:
         ahead = ahead or Ahead()
         self._settings = {name: QueueSettings(*row) for name, row in ahead.settings.items()}
         # Each is used once: later it is no longer what the tables say.
-        self._deleted_ahead = dict([ahead.deleted])
+        self._committed_ahead = dict([ahead.committed])
         self._reserved_ahead = dict(ahead.reserved)
-        self._deleted = frozenset(ahead.deleted[0])
+        self._gone = frozenset(row[0] for row in ahead.committed[1])
         self._ended = 0
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -192,7 +192,8 @@ class SqlTransaction:
             # W-8: nobody has seen to a dead letter yet, so it does not expire, and neither does its key (W-11).
             if row.key is not None and not is_dead and each.ending is not Ending.MOVED:
                 expiries.setdefault(expires, []).append(row.id)
-            if keeps_s or is_dead:
+            self._ended += bool(keeps_s or is_dead)
+            if (keeps_s or is_dead) and row.id not in self._gone:
                 noted.append(
                     (
                         row.id, row.queue, each.ending.value, row.created, self._now_us, None if is_dead else expires,
@@ -201,7 +202,7 @@ class SqlTransaction:
                     )
                 )  # fmt: skip
         # Before the history is written: in a store that is full it takes the room that these leave.
-        left = [each.row.id for each in ended if each.ending is not Ending.MOVED and each.row.id not in self._deleted]
+        left = [each.row.id for each in ended if each.ending is not Ending.MOVED and each.row.id not in self._gone]
         self._write_ids(sql.DELETE_ITEMS, (), left)
         for start in range(0, len(noted), CHUNK):
             some = noted[start : start + CHUNK]
@@ -209,4 +210,3 @@ class SqlTransaction:
             self._connection.write(sql.INSERT_HISTORY + values, [value for row in some for value in row])
         for expires, ids in expiries.items():
             self._write_ids(sql.EXPIRE_KEYS, (expires,), ids)
-        self._ended += len(noted)

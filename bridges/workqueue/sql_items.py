@@ -336,10 +336,9 @@ class SqlItems(SqlOutbox):
                 "the items were not settled", "one handle is there twice", "name each handle once"
             )
         ids = [handle.item for handle in handles]
-        rows = self._deleted_ahead.pop(tuple(ids), None)
-        if rows is None:
-            rows = self._with_ids(sql.ITEMS, (), ids)
-        found = {row[0]: ItemRow(*row) for row in rows}
+        found = {row[0]: ItemRow(*row) for row in self._committed_ahead.pop(tuple(ids), ())}
+        others = [number for number in ids if number not in found]
+        found |= {row[0]: ItemRow(*row) for row in self._with_ids(sql.ITEMS, (), others)}
         held: dict[Handle, ItemRow] = {}
         for handle in handles:
             row = found.get(handle.item)

@@ -47,13 +47,14 @@ ORDER BY due, id LIMIT ? /*skip locked*/"""  # noqa: S608  # our own constant
 RESERVE: Final = """
 UPDATE oncewire_items SET retries = retries + reserved, reserved = 1, reservation = reservation + 1, due = ?,
 schedule = NULL WHERE id IN (/*ids*/)"""
-# PostgreSQL: both in one, over all priorities, at a time that is given or that of the statement. The levels come in their
-# order, and the outer limit ends the search. Returns the rows as they were, and the new due time. An array of ids: with
-# a join the server may read the whole table.
-RESERVE_AHEAD: Final = f"""
-WITH RECURSIVE {LEVEL}, clock (now) AS (
+# PostgreSQL: the time that is given, or that of the statement.
+CLOCK: Final = """clock (now) AS (
     SELECT coalesce(CAST(? AS BIGINT), CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))
-), ready AS (
+)"""
+# PostgreSQL: both in one, over all priorities. The levels come in their order, and the outer limit ends the search.
+# Returns the rows as they were, and the new due time. An array of ids: with a join the server may read the whole table.
+RESERVE_AHEAD: Final = f"""
+WITH RECURSIVE {LEVEL}, {CLOCK}, ready AS (
     SELECT part.* FROM level CROSS JOIN LATERAL (
         SELECT {ITEM_COLUMNS} FROM oncewire_items
         WHERE queue = ? AND priority = level.p AND due <= (SELECT now FROM clock)
@@ -71,12 +72,24 @@ MOVE: Final = """
 UPDATE oncewire_items SET queue = ?, due = ?, priority = ?, payload = ?, retries = 0, reserved = 0, reason = ''
 WHERE id = ?"""
 DELETE_ITEMS: Final = "DELETE FROM oncewire_items WHERE id IN (/*ids*/)"
-# PostgreSQL: items that are committed, read and deleted in one.
-DELETE_AHEAD: Final = f"DELETE FROM oncewire_items WHERE id = ANY(CAST(? AS BIGINT[])) RETURNING {ITEM_COLUMNS}"  # noqa: S608
 
 INSERT_HISTORY: Final = """
 INSERT INTO oncewire_history (item, queue, ending, created, ended, expires, retries, reservation, priority, payload,
 result, reason, targets, item_key) VALUES """
+# PostgreSQL: commits items whose handles hold them (W-5), with results and new payloads of some. The payloads of the
+# others stay on the server.
+COMMIT_AHEAD: Final = f"""
+WITH {CLOCK}, gone AS (
+    DELETE FROM oncewire_items WHERE id = ANY(CAST(? AS BIGINT[])) AND reserved = 1
+    AND reservation = (CAST(? AS BIGINT[]))[array_position(CAST(? AS BIGINT[]), id)] RETURNING {ITEM_COLUMNS}
+), noted AS (
+    {INSERT_HISTORY.replace("VALUES", "")}
+    SELECT id, queue, 'done', created, now, now + CAST(history_s * 1000000 AS BIGINT), retries, reservation, priority,
+    coalesce(changed.payload, gone.payload), result, reason, '[]', item_key
+    FROM clock CROSS JOIN gone JOIN oncewire_queues ON name = queue
+    LEFT JOIN unnest(CAST(? AS BIGINT[]), CAST(? AS BYTEA[]), CAST(? AS BYTEA[])) AS changed (item, result, payload)
+    ON item = id WHERE history_s > 0
+) SELECT {ITEM_COLUMNS.replace("payload", "CAST('' AS BYTEA)")} FROM gone"""  # noqa: S608
 HISTORY_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 ENTRY_COLUMNS: Final = (
     "entry, item, queue, ending, created, ended, retries, reservation, priority, "
