@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import lru_cache
 from types import ModuleType
@@ -78,14 +78,20 @@ def _spelled(statement: str, has_parameters: bool) -> str:
     return first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
 
 
+def _array(numbers: Iterable[int]) -> str:
+    """Numbers as PostgreSQL reads them; psycopg takes longer for a list."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
 def _parameters(now_us: int | None, commits: Sequence[Commit]) -> tuple[object, ...]:
     """Those of COMMIT_AHEAD."""
+    items = _array(each.handle.item for each in commits)
     changed = [each for each in commits if each.result is not None or each.payload is not None]
-    columns = ([each.handle.item for each in changed], [each.result for each in changed], [each.payload for each in changed])
-    # psycopg takes longer for a list than for its text.
-    items = "{" + ",".join(str(each.handle.item) for each in commits) + "}"
-    reservations = "{" + ",".join(str(each.handle.reservation) for each in commits) + "}"
-    return now_us, items, reservations, items, *columns
+    return (
+        now_us, items, _array(each.handle.reservation for each in commits), items,
+        _array(each.handle.item for each in changed), [each.result for each in changed],
+        [each.payload for each in changed],
+    )  # fmt: skip
 
 
 class _RunAgain(StoreError):

@@ -65,7 +65,7 @@ class Ahead:
     Attributes:
         settings: the row of the statement QUEUE, by queue.
         committed: numbers of items to commit, and the rows, without payloads, of those that went to the history.
-        reserved: rows as they were, each with its new due time, in order; by queue, count and timeout of the reservation.
+        reserved: rows as they were, each with its new due time, in order; by queue, count and timeout.
     """
 
     settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
