@@ -58,8 +58,8 @@ WITH RECURSIVE {LEVEL}, {CLOCK}, ready AS (
     SELECT part.* FROM level CROSS JOIN LATERAL (
         SELECT {ITEM_COLUMNS} FROM oncewire_items
         WHERE queue = ? AND priority = level.p AND due <= (SELECT now FROM clock)
-        ORDER BY due, id LIMIT ? /*skip locked*/) AS part
-    WHERE level.p IS NOT NULL LIMIT ?
+        ORDER BY due, id LIMIT (SELECT CAST(? AS BIGINT)) /*skip locked*/) AS part
+    WHERE level.p IS NOT NULL LIMIT (SELECT CAST(? AS BIGINT))
 ), reserved AS (
     {RESERVE.replace("?", "(SELECT now FROM clock) + ?").replace("IN (/*ids*/)", "= ANY(ARRAY(SELECT id FROM ready))")}
     RETURNING due
