@@ -178,7 +178,8 @@ class SqlItems(SqlOutbox):
         for row in dead:
             row.retries += 1
         self._end([Ended(row, Ending.DEAD, reason=dead_letter_reason(row.retries, RAN_OUT)) for row in dead])
-        return [row for row in rows if row not in dead] if dead else list(rows)
+        gone = {row.id for row in dead}
+        return [row for row in rows if row.id not in gone]
 
     def _plan_next(self, row: ItemRow) -> None:
         """W-12: the transaction that takes an instance pushes the next one, so there is always exactly one."""
