@@ -150,13 +150,17 @@ class RouterControls:
 
     def reload(self) -> dict[str, object]:
         """See `Controls`."""
-        if self._load is None and not self._tls.is_used:
+        read_again = self._listener.checks.load if self._listener.checks is not None else None
+        has_files = self._tls.is_used or self._config.users_file or read_again is not None
+        if self._load is None and not has_files:
             raise ManagementError(
                 409, "this router was started without a file of settings", "start it with --config FILE"
             )
         try:
             reloaded = compare(self._config, self._config if self._load is None else self._load())
             users = load_users(reloaded.config)
+            if read_again is not None:
+                read_again()
         except CliError as error:
             raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
         try:
