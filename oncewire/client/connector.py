@@ -202,7 +202,8 @@ class Connector:
         if self._options.token is not None and self.connections:
             return  # it has worked before: the token of a later login may be right again
         if result is not None and not result.ok and result.code == SaslCode.AUTH:
-            raise AuthenticationFailed(f"{address} refused the login", *refusal_of(result, address))
+            why, fix = refusal_of(result, address, self._options.token is not None)
+            raise AuthenticationFailed(f"{address} refused the login", why, fix)
 
     async def _connect(self, address: Address) -> None:
         """One connection from its first byte to its end."""

@@ -80,12 +80,14 @@ def _nonce() -> str:
     return secrets.token_urlsafe(NONCE_BYTES)
 
 
-def refusal_of(result: SaslResult, address: Address) -> tuple[str, str]:
+def refusal_of(result: SaslResult, address: Address, has_token: bool = False) -> tuple[str, str]:
     """Why a login failed, and what to do."""
     if result.mechanism == OAUTHBEARER:
         return "it does not accept the token", "get a new one; the router's log has the reason"
     if result.mechanism == EXTERNAL:
         return "it knows no user for the certificate", "see its setting external.rules, and --cert-file or ssl_context"
+    if not result.mechanism and has_token:
+        return f"no token is sent there: {result.description}", "set jwt.* at the router, and TLS or listen.allow_plain"
     if not result.mechanism and address.user is not None:  # nothing was sent
         fix = (
             "connect with TLS (amqps://), or set users at the router; allow_plain = True sends the password as it is, "

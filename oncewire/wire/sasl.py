@@ -341,9 +341,9 @@ class SaslServer:
         return self._judge(then(result))
 
     def offer_first(self, name: str, make: Callable[[], ServerMechanism]) -> None:
-        """Offer this mechanism, too, before all others; not after `start`."""
+        """Offer this mechanism before all others, in the place of one of its name; not after `start`."""
         assert self._mechanism is None
-        self._offered = {name: make, **self._offered}
+        self._offered = {name: make} | self._offered | {name: make}
 
     def start(self) -> bytes:
         """Return what to send behind our SASL header: the mechanisms frame."""
