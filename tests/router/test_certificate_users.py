@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import ssl
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.router.raw_client import RawClient, until
 from tests.support.certificates import CertificateFiles, TestAuthority
 
 LONG_S = 30.0
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 GUARDED = ("--standalone", "--listen-allow-anonymous=never", "--listen-tls=true")
 RULES = r"CN (.+)-client {1};email ([^@]+)@example\.org mail-{1}"
 
@@ -223,3 +225,15 @@ def test_rules_without_a_listener_that_asks_for_certificates_are_refused() -> No
     with pytest.raises(CliError) as refused:
         load(None, {"external_rules": "CN"}, {})
     assert "no listener asks for certificates" in refused.value.why
+
+
+def test_the_settings_of_the_page_make_users_of_certificates(tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (block,) = [each for each in blocks if "external.rules" in each]
+    (tmp_path / "router.toml").write_text(block)
+    rules = load(str(tmp_path / "router.toml"), {}, {}).config.external_rules
+    for kind, name, user in (
+        ("URI", "spiffe://example.org/ns/sales/sa/import", "sales-import"), ("DNS", "a.clients.example.org", None),
+    ):  # fmt: skip
+        assert user_of(rules, {"subjectAltName": ((kind, name),)}) == user
+    assert user_of(rules, {"subject": ((("commonName", "ann.clients.example.org"),),)}) == "ann"

@@ -224,9 +224,8 @@ async def test_routers_log_in_with_scram_and_guesses_of_their_password_are_limit
 
 async def test_of_300_guesses_of_the_password_between_routers_few_get_an_answer(tmp_path: Path) -> None:
     port = free_port()
-    settings = {
-        "inter_router.port": str(port), "inter_router.password": "secret-of-routers", "inter_router.allow_plain": "always",
-    }  # fmt: skip
+    settings = {"inter_router.port": str(port), "inter_router.password": "secret-of-routers"}
+    settings["inter_router.allow_plain"] = "always"
     async with LocalNetwork(1, log_folder=tmp_path, log_level="debug", settings=settings):
         answers = []
         for number in range(300):
@@ -251,13 +250,16 @@ async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of
     own, stranger = authority.issue("router"), authority.issue("stranger")
     config = tmp_path / "router.toml"
     config.write_text(
-        f'''standalone = true\nusers_file = "{file}"\nlog.level = "debug"\nhttp.loopback_role = "admin"
-        listen = {{tls = true, allow_anonymous = "never"}}
-        tls = {{cert_file = "{own.certificate}", key_file = "{own.key}", ca_file = "{authority.file}",
-                client_certificates = "optional"}}
-        external.rules = [{{take = "CN", pattern = "ann"}}]
-        jwt = {{jwks_file = "{issuer.write(tmp_path / "keys.json")}", issuer = "{ISSUER}", audience = "{AUDIENCE}"}}
-        '''.replace("\n                ", " ")
+        "\n".join(
+            (
+                f'standalone = true\nusers_file = "{file}"\nlog.level = "debug"',
+                'listen.tls = true\nlisten.allow_anonymous = "never"\ntls.client_certificates = "optional"',
+                f'tls.cert_file = "{own.certificate}"\ntls.key_file = "{own.key}"\ntls.ca_file = "{authority.file}"',
+                'external.rules = [{take = "CN", pattern = "ann"}]',
+                f'jwt.jwks_file = "{issuer.write(tmp_path / "keys.json")}"',
+                f'jwt.issuer = "{ISSUER}"\njwt.audience = "{AUDIENCE}"',
+            )
+        )
     )
     expired, told = issuer.token("ann", -60), []
     token_file = tmp_path / "token"
@@ -275,7 +277,8 @@ async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of
                 async with connect(login_at, ssl_context=context, token=token):
                     pass
             told += [str(refused.value), repr(refused.value)]
-        for headers in (login("ann", "wrong-one"), {"Authorization": f"Bearer {expired}"}, {"Authorization": "Bearer !"}):
+        over_http = login("ann", "wrong-one"), {"Authorization": f"Bearer {expired}"}, {"Authorization": "Bearer !"}
+        for headers in over_http:
             told.append(str(await call(router.http, "GET", LOG, headers=headers)))
         arguments = ("sub", "orders", "--url", f"amqps://{url}", "--ca-file", str(authority.file))
         program = "import sys; from oncewire.cli.main import main; sys.exit(main())"

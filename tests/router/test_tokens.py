@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hmac
 import json
+import re
 import signal
 from contextlib import nullcontext
 from pathlib import Path
@@ -402,3 +403,11 @@ async def test_tokens_are_not_taken_over_http_where_others_can_read_them(issuer:
 
 def _on_loopback(router: RouterProcess) -> str:
     return f"http://127.0.0.1:{router.http.rpartition(':')[2]}"
+
+
+def test_the_settings_of_the_page_are_accepted(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    (block,) = [each for each in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "jwks_url" in each]
+    (tmp_path / "router.toml").write_text(block)
+    config = load(str(tmp_path / "router.toml"), {}, {}).config
+    assert (config.has_tokens, config.jwt_user_claim) == (True, "sub")
