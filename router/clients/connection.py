@@ -222,8 +222,8 @@ class ClientConnection(PacedProtocol):
 
     def expire_after(self, seconds: float) -> None:
         """See `router.authentication.ExpiringCaller`."""
-        if self._expiry is not None:
-            self._expiry.cancel()
+        if self._transport is None:  # it has ended while the login was checked
+            return
         self._expiry = self._loop.call_later(seconds, self._on_expiry)
 
     def _on_expiry(self) -> None:

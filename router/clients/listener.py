@@ -133,9 +133,9 @@ class ClientListener:
         self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
 
     def _is_removed(self, connection: ClientConnection) -> bool:
-        """Certificates, tokens and the users of an authenticator are not in any list that a reload could change."""
-        is_listed = self.users.is_set and connection.mechanism in _BY_PASSWORD
-        return is_listed and connection.user not in self.users.names
+        """Users of certificates, tokens and authenticators are on no list."""
+        is_listed = self.checks is None or connection.mechanism not in self.checks.mechanisms
+        return is_listed and connection.mechanism in _BY_PASSWORD and connection.user not in self.users.names
 
     def stop_listening(self) -> None:
         """Take no more connections; open ones go on (K-8)."""

@@ -151,6 +151,18 @@ async def test_a_reload_closes_the_connections_of_users_who_are_gone_and_no_othe
     assert "line 1" in refused["why"]
 
 
+async def test_a_reload_that_takes_all_users_away_closes_their_connections(tmp_path: Path) -> None:
+    config = tmp_path / "router.toml"
+    config.write_text('standalone = true\nusers = {ann = "a"}\n')
+    async with running_router(f"--config={config}") as router:
+        ann = await RawClient.connect(router.port, sasl=scram("ann", "a"))
+        config.write_text("standalone = true\n")
+        router.process.send_signal(signal.SIGHUP)
+        closed = await ann.wait_for(ConnectionClosed)
+        assert closed.error is not None
+        assert closed.error.condition == "amqp:unauthorized-access"
+
+
 async def test_a_file_that_others_may_read_is_warned_of(file: str) -> None:
     os.chmod(file, 0o640)  # noqa: PTH101
     async with running_router("--standalone", f"--users-file={file}") as router:
