@@ -200,7 +200,10 @@ class Access:
         self._failures[peer] = [*recent, now]
         while len(self._failures) > MAX_ADDRESSES:
             self._failures.pop(next(iter(self._failures)))
-        raise AccessDenied(401, "login failed", "check the password or token; the router's log has the reason")
+        fix = "check user and password: see the settings users and users_file"
+        if login.mechanism != PLAIN:
+            fix = "get a new token; the router's log has the reason"
+        raise AccessDenied(401, "login failed", fix)
 
     def _login(self, given: str, peer: str) -> Login:
         """What an Authorization header holds: Basic (RFC 7617) or Bearer (RFC 6750)."""
