@@ -6,8 +6,10 @@ import asyncio
 import base64
 import hmac
 import json
+import os
 import re
 import signal
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -233,12 +235,12 @@ async def test_nothing_is_lost_or_duplicated_while_tokens_expire(issuer: Issuer,
 
     async with running_router(*GUARDED, *flags) as router:
         async def fresh() -> str:
-            return issuer.token("ann", 3)
+            return issuer.token("ann", 4)
 
         async with (
             connect(router.url, container_id="there", token=fresh, on_event=counting("sub")) as there,
             connect(
-                router.url, container_id="here", token=lambda: issuer.token("bob", 3), on_event=counting("pub")
+                router.url, container_id="here", token=lambda: issuer.token("bob", 4), on_event=counting("pub")
             ) as here,
         ):
             subscriber = await there.subscriber("orders", name="sub")
@@ -296,6 +298,23 @@ async def test_a_client_whose_new_token_comes_late_tries_again_until_it_does(iss
             assert (await publisher.send(b"one", timeout=LONG_S)).is_accepted
     assert "unauthorized-access" in causes[0]
     assert any("there is no token" in cause for cause in causes)
+
+
+async def test_commands_log_in_with_the_token_of_a_file(issuer: Issuer, tmp_path: Path) -> None:
+    flags = settings_of_tokens(jwks_file=str(issuer.write(tmp_path / "keys.json")))
+    file, rows = tmp_path / "token", tmp_path / "rows"
+    file.write_text(issuer.token("ann") + "\n")
+    rows.write_text("one\n")
+    program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
+    async with running_router(*GUARDED, *flags) as router:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-c", program, "pub", "--settled", "orders", "--file", str(rows), "--url", router.url,
+            env={**os.environ, "ONCEWIRE_TOKEN_FILE": str(file)}, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        output, _ = await asyncio.wait_for(process.communicate(), LONG_S)
+        assert output == b"published 1, settled\n"
+        log = await router.stop()
+    assert '"user": "ann"' in log
 
 
 async def test_a_token_that_is_refused_at_once_ends_the_client_without_being_shown(
