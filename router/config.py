@@ -22,6 +22,7 @@ from oncewire.settings.parsers import (
     yes_or_no,
 )
 from oncewire.settings.schema import Applies, setting
+from router.access_rules import AccessRule, SlowRule, access_rules, slow_rules, user_patterns
 from router.certificate_users import CertificateRule, certificate_rules
 from router.routed.limits import RoutedLimits
 from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, prefixes
@@ -131,6 +132,21 @@ class RouterConfig:
         "roles", pairs("=", ROLES), (), 'a table user = "viewer", "operator" or "admin"; in a text user=role,...',
         "Role of a user over HTTP and at $management. A user without a role here has http.anonymous_role.",
         applies=Applies.NOW, is_table=True,
+    )  # fmt: skip
+    access_rules: tuple[AccessRule, ...] = setting(
+        "access.rules", access_rules, (), "tables {users, publish, subscribe}: lists of texts; in a text as JSON",
+        "Who may publish and subscribe what; with a rule, what none allows is refused. None = everybody everything.",
+        applies=Applies.NOW,
+    )  # fmt: skip
+    slow_rules: tuple[SlowRule, ...] = setting(
+        "slow.rules", slow_rules, (),
+        'tables {topics, users, after_s, action = "expel", "detach" or "wait"}; in a text as JSON',
+        "Subscribers that answer nothing for after_s: the first rule that fits. None = publishers wait (K-5b).",
+        applies=Applies.NEW,
+    )  # fmt: skip
+    adopts_links: tuple[str, ...] = setting(
+        "adopts_links", user_patterns, (), "a list of users, * for any characters; in a text name,name",
+        "Users who keep the subscriptions and sessions that they had without a login (A-2c).", applies=Applies.NEW,
     )  # fmt: skip
     idle_timeout_s: float = setting(
         "listen.idle_timeout_s", number(1, 3600), IDLE_TIMEOUT_S, "1 to 3600 seconds",

@@ -100,6 +100,11 @@ class Delivery:
         return str(self._annotation(vocabulary.PUBLISHER) or "")
 
     @property
+    def user(self) -> str:
+        """Who that is, as logged in at its router; empty without a login."""
+        return str(self._annotation(vocabulary.USER) or "")
+
+    @property
     def is_redelivered(self) -> bool:
         """True when it was repeated after a failover; of use to at-least-once subscribers only."""
         return self._annotation(vocabulary.REDELIVERED) is True

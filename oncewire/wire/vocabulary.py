@@ -65,6 +65,8 @@ OWING = Symbol("x-opt-topic-owing")
 OWING_COUNT = Symbol("x-opt-topic-owing-count")
 START = Symbol("x-opt-topic-start")
 START_TAG = Symbol("x-opt-topic-start-tag")
+PATIENCE = Symbol("x-opt-topic-patience")
+WHEN_SLOW = Symbol("x-opt-topic-when-slow")
 STARTS = Symbol("x-opt-topic-starts")
 
 # --- connection properties between routers ----------------------------------------------------------------------------

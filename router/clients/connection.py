@@ -46,7 +46,8 @@ from oncewire.wire import (
     Symbol,
 )
 from router.amqp_errors import amqp_error
-from router.clients.link_refusal import LinkRefusal
+from router.clients.link_policy import LinkPolicy
+from router.clients.link_refusal import LinkRefusal, address_of
 from router.clients.local_node import LocalNode, NodeLink, NodeLinks
 from router.clients.places import Places
 from router.clients.publisher_link import PublisherLink
@@ -141,8 +142,8 @@ class ClientConnection(PacedProtocol):
         self.max_message_size = listener.config.max_message_size
         self.container_id = ""
         self.peer = ""
-        self.user: str | None = None
-        """Who has logged in; None without a login."""
+        self.policy = LinkPolicy(lambda: listener.config)
+        """Knows the user, and what the rules say of it."""
         self.mechanism = ""
         """How; empty until then."""
         self.sasl = sasl
@@ -185,6 +186,30 @@ class ClientConnection(PacedProtocol):
     def link_numbers(self) -> list[int]:
         """The links it has now, by number."""
         return list(self._links)
+
+    @property
+    def user(self) -> str | None:
+        """Who has logged in; None without a login."""
+        return self.policy.user
+
+    def refuse_unless_allowed(self, link: Link, address: str | None) -> None:
+        """See `LinkOwner`."""
+        self.policy.refuse_unless_allowed(link, address, self.container_id, self.driver.records.view)
+
+    def end_what_is_not_allowed(self) -> None:
+        """The rules have changed: links that they do not allow any more are detached; their state stays (A-9)."""
+        inputs: list[Input] = []
+        for shell in list(self._links.values()):
+            try:
+                self.refuse_unless_allowed(shell.link, shell.address)
+            except LinkRefusal as refusal:
+                self._listener.count_refusal(self, shell.link.name, refusal)
+                self._forget(shell)
+                inputs.append(LinkLost(shell.number, LossCause.DETACH))
+                error = AmqpError(Symbol(refusal.condition), refusal.description)
+                self._detach_link(shell.link, False, error)
+        self._submit(inputs)
+        self.mark_dirty()
 
     def place_of(self, link: Link) -> LinkPlace:
         """See `LinkOwner`."""
@@ -331,7 +356,10 @@ class ClientConnection(PacedProtocol):
             return False
         if link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
             try:
+                self.refuse_unless_allowed(link, address_of(link))
                 routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name))
+            except LinkRefusal as refusal:
+                self._refuse(link, refusal)
             except RoutedRefusal as refusal:
                 self._refuse(link, LinkRefusal(refusal.condition, str(refusal)))
         return True
@@ -422,7 +450,7 @@ class ClientConnection(PacedProtocol):
         return False
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
-        self.user, self.mechanism = event.user, event.mechanism
+        self.policy.user, self.mechanism = event.user, event.mechanism
         if not event.ok:
             self.log.event(
                 RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism

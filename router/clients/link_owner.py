@@ -7,6 +7,7 @@ from typing import Protocol
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import LinkPlace
 from oncewire.wire import Link
+from router.clients.link_policy import LinkPolicy
 from router.logs import EventLog
 from router.records_driver import RecordsDriver
 
@@ -21,6 +22,18 @@ class LinkOwner(Protocol):
     """The client's address and port."""
     is_dirty: bool
     """Whether it is written at the end of this turn; asked before `mark_dirty`, for there is a call less then."""
+
+    @property
+    def policy(self) -> LinkPolicy:
+        """What the operator's rules say of the user's links."""
+        ...
+
+    def refuse_unless_allowed(self, link: Link, address: str | None) -> None:
+        """Look at the rules of access; `address` is None where a subscription is looked up.
+
+        Raises:
+            LinkRefusal: they do not allow this user this link.
+        """
 
     @property
     def driver(self) -> RecordsDriver:

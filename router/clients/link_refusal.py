@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from oncewire.wire import Described, Source, TerminusExpiryPolicy
+from oncewire.wire import Described, Link, ReceiverLink, Source, Target, TerminusExpiryPolicy
 
 QUEUE = "queue"
 SHARED = "shared"
@@ -28,12 +28,22 @@ class LinkRefusal(Exception):
     Attributes:
         condition: the AMQP error condition the client hears.
         description: one sentence for its user.
+
+    As a text it is what the log says: `why`, where operators are to know more than the client.
     """
 
-    def __init__(self, condition: str, description: str) -> None:
-        super().__init__(description)
+    def __init__(self, condition: str, description: str, why: str = "") -> None:
+        super().__init__(why or description)
         self.condition = condition
         self.description = description
+
+
+def address_of(link: Link) -> str | None:
+    """What a client's link is to: the address of the source of its subscriber, or of the target of its publisher."""
+    remote = link.remote_attach
+    assert remote is not None
+    end = remote.target if isinstance(link, ReceiverLink) else remote.source
+    return end.address if isinstance(end, Source | Target) else None
 
 
 def refuse_unless_policy(policy: str) -> None:

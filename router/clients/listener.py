@@ -124,6 +124,7 @@ class ClientListener:
             config: the settings.
             users: who may log in from now on; None = as before. Connections of users who are gone are closed.
         """
+        has_new_rules = config.access_rules != self.config.access_rules
         self.config = config
         if users is not None:
             self.users = self._logins.users = users
@@ -131,6 +132,8 @@ class ClientListener:
                 if self._is_removed(connection):
                     connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
         self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+        for connection in list(self._connections) if has_new_rules else ():
+            connection.end_what_is_not_allowed()
 
     def _is_removed(self, connection: ClientConnection) -> bool:
         """Users of certificates, tokens and authenticators are on no list."""

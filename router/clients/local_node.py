@@ -27,8 +27,11 @@ class NodeClient(Protocol):
     """A client's connection, as a local node needs it."""
 
     peer_host: str
-    user: str | None
-    """Who has logged in; None without a login."""
+
+    @property
+    def user(self) -> str | None:
+        """Who has logged in; None without a login."""
+        ...
 
     def mark_dirty(self) -> None:
         """Write at the end of this turn."""

@@ -31,7 +31,7 @@ from oncewire.wire import (
 from router.amqp_errors import amqp_error
 from router.clients import delivery_states
 from router.clients.link_owner import LinkOwner
-from router.clients.link_refusal import LinkRefusal, refuse_unless_policy, refuse_unless_topic
+from router.clients.link_refusal import LinkRefusal, address_of, refuse_unless_policy, refuse_unless_topic
 
 SERIAL_MASK = 0xFFFFFFFF
 
@@ -49,6 +49,11 @@ class PublisherLink:
         assert remote is not None
         self._initial_count = remote.initial_delivery_count or 0
 
+    @property
+    def address(self) -> str | None:
+        """The topic."""
+        return address_of(self.link)
+
     def attach_input(self) -> PublisherAttach:
         """What the client's attach asks for (A-2).
 
@@ -63,6 +68,7 @@ class PublisherLink:
         connection = self.connection
         refuse_unless_topic(topic, target.capabilities)
         refuse_unless_policy(target.expiry_policy)
+        connection.refuse_unless_allowed(self.link, topic)
         presents_map = remote.unsettled is not None
         settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
         exactly_once = vocabulary.EXACTLY_ONCE in remote.desired_capabilities
@@ -81,6 +87,7 @@ class PublisherLink:
             starts=_starts_of(remote) if presents_map else (),
             expiry_policy=str(target.expiry_policy),
             place=connection.place_of(self.link),
+            owner=connection.policy.owner,
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------

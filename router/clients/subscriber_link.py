@@ -35,6 +35,7 @@ from router.clients import delivery_states
 from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import (
     LinkRefusal,
+    address_of,
     refuse_dynamic,
     refuse_filters,
     refuse_unless_policy,
@@ -80,6 +81,11 @@ class SubscriberLink:
         self._default_state: DeliveryState | None = None
         """What the client's source says of deliveries that are settled without an outcome (3.5.3)."""
 
+    @property
+    def address(self) -> str | None:
+        """The topic or pattern; None where an existing subscription is looked up."""
+        return address_of(self.link)
+
     def attach_input(self) -> SubscriberAttach:
         """What the client's attach asks for (A-2).
 
@@ -102,6 +108,8 @@ class SubscriberLink:
             if delivery_states.outcome_of(source.default_outcome) is not None:
                 self._default_state = source.default_outcome
         connection = self.connection
+        topic = self.address
+        connection.refuse_unless_allowed(self.link, topic)
         presents_map = remote.unsettled is not None
         second = remote.rcv_settle_mode == ReceiverSettleMode.SECOND
         mode = SubscriptionMode.AT_LEAST_ONCE
@@ -120,7 +128,7 @@ class SubscriberLink:
             link=self.number,
             container_id=connection.container_id,
             link_name=self.link.name,
-            topic=None if source is None else source.address,
+            topic=topic,
             unsettled=delivery_states.outcomes_of_map(remote.unsettled),
             exactly_once=exactly_once,
             mode=mode,
@@ -130,6 +138,8 @@ class SubscriberLink:
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
             place=connection.place_of(self.link),
+            patience=connection.policy.patience_for(topic),
+            owner=connection.policy.owner,
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------
@@ -299,6 +309,13 @@ class SubscriberLink:
             remote.source if remote.source is not None else Source(durable=TerminusDurability.UNSETTLED_STATE)
         )
         is_settled = effect.mode is SubscriptionMode.AT_MOST_ONCE
+        properties: dict[Symbol, object] = {
+            vocabulary.RESUME: "resumed" if effect.resumed else "new",
+            vocabulary.INCARNATION: ULong(effect.incarnation),
+        }
+        if effect.patience is not None:  # K-5b
+            properties[vocabulary.PATIENCE] = UInt(int(effect.patience.seconds))
+            properties[vocabulary.WHEN_SLOW] = Symbol(effect.patience.action.value)
         self.link.reply(
             source=Source(
                 address=effect.topic,
@@ -316,10 +333,7 @@ class SubscriberLink:
             unsettled=None if effect.kept is None else dict.fromkeys(effect.kept),
             incomplete_unsettled=effect.incomplete,
             offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
-            properties={
-                vocabulary.RESUME: "resumed" if effect.resumed else "new",
-                vocabulary.INCARNATION: ULong(effect.incarnation),
-            },
+            properties=properties,
         )
         self._is_replied = True
         if self._flow is not None and not self._is_held:

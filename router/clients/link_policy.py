@@ -1,0 +1,64 @@
+"""What the operator's rules say of one client's links: whose they are, whether they may be, how long they may wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from delivery_records.attachments.view import View
+from delivery_records.inputs import Owner
+from delivery_records.patience import Patience
+from delivery_records.tags import link_key
+from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
+from router.access_rules import ANONYMOUS, adopts, may_publish, may_subscribe, patience_of
+from router.clients.link_refusal import LinkRefusal
+from router.config import RouterConfig
+
+
+class LinkPolicy:
+    """Of one connection, whose user may still log in."""
+
+    __slots__ = ("_config", "user")
+
+    def __init__(self, config: Callable[[], RouterConfig]) -> None:
+        """Nobody has logged in. `config` tells the settings of now."""
+        self._config = config
+        self.user: str | None = None
+        """Who has logged in; None without a login."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose links these are (A-2c)."""
+        user = self.user or ""
+        return Owner(user=user, adopts=adopts(self._config().adopts_links, user))
+
+    def patience_for(self, topic: str | None) -> Patience | None:
+        """How long a subscriber may make no progress (K-5b); who looks a subscription up has what any topic has."""
+        return patience_of(self._config().slow_rules, self.user or "", "#" if topic is None else topic)
+
+    def refuse_unless_allowed(self, link: Link, address: str | None, container_id: str, view: View) -> None:
+        """Look at the rules of access.
+
+        Args:
+            link: a subscriber's or a publisher's.
+            address: its topic or pattern; None: it looks an existing subscription up.
+            container_id: of the client.
+            view: knows what is subscribed to.
+
+        Raises:
+            LinkRefusal: this user may not have it. The log names the setting, the client hears no more than needed.
+        """
+        rules, user = self._config().access_rules, self.user or ""
+        if not rules:
+            return
+        if address is None:
+            owner = self.owner
+            key = link_key(container_id, link.name, owner.vhost, "" if owner.adopts else owner.user)
+            found = view.subscriptions.get(key)
+            if found is None:
+                raise LinkRefusal("amqp:not-found", "there is no subscription of that name to look up")
+            address = found.record.topic
+        is_publisher = isinstance(link, ReceiverLink)
+        if not (may_publish if is_publisher else may_subscribe)(rules, user, address):
+            verb = "publish to" if is_publisher else "subscribe to"
+            why = f"no rule of access.rules lets {user or ANONYMOUS} {verb} {address}"
+            raise LinkRefusal(UNAUTHORIZED_ACCESS, f"this user may not {verb} this address", why)
