@@ -64,8 +64,6 @@ OUTPUT_LIMIT_BYTES = 64 << 20
 """More than this unwritten: the client makes us answer and does not read; nothing more is read from it either."""
 CLOSE_TIMEOUT_S = 2.0
 """After our close frame, before the transport is closed without the client's answer."""
-OPEN_TIMEOUT_S = 10.0
-"""From accept to open: a client that does not even say who it is."""
 
 MAX_CONTAINER_ID_BYTES = 1024
 """It is part of the identity of every link (2.6.1) and stands in etcd; an empty one would be everybody's."""
@@ -196,7 +194,7 @@ class ClientConnection(PacedProtocol):
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
         self.peer_host = str(name[0]) if isinstance(name, tuple) else ""
         self._listener.add(self)
-        self.start_timer(OPEN_TIMEOUT_S, self._on_open_timeout)
+        self.start_timer(self._listener.config.open_timeout_s, self._on_open_timeout)
 
     def may_carry_out(self, now: float) -> bool:
         """K-3a: only while the lease was surely valid; without an incarnation nothing is at stake."""

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import UNAUTHORIZED_ACCESS, Connection, Fields, Role, SaslServer, Symbol
 from oncewire.wire.vocabulary import FAILOVER_LIST
+from router.admission import Gates
 from router.clients.connection import ClientConnection
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, WindowLimits
 from router.config import RouterConfig, anonymous_is_allowed
-from router.listening import listen, port_of
+from router.listening import Listener, listen, port_of
 from router.logs import EventLog, RouterEvent
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
@@ -33,8 +34,9 @@ class ClientListener:
     """Listens for clients and keeps the registry of their connections."""
 
     def __init__(
-        self, config: RouterConfig, log: EventLog, turn: Turn, version: str, tls: ssl.SSLContext | None = None
-    ) -> None:
+        self, config: RouterConfig, log: EventLog, turn: Turn, version: str, tls: ssl.SSLContext | None = None,
+        gates: Gates | None = None,
+    ) -> None:  # fmt: skip
         self.config = config
         self.log = log
         self.turn = turn
@@ -54,9 +56,15 @@ class ClientListener:
         self.is_draining = False
         """No client is taken any more, and who has no links is sent elsewhere (K-8a)."""
         self._connections: set[ClientConnection] = set()
+        self._open: set[ClientConnection] = set()
+        """Those that have logged in and opened: only these count against max_connections."""
+        gates = gates or Gates(config, log)
+        self._gate, self._shares = gates.clients, gates.shares
+        # Beside those that are open: some that were sent away are not gone yet.
+        self._gate.is_full = lambda: len(self._connections) >= self._most_open + self._shares.opening
         self._is_empty = asyncio.Event()
         self._is_empty.set()
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._tls = tls
         self._properties: Fields = {
             Symbol("product"): PRODUCT,
@@ -66,6 +74,10 @@ class ClientListener:
         self.users = load_users(config)
         self._logins = Logins(self.users, self._on_guess)
         self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    @property
+    def _most_open(self) -> int:
+        return min(self.config.max_connections, self._shares.clients)
 
     @property
     def connection_count(self) -> int:
@@ -93,7 +105,7 @@ class ClientListener:
             CliError: the address cannot be listened on.
         """
         self._server = await listen(
-            self._make, self.config.listen_host, self.config.listen_port, "--listen-port", self._tls
+            self._make, self.config.listen_host, self.config.listen_port, "--listen-port", self._tls, self._gate
         )
         return port_of(self._server)
 
@@ -176,6 +188,7 @@ class ClientListener:
 
     def remove(self, connection: ClientConnection) -> None:
         """A client's transport is gone."""
+        self._open.discard(connection)
         if connection in self._connections:
             self._connections.remove(connection)
             self._bytes_in += connection.bytes_in
@@ -189,8 +202,10 @@ class ClientListener:
             return "this router has no valid lease in etcd just now; connect to another router"
         if self._is_removed(connection):  # while its login was under way
             return _REMOVED
-        if len(self._connections) > self.config.max_connections:
-            return f"this router has {self.config.max_connections} connections; connect to another router"
+        if len(self._open) >= self._most_open:
+            return f"this router has {self._most_open} connections; connect to another router"
+        self._open.add(connection)
+        self._gate.know(connection)
         return None
 
     def redirect(self, container_id: str) -> dict[str, object] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Iterable
 
@@ -10,7 +9,8 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from oncewire.cli.errors import CliError
-from router.listening import listen, port_of
+from router.admission import ListenerGate
+from router.listening import Listener, listen, port_of
 from router.logs import EventLog
 from router.operator.access import Access, Handler, Route, add_routes, refusal
 from router.operator.metrics import Metrics
@@ -20,6 +20,9 @@ from topology.inspector.schema.model import Role
 _LOG = web.AppKey("log", EventLog)
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
+
+KEEPALIVE_S = 75.0
+"""Between requests, and for the header of the next one: longer than scrapers wait, who so keep their connections."""
 
 
 @web.middleware
@@ -50,7 +53,7 @@ class HttpServer:
 
     def __init__(
         self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = (),
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None, gate: ListenerGate | None = None,
     ) -> None:  # fmt: skip
         """Serve.
 
@@ -60,10 +63,12 @@ class HttpServer:
             log: where faults are told.
             routes: further routes (inspector, management).
             tls: None = without TLS.
+            gate: who is let in; None = everybody.
         """
+        self._gate = gate
         self._status = status
         self._metrics = Metrics(status)
-        app = web.Application(middlewares=[_say_as_json])
+        app = web.Application(middlewares=[self._note_request, _say_as_json])
         app[_LOG] = log
         own = (
             Route("GET", "/healthz", self._healthz, None),
@@ -73,8 +78,10 @@ class HttpServer:
         )
         add_routes(app, access, (*own, *routes))
         self._tls = tls
-        self._server: asyncio.Server | None = None
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+        self._server: Listener | None = None
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S, keepalive_timeout=KEEPALIVE_S
+        )
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port.
@@ -86,7 +93,7 @@ class HttpServer:
         assert self._runner.server is not None
         try:
             # Not a site of aiohttp's: that has no limits for TLS handshakes.
-            self._server = await listen(self._runner.server, host, port, "--http-port", self._tls)
+            self._server = await listen(self._runner.server, host, port, "--http-port", self._tls, self._gate)
         except CliError:
             await self._runner.cleanup()
             raise
@@ -97,6 +104,13 @@ class HttpServer:
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _note_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The header of a request is whole."""
+        if self._gate is not None:
+            self._gate.know(request.protocol)
+        return await handler(request)
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         """The process runs and its event loop turns."""

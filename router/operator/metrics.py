@@ -123,6 +123,16 @@ class RouterCollector(Collector):
         yield _labelled(
             "oncewire_faults", "Faults of the router's own code, by what they ended", "part", numbers.faults
         )
+        yield _labelled(
+            "oncewire_connections_turned_away",
+            "Connections refused, or closed before they had said who they are", "listener", numbers.turned_away,
+        )  # fmt: skip
+        opening = GaugeMetricFamily(
+            "oncewire_connections_opening", "Connections that have not said who they are", labels=["listener"]
+        )
+        for listener, count in numbers.opening.items():
+            opening.add_metric([listener], count)
+        yield opening
         yield _labelled("oncewire_spans", "Spans for the OpenTelemetry collector", "result", numbers.spans)
         yield from _deliveries(numbers)
         yield from _durations(numbers)

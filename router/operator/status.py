@@ -56,6 +56,10 @@ class Numbers:
     refused_links: int
     refused_handshakes: int
     """TLS handshakes that failed at the listeners."""
+    opening: Mapping[str, int]
+    """Connections that have a place at a listener's gate (see `Admission`), by listener."""
+    turned_away: Mapping[str, int]
+    """Connections that a gate has refused or closed, by listener."""
     client_bytes_in: int
     client_bytes_out: int
     lease_left_s: float

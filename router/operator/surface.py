@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
+from router.admission import Gates
 from router.clients.listener import ClientListener
 from router.clients.redirect import other_routers
 from router.config import RouterConfig
@@ -48,6 +49,7 @@ class OperatorSurface:
         log: EventLog,
         load: Callable[[], RouterConfig] | None,
         tls: RouterTls,
+        gates: Gates,
     ) -> None:
         """Prepare it; nothing listens yet.
 
@@ -60,6 +62,7 @@ class OperatorSurface:
             log: where its events go.
             load: reads the settings again; None = there is no file to read.
             tls: of its listeners.
+            gates: of its listeners.
 
         Raises:
             CliError: the setting queue_store cannot be used.
@@ -69,7 +72,7 @@ class OperatorSurface:
         self._log = log
         self._listener = listener
         access = Access(config, log, listener.users)
-        self._accounts = Accounts(config.node_id, version, listener, watch, log, tls)
+        self._accounts = Accounts(config.node_id, version, listener, watch, log, tls, gates)
         self.inspection = Inspection(lifecycle, listener, config.node_id, version, config.standalone)
         has_queues = bool(config.queue_store)
 
@@ -87,7 +90,7 @@ class OperatorSurface:
         status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
         self._queues = QueuesApi(queue_reader(config.queue_store), rights)
         routes = (*inspection_routes(self.inspector, self._queues), *management_routes(management))
-        self._http = HttpServer(status, access, log, routes, tls.http)
+        self._http = HttpServer(status, access, log, routes, tls.http, gates.http)
         self._answering: asyncio.Future[None] | None = None
 
     def load_telemetry(self) -> None:
