@@ -34,8 +34,10 @@ IDLE_TIMEOUT_S = 10.0
 clients whose program is busy: some of them send heartbeats only while the program calls them."""
 OPEN_TIMEOUT_S = 10.0
 """A handshake and a login take four round trips; the login may wait 6 s behind others that are checked."""
-MAX_OPENING = 1000
-"""Those that connect at once after a failover take some 0.1 s each; a silent one costs 20 KB."""
+ATTACH_RATE = 100.0
+"""Each attach writes to etcd, which takes some thousand a second from all routers, and costs its router 2 ms."""
+MAX_OPENING = 4000
+"""After a failover thousands connect at once, perhaps from one address; a silent one costs 7 KB."""
 HTTP_CONNECTIONS = 256
 """Some scrapers, health checks and open pages; all else are requests that take milliseconds."""
 REDIAL_S = 1.0
@@ -269,6 +271,11 @@ class RouterConfig:
     max_connections: int = setting(
         "limits.max_connections", whole_number(1, 1_000_000), 10_000, "1 to 1000000",
         "Most client connections of this router; further ones are redirected to other routers.", applies=Applies.NOW,
+    )  # fmt: skip
+    attach_rate: float = setting(
+        "limits.attach_rate", number(1, 1_000_000), ATTACH_RATE, "1 to 1000000 attaches a second",
+        "Attaches of a user, or of an address without login, beyond a burst of 100 s; a connection has a fifth.",
+        applies=Applies.NEW,
     )  # fmt: skip
     max_opening: int = setting(
         "limits.max_opening", whole_number(2, 1_000_000), MAX_OPENING, "2 to 1000000",

@@ -45,6 +45,7 @@ from oncewire.wire import (
     Symbol,
 )
 from router.amqp_errors import amqp_error
+from router.clients.attach_pace import AttachPace
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode, NodeLink, NodeLinks
 from router.clients.places import Places
@@ -101,6 +102,10 @@ class ConnectionOwner(Protocol):
         """The info of a redirect for this client (K-8a); None = there is no other router."""
         ...
 
+    def attach_pace(self, connection: ClientConnection) -> AttachPace:
+        """How often this connection may attach."""
+        ...
+
     routed: RoutedLinks | None
     """Links to services; None = no incarnation serves (R-1)."""
 
@@ -142,6 +147,7 @@ class ClientConnection(PacedProtocol):
         self._windows = SessionWindows(listener.window_limits())
         self._links: dict[int, ClientLink] = {}
         self._places = Places()
+        self._attaches = listener.attach_pace(self)
         self.routed = CarriedLinks()
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
         self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
@@ -170,6 +176,16 @@ class ClientConnection(PacedProtocol):
     def is_served_by(self, driver: RecordsDriver | None) -> bool:
         """Whether this is the incarnation behind it."""
         return self._driver is driver
+
+    @property
+    def waiting_for_store(self) -> int:
+        """Operations of all clients that wait for etcd."""
+        return 0 if self._driver is None else self._driver.waiting_for_store
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """What the client has not read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def link_numbers(self) -> list[int]:
@@ -244,8 +260,14 @@ class ClientConnection(PacedProtocol):
                 self._driver.submit(inputs)
         if not self.is_dirty:
             self.mark_dirty()
+        if self._attaches.is_new and (delay_s := self._attaches.delay()):
+            self.pause_for(delay_s)
         if self._listener.is_draining:
             self.leave_if_unused()
+
+    def pause_again(self) -> float:
+        """See `PacedProtocol`: who has attached too often waits on."""
+        return self._attaches.delay()
 
     def _submit(self, inputs: list[Input]) -> None:
         if inputs and self._driver is not None:
@@ -276,6 +298,7 @@ class ClientConnection(PacedProtocol):
         if isinstance(link.context, Half):
             link.context.on_attached()
             return
+        self._attaches.take()
         if len(self._links) + self.routed.near_count >= self._listener.config.max_links:
             limit = self._listener.config.max_links
             self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
@@ -299,6 +322,7 @@ class ClientConnection(PacedProtocol):
         link.context = shell
         self._links[shell.number] = shell
         inputs.append(attach)
+        _lighten(link)
 
     def _is_routed(self, link: ReceiverLink | SenderLink) -> bool:
         """Whether the attach is for a service: then it is forwarded, or refused (R-3)."""
@@ -323,6 +347,7 @@ class ClientConnection(PacedProtocol):
     def _refuse(self, link: Link, refusal: LinkRefusal) -> None:
         self._listener.count_refusal(self, link.name, refusal)
         self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
+        _lighten(link)
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
         link, shell = event.link, event.link.context
@@ -536,3 +561,12 @@ class ClientConnection(PacedProtocol):
         self._timer = None
         self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="no open frame came")
         self.abort()
+
+
+def _lighten(link: Link) -> None:
+    """Let go of what only the attach was for: the engine keeps it until the client detaches, and it may be large."""
+    attach = link.remote_attach
+    assert attach is not None
+    attach.unsettled = attach.properties = None
+    if link.context is None:  # refused
+        attach.source = attach.target = None

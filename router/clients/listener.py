@@ -11,7 +11,10 @@ from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import UNAUTHORIZED_ACCESS, Connection, Fields, Role, SaslServer, Symbol
 from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.admission import Gates
+from router.clients.attach_pace import AttachPace
+from router.clients.attach_rate_core import AttachRates
 from router.clients.connection import ClientConnection
+from router.clients.excess import ExcessWatch
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.redirect import choose, other_routers, redirect_info, server_list
@@ -47,6 +50,7 @@ class ClientListener:
         self._bytes_in = self._bytes_out = 0  # of connections that are closed
         self.accepted = 0
         self.refused_links = 0
+        self.attach_rates = AttachRates()
         self.node: LocalNode | None = None
         """Serves `$management`; the router process sets it before it listens."""
         self.routed: RoutedLinks | None = None
@@ -62,6 +66,7 @@ class ClientListener:
         self._gate, self._shares = gates.clients, gates.shares
         # Beside those that are open: some that were sent away are not gone yet.
         self._gate.is_full = lambda: len(self._connections) >= self._most_open + self._shares.opening
+        self.excess = ExcessWatch(self.connections, lambda: self.config)
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._server: Listener | None = None
@@ -166,6 +171,10 @@ class ClientListener:
     def _on_guess(self, user: str, host: str, failures: int) -> None:
         self.log.event(RouterEvent.LOGIN_FAILED, user=user, peer=host, failures=failures)
 
+    def attach_pace(self, connection: ClientConnection) -> AttachPace:
+        """How often a connection may attach."""
+        return AttachPace(connection, self.attach_rates, self.config.attach_rate)
+
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""
         config = self.config
@@ -184,6 +193,7 @@ class ClientListener:
             connection.abort()
         self.accepted += 1
         self._connections.add(connection)
+        self.excess.start()
         self._is_empty.clear()
 
     def remove(self, connection: ClientConnection) -> None:
@@ -251,8 +261,9 @@ class ClientListener:
         """Send all clients away and let nothing they still send count (K-3, K-8)."""
         self.driver = None
         for connection in list(self._connections):
-            connection.stop_serving()
-            connection.close("amqp:connection:forced", why)
+            with connection.confined("the end of {}'s service"):  # K-3b: all others must be sent away, too
+                connection.stop_serving()
+                connection.close("amqp:connection:forced", why)
         self.routed = None
 
     async def wait_empty(self) -> None:

@@ -33,8 +33,15 @@ MAX_ADDRESSES = 1_000
 MAX_WAITING = 32
 """Logins over HTTP that wait for each other; AMQP clients share the thread that checks them."""
 READING = frozenset({"GET", "HEAD"})
-PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+PROXY_HEADERS = frozenset(
+    {
+        "cf-connecting-ip", "client-ip", "fastly-client-ip", "forwarded", "forwarded-for", "true-client-ip", "via",
+        "x-client-ip", "x-cluster-client-ip", "x-envoy-external-address", "x-original-forwarded-for", "x-proxyuser-ip",
+        "x-real-ip",
+    }
+)  # fmt: skip
 """What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs)."""
+PROXY_PREFIX = "x-forwarded"
 JSON = "application/json"
 REALM = 'Basic realm="oncewire", charset="UTF-8"'
 
@@ -260,7 +267,8 @@ def _name_of(host: str) -> str:
 
 def _is_forwarded(request: web.Request) -> bool:
     """A proxy on this machine speaks for somebody who may be anywhere. One that says nothing cannot be told apart."""
-    return not PROXY_HEADERS.isdisjoint(name.lower() for name in request.headers)
+    names = {name.lower() for name in request.headers}
+    return not PROXY_HEADERS.isdisjoint(names) or any(name.startswith(PROXY_PREFIX) for name in names)
 
 
 # --- routes with a role -----------------------------------------------------------------------------------------------
