@@ -118,7 +118,8 @@ class ExcessWatch:
         for holder in too_much(loose, self._config().router_bytes // SHARE):
             self.closed += 1
             holder.close(RESOURCE_LIMIT_EXCEEDED, _BEHIND)
-            holder.abort()
+            if holder.unwritten_bytes >= SMALL_BYTES:  # it would not read the close either
+                holder.abort()
 
 
 def _parts_of(holder: Holder) -> dict[Hashable, int]:

@@ -28,6 +28,11 @@ _COUNTERS = {
         "Times the event loop stood still for half of what neighbours bear before they route around it",
     ),
     "refused_handshakes": ("oncewire_tls_handshakes_failed", "TLS handshakes that failed at the listeners"),
+    "attach_delays": ("oncewire_attach_delays", "Times a client was not read because it attaches too often"),
+    "excess_closed": (
+        "oncewire_connections_closed_for_excess",
+        "Client connections closed for what they made the router hold",
+    ),
     "refused_links": ("oncewire_links_refused", "Attaches refused before the record core heard of them"),
 }
 _GAUGES = {

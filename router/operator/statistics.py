@@ -70,6 +70,8 @@ class Accounts:
             accepted_connections=listener.accepted,
             refused_links=listener.refused_links,
             refused_handshakes=self._tls.refused,
+            attach_delays=listener.attach_rates.delayed,
+            excess_closed=listener.excess.closed,
             opening={each.name: each.admission.count for each in self._gates},
             turned_away={each.name: each.admission.closed + each.admission.refused for each in self._gates},
             client_bytes_in=listener.bytes_in,
