@@ -30,6 +30,7 @@ from oncewire.wire import (
     Target,
     Transfer,
     encode_performative,
+    vocabulary,
 )  # fmt: skip
 from oncewire.wire.frames import AMQP_HEADER, encode_frame
 
@@ -40,7 +41,7 @@ HOST = "127.0.0.1"
 MANY = 1 << 30
 PART = 65_536
 RETRY_S = 0.05
-EXACTLY_ONCE = (Symbol("topic-exactly-once"),)
+EXACTLY_ONCE = (vocabulary.EXACTLY_ONCE,)
 _names = itertools.count()
 
 

@@ -34,13 +34,9 @@ MAX_WAITING = 32
 """Logins over HTTP that wait for each other; AMQP clients share the thread that checks them."""
 READING = frozenset({"GET", "HEAD"})
 PROXY_HEADERS = frozenset(
-    {
-        "cf-connecting-ip", "client-ip", "fastly-client-ip", "forwarded", "forwarded-for", "true-client-ip", "via",
-        "x-client-ip", "x-cluster-client-ip", "x-envoy-external-address", "x-original-forwarded-for", "x-proxyuser-ip",
-        "x-real-ip",
-    }
-)  # fmt: skip
-"""What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs)."""
+    {"cf-connecting-ip", "client-ip", "forwarded", "true-client-ip", "via", "x-client-ip", "x-real-ip"}
+)
+"""What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs), beside those with `PROXY_PREFIX`."""
 PROXY_PREFIX = "x-forwarded"
 JSON = "application/json"
 REALM = 'Basic realm="oncewire", charset="UTF-8"'
