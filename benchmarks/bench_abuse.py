@@ -4,7 +4,7 @@ One router process with its etcd on loopback, for each abuse a fresh one. A publ
 measured is the time from each message to its delivery. Newcomers connect meanwhile, one after the other, and attach a
 publisher. The abusers (`abusers.py`) are another process, of low priority: they would be on a machine of their own.
 
-    python benchmarks/bench_abuse.py [--seconds 5] [--only PART_OF_A_NAME] [--json]
+    python benchmarks/bench_abuse.py [--seconds 5] [--begun 1] [--only PART_OF_A_NAME] [--json]
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from topology.etcd_server import EtcdFailed, EtcdNotFound
 
 FAILED = 1
 WARM_UP_S = 1.0
+"""Of the flow, before it is measured."""
 NEWCOMER_S = 30.0
 BETWEEN_S = 0.1
 ABUSERS = Path(__file__).with_name("abusers.py")
@@ -102,7 +103,7 @@ async def abusing(name: str, amqp: int, http: int) -> AsyncIterator[None]:
         await process.wait()
 
 
-async def measure(name: str, seconds: float, log_folder: Path | None) -> Result:
+async def measure(name: str, seconds: float, begun_s: float, log_folder: Path | None) -> Result:
     """One abuse of a fresh router."""
     async with LocalNetwork(1, log_folder=log_folder) as network:
         at = network.routers["r1"]
@@ -114,7 +115,7 @@ async def measure(name: str, seconds: float, log_folder: Path | None) -> Result:
             quiet = percentiles(flow, begin, time.monotonic())
             rss = router.resident_bytes()
             async with abusing(name, at.amqp_port, at.http_port):
-                await asyncio.sleep(WARM_UP_S)
+                await asyncio.sleep(begun_s)
                 begin = time.monotonic()
                 times, failed = await newcomers(at.url, begin + seconds)
                 abused = percentiles(flow, begin, begin + seconds)
@@ -134,14 +135,14 @@ def show(result: Result) -> None:
     )
 
 
-async def run(names: Sequence[str], seconds: float, as_json: bool, log_folder: Path | None) -> None:
+async def run(names: Sequence[str], options: argparse.Namespace) -> None:
     """All of them, one after the other."""
     results = []
     for name in names:
-        results.append(await measure(name, seconds, log_folder))
-        if not as_json:
+        results.append(await measure(name, options.seconds, options.begun, options.logs))
+        if not options.json:
             show(results[-1])
-    if as_json:
+    if options.json:
         print(json.dumps([{**asdict(each), "ratio": round(each.ratio, 2)} for each in results]))
 
 
@@ -149,6 +150,7 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Latency of honest clients beside hostile ones.")
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--begun", type=float, default=1.0, help="seconds of abuse before it is measured")
     parser.add_argument("--only", default="", help="part of the name of an abuse")
     parser.add_argument("--logs", type=Path, help="folder for the logs of the routers")
     parser.add_argument("--json", action="store_true")
@@ -157,7 +159,7 @@ def main() -> int:
     if not options.json:
         print(f"{machine()}\n")
     try:
-        uvloop.run(run(names, options.seconds, options.json, options.logs))
+        uvloop.run(run(names, options))
     except (EtcdFailed, EtcdNotFound, LocalNetworkError) as error:
         print(f"bench_abuse: {error}", file=sys.stderr)
         return FAILED
