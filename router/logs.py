@@ -32,6 +32,8 @@ class RouterEvent(Enum):
     DESCRIPTORS_SHORT = "descriptors_short"
     CLIENT_DISCONNECTED = "client_disconnected"
     LOGIN_FAILED = "login_failed"
+    LOGIN_UNDECIDED = "login_undecided"
+    LOGIN_EXPIRED = "login_expired"
     TLS_REFUSED = "tls_refused"
     TLS_REVOKED = "tls_revoked"
     USERS_FILE_OPEN = "users_file_open"
@@ -64,6 +66,7 @@ _WARNINGS = frozenset(
         RouterEvent.ACCEPT_FAILED,
         RouterEvent.DESCRIPTORS_SHORT,
         RouterEvent.LOGIN_FAILED,
+        RouterEvent.LOGIN_UNDECIDED,
         RouterEvent.TLS_REFUSED,
         RouterEvent.TLS_REVOKED,
         RouterEvent.USERS_FILE_OPEN,

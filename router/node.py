@@ -13,6 +13,7 @@ from router.config import RouterConfig
 from router.event_loop_lag import LoopWatch
 from router.lifecycle import Lifecycle
 from router.listening import reachable
+from router.login_setup import checks_of
 from router.logs import EventLog, RouterEvent
 from router.operator.surface import OperatorSurface
 from router.peers.listener import NeighbourListener
@@ -39,7 +40,7 @@ class RouterNode:
             load: reads the settings again; None = there is no file to read.
 
         Raises:
-            CliError: the TLS files or the setting queue_store cannot be used.
+            CliError: the TLS files, the keys of tokens, or the settings authenticator or queue_store cannot be used.
         """
         self._config = config
         self._version = version
@@ -49,7 +50,7 @@ class RouterNode:
         self._watch = LoopWatch(log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         tls = self.tls = RouterTls(config, log)
         self.gates = gates = Gates(config, log)
-        self._listener = ClientListener(config, log, turn, version, tls.clients, gates)
+        self._listener = ClientListener(config, log, turn, version, tls.clients, checks_of(config, log), gates)
         self._router_listener = NeighbourListener(config, tls.neighbours, gates.neighbours)
         self.lifecycle = Lifecycle(config, self._listener, self._router_listener, turn, log, tls)
         self.operator = OperatorSurface(
