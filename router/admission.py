@@ -62,9 +62,10 @@ def shares(config: RouterConfig, limit: int) -> Shares:
     left = max(limit - SPARE_DESCRIPTORS, SMALL_PART)
     wanted = SPARE_DESCRIPTORS + NEIGHBOURS_OPENING + config.http_max_connections
     wanted += config.max_opening + config.max_connections
-    opening = min(config.max_opening, left // SMALL_PART)
-    neighbours = min(NEIGHBOURS_OPENING, left // SMALL_PART)
-    http = min(config.http_max_connections, left // SMALL_PART)
+    part = left // SMALL_PART if wanted > limit else left
+    opening = min(config.max_opening, part)
+    neighbours = min(NEIGHBOURS_OPENING, part)
+    http = min(config.http_max_connections, part)
     return Shares(left - opening - neighbours - http, opening, neighbours, http, wanted, limit)
 
 
