@@ -349,7 +349,7 @@ class Service:
     async def _connect(self, connection: _RouterConnection, address: Address) -> None:
         transport = connection.transport
         tls = (self._ssl_context or ssl.create_default_context()) if address.tls else None
-        await connect(transport, address.host, address.port, CONNECT_S, tls)
+        await connect(transport, address.host, address.port, CONNECT_S, tls, address.path)
         try:
             await asyncio.shield(transport.closed)
         finally:

@@ -1,4 +1,7 @@
-"""Where AMQP clients connect: one TCP listener, the engines it makes, and the connections that are open."""
+"""Where AMQP clients connect: one TCP listener, the engines it makes, and the connections that are open.
+
+WebSockets come from the HTTP listener (`router.operator.websocket`): another `Entrance`, and all else is the same.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import UNAUTHORIZED_ACCESS, Connection, Fields, Role, SaslServer, Symbol
@@ -27,6 +31,21 @@ PRODUCT = "oncewire"
 _REMOVED = "this user has been removed"
 MAX_CHANNEL = 4095
 """Each routed link of a service has a session of its own (R-3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """By which way clients come in.
+
+    Attributes:
+        host: that is listened on; it says whether other machines can come. Empty = they can.
+        has_tls: whether what they send is encrypted.
+        is_websocket: they are told of no other routers: nobody knows where a client by WebSocket reaches those.
+    """
+
+    host: str
+    has_tls: bool
+    is_websocket: bool = False
 
 
 class ClientListener:
@@ -65,7 +84,11 @@ class ClientListener:
         }
         self.users = load_users(config)
         self._logins = Logins(self.users, self._on_guess)
-        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether connections are taken."""
+        return self._server is not None
 
     @property
     def connection_count(self) -> int:
@@ -92,8 +115,10 @@ class ClientListener:
         Raises:
             CliError: the address cannot be listened on.
         """
+        config = self.config
+        entrance = Entrance(config.listen_host, config.listen_tls)
         self._server = await listen(
-            self._make, self.config.listen_host, self.config.listen_port, "--listen-port", self._tls
+            lambda: self.make(entrance), config.listen_host, config.listen_port, "--listen-port", self._tls
         )
         return port_of(self._server)
 
@@ -110,7 +135,6 @@ class ClientListener:
             for connection in list(self._connections):
                 if self._is_removed(connection):
                     connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
-        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
 
     def _is_removed(self, connection: ClientConnection) -> bool:
         return connection.user is not None and connection.user not in self.users.names
@@ -121,19 +145,21 @@ class ClientListener:
             self._server.close()
             self._server = None
 
-    def _make(self) -> ClientConnection:
+    def make(self, entrance: Entrance) -> ClientConnection:
+        """The protocol of a new connection."""
         connection: ClientConnection
         config = self.config
         scram = self._logins.scram_for(lambda: connection)
-        has_plain = bool(scram) and (config.listen_tls or anonymous_is_allowed(config.allow_plain, config.listen_host))
+        has_plain = bool(scram) and (entrance.has_tls or anonymous_is_allowed(config.allow_plain, entrance.host))
+        has_anonymous = anonymous_is_allowed(config.allow_anonymous, entrance.host)
         sasl = SaslServer(
-            [*scram, *(["PLAIN"] if has_plain else []), *(["ANONYMOUS"] if self._anonymous else [])],
+            [*scram, *(["PLAIN"] if has_plain else []), *(["ANONYMOUS"] if has_anonymous else [])],
             self._logins.verify_for(lambda: connection) if has_plain else None,
-            allow_no_sasl=self._anonymous,
+            allow_no_sasl=has_anonymous,
             extra=scram,
         )
         properties = self._properties
-        if self.driver is not None:
+        if self.driver is not None and not entrance.is_websocket:
             others = other_routers(self.driver.records.view, self.driver.records.rid)
             if others:
                 properties = {**properties, FAILOVER_LIST: server_list(others, self.accepted)}
@@ -148,7 +174,7 @@ class ClientListener:
             sasl=sasl,
             now=time.monotonic(),
         )
-        connection = ClientConnection(self, engine, self.driver)
+        connection = ClientConnection(self, engine, self.driver, is_redirected=not entrance.is_websocket)
         return connection
 
     def _on_guess(self, user: str, host: str, failures: int) -> None:

@@ -29,6 +29,7 @@ from router.operator.service import Management
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
 from router.operator.telemetry import telemetry_of
+from router.operator.websocket import WebSocketEntrance
 from router.tls import RouterTls
 from topology.inspector.api import Inspector
 from topology.inspector.queues_api import QueuesApi
@@ -86,7 +87,10 @@ class OperatorSurface:
         )
         status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
         self._queues = QueuesApi(queue_reader(config.queue_store), rights)
-        routes = (*inspection_routes(self.inspector, self._queues), *management_routes(management))
+        websockets = WebSocketEntrance(config, listener, access, log)
+        routes = (
+            *inspection_routes(self.inspector, self._queues), *management_routes(management), *websockets.routes()
+        )  # fmt: skip
         self._http = HttpServer(status, access, log, routes, tls.http)
         self._answering: asyncio.Future[None] | None = None
 
