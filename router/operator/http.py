@@ -18,6 +18,8 @@ from router.operator.status import Status
 from topology.inspector.schema.model import Role
 
 _LOG = web.AppKey("log", EventLog)
+FIRST_REQUEST_S = 10.0
+"""From the connection to the end of its first request's head. It takes milliseconds; a silent peer holds memory."""
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
 
@@ -63,7 +65,8 @@ class HttpServer:
         """
         self._status = status
         self._metrics = Metrics(status)
-        app = web.Application(middlewares=[_say_as_json])
+        self._silent: set[web.RequestHandler] = set()
+        app = web.Application(middlewares=[self._hear, _say_as_json])
         app[_LOG] = log
         own = (
             Route("GET", "/healthz", self._healthz, None),
@@ -86,11 +89,28 @@ class HttpServer:
         assert self._runner.server is not None
         try:
             # Not a site of aiohttp's: that has no limits for TLS handshakes.
-            self._server = await listen(self._runner.server, host, port, "--http-port", self._tls)
+            self._server = await listen(self._make, host, port, "--http-port", self._tls)
         except CliError:
             await self._runner.cleanup()
             raise
         return port_of(self._server)
+
+    def _make(self) -> web.RequestHandler:
+        assert self._runner.server is not None
+        connection = self._runner.server()
+        self._silent.add(connection)
+        asyncio.get_running_loop().call_later(FIRST_REQUEST_S, self._drop_silent, connection)
+        return connection
+
+    def _drop_silent(self, connection: web.RequestHandler) -> None:
+        if connection in self._silent:
+            self._silent.remove(connection)
+            connection.force_close()
+
+    @web.middleware
+    async def _hear(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._silent.discard(request.protocol)
+        return await handler(request)
 
     async def stop(self) -> None:
         """Stop listening and drop connections."""
