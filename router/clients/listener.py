@@ -145,6 +145,10 @@ class ClientListener:
             self._server.close()
             self._server = None
 
+    def lets_anybody_in(self, entrance: Entrance) -> bool:
+        """Whether somebody could log in: a user, or everybody."""
+        return self.users.is_set or anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
+
     def make(self, entrance: Entrance) -> ClientConnection:
         """The protocol of a new connection."""
         connection: ClientConnection

@@ -37,21 +37,22 @@ class WebSocketEntrance:
             protocols=(SUBPROTOCOL,), timeout=SHUTDOWN_S, autoping=False, compress=False,
             max_msg_size=longest_message(self._config.max_frame_size),
         )  # fmt: skip
+        peername = f"{_place(request)} (a proxy)" if is_forwarded(request) else None
+        host = "" if peername else self._config.http_host
+        entrance = Entrance(host, self._config.http_tls, is_websocket=True)
         try:
-            self._check(request, websocket)
+            self._check(request, websocket, entrance)
         except AccessDenied as denied:
             self._log.event(RouterEvent.CLIENT_REFUSED, peer=request.remote or "", why=str(denied))
             return refusal(denied.status, str(denied), denied.fix)
         await websocket.prepare(request)
         below = request.transport
         if below is not None:  # else the client is gone
-            peername = f"{_place(request)} (a proxy)" if is_forwarded(request) else None
-            host = "" if peername else self._config.http_host
-            connection = self._listener.make(Entrance(host, self._config.http_tls, is_websocket=True))
+            connection = self._listener.make(entrance)
             await WebSocketTransport(websocket, below, connection, peername).run()
         return websocket
 
-    def _check(self, request: web.Request, websocket: web.WebSocketResponse) -> None:
+    def _check(self, request: web.Request, websocket: web.WebSocketResponse, entrance: Entrance) -> None:
         """Refuse what is no WebSocket for AMQP, or comes from where none may come.
 
         Raises:
@@ -70,6 +71,11 @@ class WebSocketEntrance:
                     403, "AMQP clients must show a certificate (tls.client_certificates)",
                     "connect with wss and a certificate; http.client_certificates must let clients show one",
                 )  # fmt: skip
+        if not self._listener.lets_anybody_in(entrance):
+            raise AccessDenied(
+                403, "nobody can log in from there: there are no users, and no login is for this machine only",
+                'set users_file or users, or listen.allow_anonymous = "always" where everybody may connect',
+            )  # fmt: skip
         if not self._listener.is_listening:
             raise AccessDenied(503, "this router takes no clients any more", "connect to another router")
 
