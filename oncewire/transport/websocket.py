@@ -95,12 +95,11 @@ class WebSocketTransport(asyncio.Transport):
             self._protocol.connection_lost(None)
 
     async def _read_all(self) -> None:
-        while not self._is_ending():
+        while True:
+            message = await self._websocket.receive()
             if not self._may_read.is_set():
                 await self._may_read.wait()
-                continue
-            message = await self._websocket.receive()
-            if self._is_ending():  # as with TCP, nothing counts any more
+            if self._is_closing:  # as with TCP, nothing counts any more
                 return
             kind = message.type
             if kind is WSMsgType.BINARY and message.data:
@@ -114,9 +113,6 @@ class WebSocketTransport(asyncio.Transport):
                 self._end(WSCloseCode.UNSUPPORTED_DATA, "AMQP comes in binary messages")
             else:
                 return
-
-    def _is_ending(self) -> bool:
-        return self._is_closing
 
     async def _write_all(self) -> None:
         """Write what there is; the last of it is the WebSocket's own close."""
@@ -169,6 +165,7 @@ class WebSocketTransport(asyncio.Transport):
         """End the connection at once; what is unwritten is lost."""
         self._output.clear()
         self._unwritten = 0
+        self._is_behind = False
         self._end(WSCloseCode.OK, "")
         self._below.abort()
 

@@ -110,6 +110,7 @@ def map_library() -> bool:
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
+    "ws": Part("the WebSockets of rhea", tool_file("node_modules/ws/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
     "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
     "chromium": Part("the browser chromium", program("chromium"), "sudo apt-get install -y chromium"),
