@@ -264,11 +264,11 @@ class Service:
     """Serves the addresses of some prefixes at several routers.
 
     Args:
-        urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of each router to connect to (``amqps`` for TLS).
+        urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of each router to connect to (or ``amqps``, ``ws``, ``wss``).
         prefixes: beginnings of the addresses; the routers' setting ``services.prefixes`` has them.
         on_link: called with each link that a client attaches: it sets ``events``, and replies or refuses, now or later.
         container_id: of this process.
-        ssl_context: for ``amqps``; None = Python's default.
+        ssl_context: for ``amqps`` and ``wss``; None = Python's default.
         allow_plain: as at ``connect()``.
 
     Attributes:

@@ -22,6 +22,8 @@ from oncewire.transport.tls import SHUTDOWN_S
 SUBPROTOCOL = "amqp"
 MESSAGE_BYTES = 65_535
 """Longest message we write. Qpid JMS reads no longer ones unless it is told to, and longer ones save nothing."""
+LEAST_READ_BYTES = 1 << 20
+"""Messages up to this are read, however small frames are: Qpid JMS puts as many frames into one as fill this."""
 MAX_READ_BYTES = 1 << 31
 """No message may be longer, whatever the frame size: aiohttp counts in 32 bits."""
 HIGH_WATER_BYTES = 1 << 16
@@ -36,7 +38,7 @@ _tasks: set[asyncio.Task[None]] = set()
 
 def longest_message(max_frame_size: int) -> int:
     """Bytes of the longest message that is read: a frame of ours, or frames that the peer has put together."""
-    return min(max_frame_size + MESSAGE_BYTES, MAX_READ_BYTES)
+    return min(max(max_frame_size, LEAST_READ_BYTES) + MESSAGE_BYTES, MAX_READ_BYTES)
 
 
 class WebSocketTransport(asyncio.Transport):

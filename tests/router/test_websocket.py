@@ -341,7 +341,7 @@ async def test_what_amqp_over_websocket_does_not_allow_ends_the_connection_and_n
                 if kind == "text":
                     await websocket.send_str("AMQP")
                 else:
-                    await websocket.send_bytes(bytes(MAX_FRAME + 65_536))
+                    await websocket.send_bytes(bytes((1 << 20) + 65_536))
                 message = await websocket.receive()
                 assert (message.type, message.data) == (WSMsgType.CLOSE, code)
 
