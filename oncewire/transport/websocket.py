@@ -17,7 +17,6 @@ import aiohttp
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 
 from oncewire.transport.engine_protocol import EngineProtocol
-from oncewire.transport.tls import SHUTDOWN_S
 
 SUBPROTOCOL = "amqp"
 MESSAGE_BYTES = 65_535
@@ -29,7 +28,7 @@ MAX_READ_BYTES = 1 << 31
 HIGH_WATER_BYTES = 1 << 16
 """More than this unwritten: `pause_writing` is called, unless the protocol sets another limit. As in asyncio."""
 FLUSH_S = 10.0
-"""After `close`, for what is unwritten: a peer that does not read must not keep the connection."""
+"""After `close`, for what is unwritten and the peer's close: one that does nothing must not keep the connection."""
 
 _WebSocket: TypeAlias = "ClientWebSocketResponse | web.WebSocketResponse"
 _tasks: set[asyncio.Task[None]] = set()
@@ -241,7 +240,6 @@ async def open_websocket(
         async with asyncio.timeout(timeout_s):
             websocket = await session.ws_connect(
                 url, protocols=(SUBPROTOCOL,), autoping=False, ssl=tls or True,
-                timeout=aiohttp.ClientWSTimeout(ws_close=SHUTDOWN_S),
                 max_msg_size=longest_message(protocol.engine.receive_frame_size),
             )  # fmt: skip
         assert isinstance(websocket, _Opened)

@@ -58,11 +58,11 @@ class WebSocketEntrance:
         Raises:
             AccessDenied: it is refused.
         """
-        ready = websocket.can_prepare(request)
-        if not ready.ok:
-            raise AccessDenied(426, f"{PATH} takes WebSockets only", f"use an AMQP client, with ws(s)://HOST:PORT{PATH}")
-        if ready.protocol != SUBPROTOCOL:
+        offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
+        if "Upgrade" in request.headers and SUBPROTOCOL not in (each.strip() for each in offered):
             raise AccessDenied(400, "the WebSocket does not ask for the sub-protocol amqp", "ask for it")
+        if not websocket.can_prepare(request).ok:
+            raise AccessDenied(426, f"{PATH} takes WebSockets only", f"use an AMQP client, with ws(s)://HOST:PORT{PATH}")
         self._access.check_page(request, self._listener.config.http_origins)
         if self._config.tls_client_certificates == "required":
             end = None if request.transport is None else request.transport.get_extra_info("ssl_object")
