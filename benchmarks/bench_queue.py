@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("cost", "rate"))
     sizes = [1_000, 100_000, 3_000_000]
-    parser.add_argument("--sizes", type=int, nargs="+", default=sizes, help="10000000 takes some minutes more")
+    parser.add_argument("--sizes", type=int, nargs="+", default=sizes, help="10000000 takes three minutes more")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--runs", type=int, default=3, help="of the rates")
     parser.add_argument("--items", type=int, default=2_000, help="of one run of the rates")

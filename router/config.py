@@ -22,8 +22,9 @@ from oncewire.settings.parsers import (
     yes_or_no,
 )
 from oncewire.settings.schema import Applies, setting
+from router.certificate_users import CertificateRule, certificate_rules
 from router.routed.limits import RoutedLimits
-from router.settings import ROLES, ConnectorSettings, connectors, origins, prefixes
+from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, origins, prefixes
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
@@ -76,7 +77,7 @@ class RouterConfig:
     )  # fmt: skip
     allow_plain: str = setting(
         "listen.allow_plain", one_of("loopback", "always", "never"), "loopback", _ANONYMOUS,
-        "Offer SASL PLAIN, which sends the password itself, on connections without TLS. SCRAM is always offered.",
+        "Accept passwords (SASL PLAIN) and tokens on connections without TLS, for all on the way to read.",
         applies=Applies.NEW,
     )  # fmt: skip
     users: tuple[tuple[str, str], ...] = setting(
@@ -87,6 +88,44 @@ class RouterConfig:
     users_file: str = setting(
         "users_file", text(), "", "path of a file of `oncewire users`, or empty",
         "Users with hashed passwords, in the place of users. A reload reads the file again.", applies=Applies.NOW,
+    )  # fmt: skip
+    external_rules: tuple[CertificateRule, ...] = setting(
+        "external.rules", certificate_rules, (),
+        'tables {take = "CN", "DNS", "URI" or "email", pattern, user}; in a text take pattern user;...',
+        "Users by certificates that clients and operators show: the first rule whose pattern fits the whole name.",
+        applies=Applies.NEW,
+    )  # fmt: skip
+    jwks_url: str = setting(
+        "jwt.jwks_url", text(r"(?:https://|http://(?:127\.0\.0\.1|localhost)[:/])[^\s@]+|"), "",
+        "URL https://host/path, or empty; http:// to this machine only",
+        "Public keys of whoever issues the tokens that users log in with; needs the extra oncewire[jwt].",
+    )  # fmt: skip
+    jwks_file: str = setting(
+        "jwt.jwks_file", text(), "", "path of a JSON Web Key Set, or empty",
+        "The same keys in a file, in the place of jwt.jwks_url. A reload reads the file again.",
+    )  # fmt: skip
+    jwt_issuer: str = setting("jwt.issuer", text(), "", "text; needed for tokens", "A token's `iss` must be this text.")
+    jwt_audience: str = setting(
+        "jwt.audience", text(), "", "text; needed for tokens", "A token's `aud` must be this text, or contain it."
+    )
+    jwt_user_claim: str = setting(
+        "jwt.user_claim", text(r".+"), "sub", "name of a claim", "The claim of a token that names the user."
+    )
+    jwt_algorithms: tuple[str, ...] = setting(
+        "jwt.algorithms", algorithms, ("RS256", "PS256", "ES256", "EdDSA"),
+        f"a list of {', '.join(ALGORITHMS)}; in a text name,name", "Algorithms of signatures that are accepted.",
+    )  # fmt: skip
+    jwt_leeway_s: float = setting(
+        "jwt.leeway_s", number(0, 300), 10.0, "0 to 300 seconds",
+        "Difference of clocks: a token is accepted so long before its beginning and after its end.",
+    )  # fmt: skip
+    jwt_refetch_s: float = setting(
+        "jwt.refetch_s", number(1, 3600), 30.0, "1 to 3600 seconds",
+        "Shortest time between two requests to jwt.jwks_url. A token with an unknown key causes one.",
+    )  # fmt: skip
+    authenticator: str = setting(
+        "authenticator", text(r"[A-Za-z0-9_.-]*"), "", "name of an entry point, or empty",
+        "An installed package that checks passwords and tokens, in the place of users, users_file and jwt.*.",
     )  # fmt: skip
     roles: tuple[tuple[str, str], ...] = setting(
         "roles", pairs("=", ROLES), (), 'a table user = "viewer", "operator" or "admin"; in a text user=role,...',
@@ -321,6 +360,16 @@ class RouterConfig:
         "text or json",
         "text = key=value lines; json = one JSON object a line.",
     )
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether users log in with JSON Web Tokens."""
+        return bool(self.jwks_url or self.jwks_file)
+
+    @property
+    def has_strangers(self) -> bool:
+        """Whether there are users whose names the settings do not list."""
+        return bool(self.users_file or self.external_rules or self.has_tokens or self.authenticator)
 
     @property
     def node_id(self) -> str:

@@ -53,7 +53,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
 
     open_to_all = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
     _check_logins(config, refuse)
-    if not open_to_all and not config.users and not config.users_file:
+    if not open_to_all and not config.users and not config.has_strangers:
         refuse(
             "listen_host",
             f"nobody could log in: other machines can reach this address, listen.allow_anonymous is "
@@ -131,15 +131,40 @@ def _check_logins(config: RouterConfig, refuse: Callable[[str, str, str], None])
     if config.users and config.users_file:
         refuse("users_file", "users is set, too", "keep one of them; `oncewire users add` puts a user into the file")
     strangers = [user for user, _ in config.roles if user not in dict(config.users)]
-    if strangers and not config.users_file:  # the file changes by itself
+    if strangers and not config.has_strangers:
         refuse(
             "roles", f"there is no user {strangers[0]}", f"set a password: users.{strangers[0]}, or leave the role out"
         )
+    _check_other_logins(config, refuse)
     if config.inter_router_password:
         try:
             saslprep(config.inter_router_password, "password")
         except LocalProtocolError as error:
             refuse("inter_router_password", f"{error}: SCRAM cannot use it", "choose another one, at every router")
+
+
+def _check_other_logins(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """Certificates are asked for, tokens can be checked, and an authenticator is alone."""
+    if config.external_rules and config.tls_client_certificates == config.http_client_certificates == "none":
+        refuse(
+            "external_rules", "no listener asks for certificates",
+            "set tls.client_certificates or http.client_certificates to optional or required",
+        )  # fmt: skip
+    is_open = not config.listen_tls and not anonymous_is_allowed(config.allow_plain, config.listen_host)
+    if is_open and (config.has_tokens or config.authenticator):
+        refuse(
+            "listen_tls", "passwords and tokens would cross the network for all on the way to read",
+            "set listen.tls, or listen.allow_plain = always on a private network",
+        )  # fmt: skip
+    if config.jwks_url and config.jwks_file:
+        refuse("jwks_file", "jwt.jwks_url is set, too", "keep one of them")
+    for name in ("jwt_issuer", "jwt_audience"):
+        if config.has_tokens and not getattr(config, name):
+            refuse(name, "tokens of all others would be accepted, too", "set it to what your issuer writes into tokens")
+    if config.authenticator and (config.users or config.users_file or config.has_tokens):
+        refuse(
+            "authenticator", "users, users_file or jwt.* are set, too", "leave those out: it checks all logins alone"
+        )
 
 
 def _check_silence(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:

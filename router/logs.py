@@ -28,6 +28,8 @@ class RouterEvent(Enum):
     CLIENT_REFUSED = "client_refused"
     CLIENT_DISCONNECTED = "client_disconnected"
     LOGIN_FAILED = "login_failed"
+    LOGIN_UNDECIDED = "login_undecided"
+    LOGIN_EXPIRED = "login_expired"
     TLS_REFUSED = "tls_refused"
     TLS_REVOKED = "tls_revoked"
     USERS_FILE_OPEN = "users_file_open"
@@ -57,6 +59,7 @@ _WARNINGS = frozenset(
         RouterEvent.STORE_FAILED,
         RouterEvent.CLIENT_REFUSED,
         RouterEvent.LOGIN_FAILED,
+        RouterEvent.LOGIN_UNDECIDED,
         RouterEvent.TLS_REFUSED,
         RouterEvent.TLS_REVOKED,
         RouterEvent.USERS_FILE_OPEN,

@@ -12,6 +12,7 @@ from router.config import RouterConfig
 from router.event_loop_lag import LoopWatch
 from router.lifecycle import Lifecycle
 from router.listening import reachable
+from router.login_setup import checks_of
 from router.logs import EventLog, RouterEvent
 from router.operator.surface import OperatorSurface
 from router.peers.listener import NeighbourListener
@@ -38,7 +39,7 @@ class RouterNode:
             load: reads the settings again; None = there is no file to read.
 
         Raises:
-            CliError: the TLS files or the setting queue_store cannot be used.
+            CliError: the TLS files, the keys of tokens, or the settings authenticator or queue_store cannot be used.
         """
         self._config = config
         self._version = version
@@ -47,7 +48,7 @@ class RouterNode:
         # The last heartbeat before a stall may be one period old.
         self._watch = LoopWatch(log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         tls = self.tls = RouterTls(config, log)
-        self._listener = ClientListener(config, log, turn, version, tls.clients)
+        self._listener = ClientListener(config, log, turn, version, tls.clients, checks_of(config, log))
         self._router_listener = NeighbourListener(config, tls.neighbours)
         self.lifecycle = Lifecycle(config, self._listener, self._router_listener, turn, log, tls)
         self.operator = OperatorSurface(

@@ -35,56 +35,70 @@ class Caller(Protocol):
         """Drop it without an answer."""
 
 
-class Logins:
-    """Logins of AMQP connections, which are made again and again by themselves.
+class Guesses:
+    """Wrong passwords of the last minute, by user and address.
 
     Of PLAIN only different passwords count, and only for one user at one address: a client whose password is out of
     date says the same one for ever, and must not lock its neighbours out.
     """
 
-    def __init__(self, users: Users, guessed: Callable[[str, str, int], None]) -> None:
-        """Check logins of `users`; `guessed` is told user, address and number of each wrong password that counts."""
+    def __init__(self, guessed: Callable[[str, str, int], None]) -> None:
+        """There are none; `guessed` is told user, address and number of each wrong password that counts."""
         self._guessed = guessed
         self._wrong: dict[tuple[str, str], dict[bytes, tuple[float, int]]] = {}
-        self.users = users
-        """Logins are checked by these from now on."""
 
     def is_guessed(self, user: str, host: str, now: float) -> bool:
         """Whether somebody at `host` guesses the password of `user`, who must get no answer there for a while.
 
         No answer: told that its password is wrong, a client that has the right one would give up for good.
         """
-        weights = sum(weight for _, weight in self._recent(user, host, now).values())
+        weights = sum(weight for _, weight in self.recent(user, host, now).values())
         return weights >= MAX_GUESSES * PROOFS_PER_GUESS
+
+    def note(self, user: str, guess: bytes, weight: int, host: str, now: float) -> None:
+        """A wrong password, or proof of one."""
+        wrong = self.recent(user, host, now)
+        if guess not in wrong:
+            wrong[guess] = now, weight
+            self._guessed(user, host, len(wrong))
+        self._wrong.pop((user, host), None)
+        self._wrong[user, host] = wrong
+        while len(self._wrong) > MAX_GUESSERS:
+            self._wrong.pop(next(iter(self._wrong)))
+
+    def recent(self, user: str, host: str, now: float) -> dict[bytes, tuple[float, int]]:
+        """When each counted wrong password came, and its weight."""
+        guesses = self._wrong.get((user, host), {})
+        return {guess: (at, weight) for guess, (at, weight) in guesses.items() if now - at < GUESS_WINDOW_S}
+
+
+class Logins:
+    """Logins of AMQP connections by passwords of users, which are made again and again by themselves."""
+
+    def __init__(self, users: Users, guessed: Callable[[str, str, int], None]) -> None:
+        """Check logins of `users`; see `Guesses`."""
+        self.guesses = Guesses(guessed)
+        """Told of each wrong password."""
+        self.users = users
+        """Logins are checked by these from now on."""
 
     def check(self, user: str, password: str, host: str, now: float) -> bool | Deferred[bool] | None:
         """Whether somebody at `host` may log in with this password; None = no answer: somebody guesses there."""
-        if self.is_guessed(user, host, now):
+        if self.guesses.is_guessed(user, host, now):
             return None
         guess = token(user, password)
-        if guess in self._recent(user, host, now):  # told already that it is wrong
+        if guess in self.guesses.recent(user, host, now):  # told already that it is wrong
             return False
         return self.users.check(user, password)
 
     def judge(self, user: str, is_right: bool, guess: bytes, weight: int, host: str, now: float) -> bool | None:
         """The answer to a login that was checked; None = none, because somebody guesses there."""
-        if self.is_guessed(user, host, now):  # it may have been begun before that
+        if self.guesses.is_guessed(user, host, now):  # it may have been begun before that
             return None
         is_right = is_right and user in self.users.names  # it may have been removed since the dialogue began
         if not is_right and user in self.users.names:  # names that somebody makes up must not fill the table
-            wrong = self._recent(user, host, now)
-            if guess not in wrong:
-                wrong[guess] = now, weight
-                self._guessed(user, host, len(wrong))
-            self._wrong.pop((user, host), None)
-            self._wrong[user, host] = wrong
-            while len(self._wrong) > MAX_GUESSERS:
-                self._wrong.pop(next(iter(self._wrong)))
+            self.guesses.note(user, guess, weight, host, now)
         return is_right
-
-    def _recent(self, user: str, host: str, now: float) -> dict[bytes, tuple[float, int]]:
-        guesses = self._wrong.get((user, host), {})
-        return {guess: (at, weight) for guess, (at, weight) in guesses.items() if now - at < GUESS_WINDOW_S}
 
     # --- of one connection --------------------------------------------------------------------------------------------
 

@@ -80,7 +80,8 @@ LAYERS: Mapping[str, Layer] = {
         ROUTER, but_not=JOINS_ROOMS | {"router.clients", "router.operator", "router.commands"}
     ),
     "router/operator": Layer(ROUTER, BASE_INSTALL, but_not=frozenset({"router.node", "router.commands"})),
-    # Imported when it is configured (extra `otel`).
+    # Imported when they are configured (extras `jwt` and `otel`).
+    "router/json_web_tokens.py": Layer(ROUTER, BASE_INSTALL | {"jwt"}),
     "router/operator/telemetry.py": Layer(
         frozenset({"router", "delivery_records", "oncewire"}), frozenset({"opentelemetry"})
     ),

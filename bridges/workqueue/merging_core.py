@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from bridges.workqueue.items import Commit, Taken
-from bridges.workqueue.rules_core import MAX_COUNT
+from bridges.workqueue.rules_core import MAX_COUNT, MAX_DELAY_S
 from bridges.workqueue.store import Job, Operations
 
 
@@ -48,6 +48,10 @@ class NextJob:
         return self.reserve(do)
 
 
+_Placed: TypeAlias = tuple[int, ReserveJob | CommitJob]
+"""A job, and its place among all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """One job for the jobs at these places, each with its number of items."""
@@ -70,29 +74,34 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the first jobs of a transaction read before anything else happens.
+    """What the first jobs of a transaction do before anything else happens.
 
     Attributes:
-        held: numbers of the items of the first commits.
-        ready: queues of the first reservations, each with its number of items.
+        commits: the first commits.
+        reservations: the first reservations, each of another queue.
     """
 
-    held: tuple[int, ...] = ()
-    ready: tuple[tuple[str, int], ...] = ()
+    commits: tuple[Commit, ...] = ()
+    reservations: tuple[ReserveJob, ...] = ()
 
 
 def first_needs(jobs: Sequence[Job]) -> Needs:
-    """Return what merged jobs read first: commits, if they begin, and one reservation of each queue after them."""
-    held: tuple[int, ...] = ()
-    ready: dict[str, int] = {}
+    """Return what merged jobs do first: commits, if they begin, and one reservation of each queue after them."""
+    commits: tuple[Commit, ...] = ()
+    reservations: dict[str, ReserveJob] = {}
     for place, job in enumerate(jobs):
         if isinstance(job, CommitJob) and not place:
-            held = tuple(each.handle.item for each in job.commits)
-        elif isinstance(job, ReserveJob) and job.queue not in ready and 0 < job.count <= MAX_COUNT:
-            ready[job.queue] = job.count
+            commits = job.commits
+        elif isinstance(job, ReserveJob) and job.queue not in reservations and _is_possible(job):
+            reservations[job.queue] = job
         else:
             break
-    return Needs(held, tuple(ready.items()))
+    return Needs(commits, tuple(reservations.values()))
+
+
+def _is_possible(job: ReserveJob) -> bool:
+    """Whether a reservation will not be refused."""
+    return 0 < job.count <= MAX_COUNT and 0 < job.timeout <= MAX_DELAY_S
 
 
 def merge(jobs: Sequence[Job]) -> list[Merged]:
@@ -115,15 +124,12 @@ def merge(jobs: Sequence[Job]) -> list[Merged]:
 
 
 def _merge_run(jobs: Sequence[Job], run: Sequence[int]) -> list[Merged]:
-    commits: list[Merged] = []
-    reservations: dict[tuple[str, float], list[Merged]] = {}
-    for place, job in [(number, part) for number in run for part in _parts(jobs[number])]:
-        if isinstance(job, CommitJob):
-            _add(commits, Merged(job, (place,), (_count(job),)))
-        else:
-            same = reservations.setdefault((job.queue, job.timeout), [])
-            _add(same, Merged(job, (place,), (_count(job),)))
-    return commits + [each for some in reservations.values() for each in some]
+    kinds: dict[tuple[str, float] | None, list[_Placed]] = {None: []}
+    for place in run:
+        for part in _parts(jobs[place]):
+            kind = None if isinstance(part, CommitJob) else (part.queue, part.timeout)
+            kinds.setdefault(kind, []).append((place, part))
+    return [_merged(some) for parts in kinds.values() for some in _portions(parts)]
 
 
 def _parts(job: Job) -> tuple[ReserveJob | CommitJob, ...]:
@@ -137,14 +143,26 @@ def _count(job: ReserveJob | CommitJob) -> int:
     return job.count if isinstance(job, ReserveJob) else len(job.commits)
 
 
-def _add(found: list[Merged], more: Merged) -> None:
-    """Merge into the last one, as far as one operation may have so many items."""
-    if found and sum(found[-1].counts) + sum(more.counts) <= MAX_COUNT:
-        last = found.pop()
-        places, counts = last.places + more.places, last.counts + more.counts
-        if isinstance(last.job, CommitJob) and isinstance(more.job, CommitJob):
-            more = Merged(CommitJob(last.job.commits + more.job.commits), places, counts)
-        else:
-            assert isinstance(last.job, ReserveJob)
-            more = Merged(ReserveJob(last.job.queue, sum(counts), last.job.timeout), places, counts)
-    found.append(more)
+def _portions(parts: Sequence[_Placed]) -> Iterator[list[_Placed]]:
+    """Yield as many at a time as one operation may have items of."""
+    some: list[_Placed] = []
+    items = 0
+    for part in parts:
+        items += _count(part[1])
+        if items > MAX_COUNT:
+            yield some
+            some, items = [], _count(part[1])
+        some.append(part)
+    if some:
+        yield some
+
+
+def _merged(parts: Sequence[_Placed]) -> Merged:
+    """Make one job of several of a kind."""
+    counts = tuple(_count(job) for _, job in parts)
+    first = parts[0][1]
+    if isinstance(first, ReserveJob):
+        job: Job = ReserveJob(first.queue, sum(counts), first.timeout)
+    else:
+        job = CommitJob(tuple(each for _, part in parts if isinstance(part, CommitJob) for each in part.commits))
+    return Merged(job, tuple(place for place, _ in parts), counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import lru_cache
 from types import ModuleType
@@ -20,6 +20,7 @@ from bridges.workqueue.errors import (
     StoreFull,
     StoreUnreachable,
 )
+from bridges.workqueue.items import Commit
 from bridges.workqueue.merging_core import Needs, first_needs
 from bridges.workqueue.rules_core import to_us
 from bridges.workqueue.sql_base import Ahead
@@ -71,7 +72,26 @@ def _load_psycopg() -> ModuleType:
 def _spelled(statement: str, has_parameters: bool) -> str:
     """A statement as psycopg wants it."""
     text = POSTGRES.spell(statement)
-    return text.replace("%", "%%").replace("?", "%s") if has_parameters else text
+    if not has_parameters:
+        return text
+    first, *others = text.split("?")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """Numbers as PostgreSQL reads them; psycopg takes longer for a list."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def _parameters(now_us: int | None, commits: Sequence[Commit]) -> tuple[object, ...]:
+    """Those of COMMIT_AHEAD."""
+    items = _array(each.handle.item for each in commits)
+    changed = [each for each in commits if each.result is not None or each.payload is not None]
+    return (
+        now_us, items, _array(each.handle.reservation for each in commits), items,
+        _array(each.handle.item for each in changed), [each.result for each in changed],
+        [each.payload for each in changed],
+    )  # fmt: skip
 
 
 class _RunAgain(StoreError):
@@ -135,7 +155,8 @@ class PostgresStore:
         try:
             settings = self._psycopg.conninfo.conninfo_to_dict(self._address)
             settings.setdefault("connect_timeout", CONNECT_SECONDS)
-            connection = self._psycopg.connect(autocommit=True, **settings)
+            # Raw: psycopg would read a long statement anew each time, to find its parameters.
+            connection = self._psycopg.connect(autocommit=True, cursor_factory=self._psycopg.RawCursor, **settings)
             # W-1: a commit that power loss could undo would lose items; a stricter setting than `on` is kept.
             if connection.execute("SHOW synchronous_commit").fetchone()[0] in {"off", "local"}:
                 connection.execute("SET synchronous_commit = on")
@@ -211,16 +232,18 @@ class PostgresStore:
         return self._begin_here(needs)
 
     def _begin_here(self, needs: Needs) -> SqlOperations:
-        """One round trip: begin, lock and read what is needed first, and settings that are likely needed."""
+        """One round trip: begin, do what comes first, and read settings that are likely needed."""
         now = None if self._clock is None else self._clock()
         now_us = None if now is None else to_us(now)
-        marks = ", ".join("?" * len(needs.held))
         try:
             self._send("BEGIN", ())
-            held = self._send(sql.ITEMS.replace("/*ids*/", marks), needs.held) if needs.held else None
-            ready = {
-                (queue, count): self._send(sql.READY_AHEAD, (queue, queue, queue, now_us, count, count))
-                for queue, count in needs.ready
+            committed = self._send(sql.COMMIT_AHEAD, _parameters(now_us, needs.commits)) if needs.commits else None
+            reserved = {
+                (job.queue, job.count, job.timeout): self._send(
+                    sql.RESERVE_AHEAD,
+                    (job.queue, job.queue, now_us, job.queue, job.count, job.count, to_us(job.timeout)),
+                )
+                for job in needs.reservations
             }
             # After them: nothing that was found ready is due later than the transaction's time.
             clock = self._send(sql.CLOCK_AND_QUEUES, (list(self._used),))
@@ -229,8 +252,8 @@ class PostgresStore:
             now = float(rows[0][0]) if now is None else now
             ahead = Ahead(
                 {name: settings for _, name, *settings in rows if name is not None},
-                (needs.held, held.fetchall() if held else ()),
-                {which: cursor.fetchall() for which, cursor in ready.items()},
+                (tuple(each.handle.item for each in needs.commits), committed.fetchall() if committed else ()),
+                {which: cursor.fetchall() for which, cursor in reserved.items()},
             )
         except self._psycopg.Error as error:
             self._rollback()

@@ -58,17 +58,19 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What a connection has read and locked at the beginning of a transaction, in the round trip of its BEGIN.
+    """What a connection has done at the beginning of a transaction, in the round trip of its BEGIN, for its first jobs.
+
+    Whether they may do so is decided after it: if not, their error ends the transaction, and nothing has happened.
 
     Attributes:
         settings: the row of the statement QUEUE, by queue.
-        held: numbers of items, and their rows of ITEMS.
-        ready: rows of items that are ready, in order, by queue and by how many were wanted.
+        committed: numbers of items to commit, and the rows, without payloads, of those that went to the history.
+        reserved: rows as they were, each with its new due time, in order; by queue, count and timeout.
     """
 
     settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    held: tuple[tuple[int, ...], Sequence[Row]] = ((), ())
-    ready: Mapping[tuple[str, int], Sequence[Row]] = field(default_factory=dict)
+    committed: tuple[tuple[int, ...], Sequence[Row]] = ((), ())
+    reserved: Mapping[tuple[str, int, float], Sequence[Row]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class SqlTransaction:
         connection: inside a transaction.
         now: time of the transaction (W-15).
         chance: returns a random number, 0 to 1.
-        ahead: what this transaction has read.
+        ahead: what this transaction has done.
     """
 
     def __init__(
@@ -113,9 +115,9 @@ class SqlTransaction:
         ahead = ahead or Ahead()
         self._settings = {name: QueueSettings(*row) for name, row in ahead.settings.items()}
         # Each is used once: later it is no longer what the tables say.
-        self._held_ahead = dict([ahead.held])
-        self._ready_ahead = dict(ahead.ready)
-        self._settled_first = frozenset(ahead.held[0])
+        self._committed_ahead = dict([ahead.committed])
+        self._reserved_ahead = dict(ahead.reserved)
+        self._gone = frozenset(row[0] for row in ahead.committed[1])
         self._ended = 0
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -190,7 +192,8 @@ class SqlTransaction:
             # W-8: nobody has seen to a dead letter yet, so it does not expire, and neither does its key (W-11).
             if row.key is not None and not is_dead and each.ending is not Ending.MOVED:
                 expiries.setdefault(expires, []).append(row.id)
-            if keeps_s or is_dead:
+            self._ended += bool(keeps_s or is_dead)
+            if (keeps_s or is_dead) and row.id not in self._gone:
                 noted.append(
                     (
                         row.id, row.queue, each.ending.value, row.created, self._now_us, None if is_dead else expires,
@@ -199,7 +202,7 @@ class SqlTransaction:
                     )
                 )  # fmt: skip
         # Before the history is written: in a store that is full it takes the room that these leave.
-        left = [each.row.id for each in ended if each.ending is not Ending.MOVED]
+        left = [each.row.id for each in ended if each.ending is not Ending.MOVED and each.row.id not in self._gone]
         self._write_ids(sql.DELETE_ITEMS, (), left)
         for start in range(0, len(noted), CHUNK):
             some = noted[start : start + CHUNK]
@@ -207,4 +210,3 @@ class SqlTransaction:
             self._connection.write(sql.INSERT_HISTORY + values, [value for row in some for value in row])
         for expires, ids in expiries.items():
             self._write_ids(sql.EXPIRE_KEYS, (expires,), ids)
-        self._ended += len(noted)

@@ -41,6 +41,7 @@ from bridges.workqueue.rules_core import (
 from bridges.workqueue.schedule_core import next_after
 from bridges.workqueue.sql_base import Ended, ItemRow, chunks
 from bridges.workqueue.sql_outbox import SqlOutbox
+from bridges.workqueue.store import Row
 
 
 class SqlItems(SqlOutbox):
@@ -103,10 +104,23 @@ class SqlItems(SqlOutbox):
     def reserve(self, queue: str, count: int, timeout: float) -> list[Taken]:
         """Reserve ready items; see Operations."""
         check_seconds("a timeout", timeout, zero=False)
+        found = self._reserved_ahead.pop((queue, count, timeout), None)
+        if found is not None:
+            return self._reserved_first(queue, timeout, found)
         rows = self._take(queue, count)
         until = self.now + timeout
         self._write_ids(sql.RESERVE, (to_us(until),), [row.id for row in rows])
         return [self._taken(row, until, reservation=row.reservation + 1) for row in rows]
+
+    def _reserved_first(self, queue: str, timeout: float, found: Sequence[Row]) -> list[Taken]:
+        """Return what was reserved at the beginning of the transaction, and others for those that die here."""
+        rows = [ItemRow(*columns) for *columns, _ in found]
+        alive = self._bury(rows, self._known(queue))
+        for row in alive:
+            self._plan_next(row)
+        taken = [self._taken(row, to_s(found[0][-1]), reservation=row.reservation + 1) for row in alive]
+        missing = len(rows) - len(alive)
+        return taken + (self.reserve(queue, missing, timeout) if missing else [])
 
     def pop(self, queue: str, count: int) -> list[Taken]:
         """Take ready items for good; see Operations."""
@@ -133,25 +147,10 @@ class SqlItems(SqlOutbox):
     def _take(self, queue: str, count: int) -> list[ItemRow]:
         """Return ready items in order: by priority, then by due time (W-2, W-3). Too often failed ones die here."""
         check_count(count)
-        settings = self._known(queue)
-        taken = self._found_ahead(queue, count, settings)
-        if taken is None:
-            taken = self._search(queue, count, settings)
+        taken = self._search(queue, count, self._known(queue))
         for row in taken:
-            if row.schedule is not None:
-                self._plan_next(row.schedule, row.id)
+            self._plan_next(row)
         return taken
-
-    def _found_ahead(self, queue: str, count: int, settings: QueueSettings) -> list[ItemRow] | None:
-        """Return what was found at the beginning; None = it was not looked for, or is not usable as it is."""
-        found = self._ready_ahead.pop((queue, count), None)
-        if found is None:
-            return None
-        rows = [ItemRow(*row) for row in found]
-        # W-6: not what this transaction settles, though its reservation had run out; and not what dies.
-        if any(row.id in self._settled_first or (row.reserved and is_dead(row.retries + 1, settings)) for row in rows):
-            return None
-        return rows
 
     def _search(self, queue: str, count: int, settings: QueueSettings) -> list[ItemRow]:
         taken: list[ItemRow] = []
@@ -166,30 +165,33 @@ class SqlItems(SqlOutbox):
                 # A row that this call has taken is still there: it is reserved when all are known.
                 known = {row.id for row in taken}
                 new = [row for row in found if row.id not in known][:wanted]
-                # W-6: whoever takes an item whose reservation ran out raises its retries.
-                dead = [row for row in new if row.reserved and is_dead(row.retries + 1, settings)]
-                self._bury(dead)
-                buried += len(dead)
-                gone = {row.id for row in dead}
-                taken += [row for row in new if row.id not in gone]
-                if not dead:
+                alive = self._bury(new, settings)
+                taken += alive
+                if len(alive) == len(new):
                     break
+                buried += len(new) - len(alive)
         return taken
 
-    def _bury(self, rows: Sequence[ItemRow]) -> None:
-        for row in rows:
+    def _bury(self, rows: Sequence[ItemRow], settings: QueueSettings) -> list[ItemRow]:
+        """W-6: whoever takes an item whose reservation ran out raises its retries. Returns those that do not die."""
+        dead = [row for row in rows if row.reserved and is_dead(row.retries + 1, settings)]
+        for row in dead:
             row.retries += 1
-        self._end([Ended(row, Ending.DEAD, reason=dead_letter_reason(row.retries, RAN_OUT)) for row in rows])
+        self._end([Ended(row, Ending.DEAD, reason=dead_letter_reason(row.retries, RAN_OUT)) for row in dead])
+        gone = {row.id for row in dead}
+        return [row for row in rows if row.id not in gone]
 
-    def _plan_next(self, name: str, instance: int) -> None:
+    def _plan_next(self, row: ItemRow) -> None:
         """W-12: the transaction that takes an instance pushes the next one, so there is always exactly one."""
-        for *columns, _, item in self.execute(sql.SCHEDULE, (name,)):
-            if item != instance:  # the schedule was replaced meanwhile
+        if row.schedule is None:
+            return
+        for *columns, _, item in self.execute(sql.SCHEDULE, (row.schedule,)):
+            if item != row.id:  # the schedule was replaced meanwhile
                 continue
             try:
                 self._put_schedule(Schedule(*columns))
             except InvalidRequest:  # there is no further time: it must not keep this instance from its worker
-                self.execute(sql.DELETE_SCHEDULE, (name,))
+                self.execute(sql.DELETE_SCHEDULE, (row.schedule,))
 
     def _put_schedule(self, schedule: Schedule) -> Schedule:
         """Push the next instance and note it; instances whose time passed while nobody took any are one (W-12)."""
@@ -335,10 +337,9 @@ class SqlItems(SqlOutbox):
                 "the items were not settled", "one handle is there twice", "name each handle once"
             )
         ids = [handle.item for handle in handles]
-        rows = self._held_ahead.pop(tuple(ids), None)
-        if rows is None:
-            rows = self._with_ids(sql.ITEMS, (), ids)
-        found = {row[0]: ItemRow(*row) for row in rows}
+        found = {row[0]: ItemRow(*row) for row in self._committed_ahead.pop(tuple(ids), ())}
+        others = [number for number in ids if number not in found]
+        found |= {row[0]: ItemRow(*row) for row in self._with_ids(sql.ITEMS, (), others)}
         held: dict[Handle, ItemRow] = {}
         for handle in handles:
             row = found.get(handle.item)

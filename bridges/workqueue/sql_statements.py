@@ -44,17 +44,26 @@ ITEM_COLUMNS: Final = (
 READY: Final = f"""
 SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE queue = ? AND priority = ? AND due <= ?
 ORDER BY due, id LIMIT ? /*skip locked*/"""  # noqa: S608  # our own constant
-# PostgreSQL: the same over all priorities at once, at a time that is given or that of the statement. The levels come in
-# their order, and the outer limit ends the search.
-READY_AHEAD: Final = f"""
-WITH RECURSIVE {LEVEL} SELECT part.* FROM level CROSS JOIN LATERAL (
-    SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE queue = ? AND priority = level.p
-    AND due <= coalesce(CAST(? AS BIGINT), CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))
-    ORDER BY due, id LIMIT ? /*skip locked*/) AS part
-WHERE level.p IS NOT NULL LIMIT ?"""  # noqa: S608
 RESERVE: Final = """
 UPDATE oncewire_items SET retries = retries + reserved, reserved = 1, reservation = reservation + 1, due = ?,
 schedule = NULL WHERE id IN (/*ids*/)"""
+# PostgreSQL: the time that is given, or that of the statement.
+CLOCK: Final = """clock (now) AS (
+    SELECT coalesce(CAST(? AS BIGINT), CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))
+)"""
+# PostgreSQL: both in one, over all priorities. The levels come in their order, and the outer limit ends the search.
+# Returns the rows as they were, and the new due time. An array of ids: with a join the server may read the whole table.
+RESERVE_AHEAD: Final = f"""
+WITH RECURSIVE {LEVEL}, {CLOCK}, ready AS (
+    SELECT part.* FROM level CROSS JOIN LATERAL (
+        SELECT {ITEM_COLUMNS} FROM oncewire_items
+        WHERE queue = ? AND priority = level.p AND due <= (SELECT now FROM clock)
+        ORDER BY due, id LIMIT (SELECT CAST(? AS BIGINT)) /*skip locked*/) AS part
+    WHERE level.p IS NOT NULL LIMIT (SELECT CAST(? AS BIGINT))
+), reserved AS (
+    {RESERVE.replace("?", "(SELECT now FROM clock) + ?").replace("IN (/*ids*/)", "= ANY(ARRAY(SELECT id FROM ready))")}
+    RETURNING due
+) SELECT ready.*, (SELECT max(due) FROM reserved) FROM ready"""  # noqa: S608
 NEXT_OF_LEVEL: Final = "SELECT min(due) FROM oncewire_items WHERE queue = ? AND priority = ?"
 ITEMS: Final = f"SELECT {ITEM_COLUMNS} FROM oncewire_items WHERE id IN (/*ids*/) ORDER BY id /*lock*/"  # noqa: S608
 EXTEND: Final = "UPDATE oncewire_items SET due = ? WHERE id IN (/*ids*/)"
@@ -67,6 +76,20 @@ DELETE_ITEMS: Final = "DELETE FROM oncewire_items WHERE id IN (/*ids*/)"
 INSERT_HISTORY: Final = """
 INSERT INTO oncewire_history (item, queue, ending, created, ended, expires, retries, reservation, priority, payload,
 result, reason, targets, item_key) VALUES """
+# PostgreSQL: commits items whose handles hold them (W-5), with results and new payloads of some. The payloads of the
+# others stay on the server.
+COMMIT_AHEAD: Final = f"""
+WITH {CLOCK}, gone AS (
+    DELETE FROM oncewire_items WHERE id = ANY(CAST(? AS BIGINT[])) AND reserved = 1
+    AND reservation = (CAST(? AS BIGINT[]))[array_position(CAST(? AS BIGINT[]), id)] RETURNING {ITEM_COLUMNS}
+), noted AS (
+    {INSERT_HISTORY.replace("VALUES", "")}
+    SELECT id, queue, 'done', created, now, now + CAST(history_s * 1000000 AS BIGINT), retries, reservation, priority,
+    coalesce(changed.payload, gone.payload), result, reason, '[]', item_key
+    FROM clock CROSS JOIN gone JOIN oncewire_queues ON name = queue
+    LEFT JOIN unnest(CAST(? AS BIGINT[]), CAST(? AS BYTEA[]), CAST(? AS BYTEA[])) AS changed (item, result, payload)
+    ON item = id WHERE history_s > 0
+) SELECT {ITEM_COLUMNS.replace("payload", "CAST('' AS BYTEA)")} FROM gone"""  # noqa: S608
 HISTORY_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 ENTRY_COLUMNS: Final = (
     "entry, item, queue, ending, created, ended, retries, reservation, priority, "

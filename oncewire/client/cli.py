@@ -45,6 +45,13 @@ def _common_options(command: _Command) -> _Command:
                 help="Keep unsettled messages in this SQLite file, so that they survive a crash of this program.",
             ),
             click.option(
+                "--token-file",
+                type=click.Path(exists=True, dir_okay=False),
+                envvar="ONCEWIRE_TOKEN_FILE",
+                metavar="FILE",
+                help="Log in with the token in this file; it is read again before each connection.",
+            ),
+            click.option(
                 "--connect-timeout",
                 type=click.FloatRange(min=0, min_open=True),
                 default=30.0,
@@ -84,6 +91,7 @@ def pub(
     name: str | None,
     container_id: str | None,
     journal: str | None,
+    token_file: str | None,
     connect_timeout: float,
     as_json: bool,
 ) -> int:
@@ -95,8 +103,9 @@ def pub(
     from oncewire.client import cli_publish
 
     identity = _identity(name, container_id, journal)
-    tls = tls_of_command()
-    target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls)
+    target = cli_publish.Target(
+        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(), token_file
+    )
     if settled:
         _refuse_journal(journal, "sent")
         report = _run(cli_publish.publish_settled(target, source))
@@ -132,6 +141,7 @@ def sub(
     name: str | None,
     container_id: str | None,
     journal: str | None,
+    token_file: str | None,
     connect_timeout: float,
     as_json: bool,
 ) -> None:
@@ -145,8 +155,9 @@ def sub(
     from oncewire.client import cli_publish, cli_subscribe
 
     identity = _identity(name, container_id, journal)
-    tls = tls_of_command()
-    target = cli_publish.Target(topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls)
+    target = cli_publish.Target(
+        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(), token_file
+    )
     if settled:
         _refuse_journal(journal, "received")
     _run(

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from oncewire.client.connector import Connector
+from oncewire.client.connector import ConnectOptions, Connector
 from oncewire.client.errors import (
     ClientClosed,
     ClientError,
@@ -27,6 +27,7 @@ from oncewire.client.journal import Journal, MemoryJournal
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
 from oncewire.client.link import ClientLink
 from oncewire.client.link_names import choose_name
+from oncewire.client.login import TokenSource
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.settled_publisher import SettledPublisher
@@ -63,6 +64,7 @@ def connect(
     idle_time_out: float = IDLE_TIME_OUT_S,
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
     allow_plain: bool = False,
+    token: TokenSource | None = None,
     on_event: Callable[[ClientEvent], None] | None = None,
 ) -> Client:
     """Create a client. It connects when it is entered with ``async with``, or awaited.
@@ -77,20 +79,20 @@ def connect(
         idle_time_out: seconds of silence after which a router counts as unreachable.
         max_frame_size: bytes, 4,096 or more; bounds the unsettled maps (C-4).
         allow_plain: log in with SASL PLAIN also without TLS at a router on another machine, if it has no SCRAM.
-            Everybody on the way can read the password.
+            Everybody on the way can read the password. So it is with a token.
+        token: returns the token (or an awaitable of it) to log in with instead of user and password; called before
+            each connection. A router closes a connection whose token has expired: the links resume on the next one.
         on_event: called in the event loop with what happens to connection and links.
 
     Raises:
-        UsageError: an address cannot be read, `max_frame_size` is too small, or `container_id` too long.
+        UsageError: an address cannot be read, or has a user beside `token`; `max_frame_size` is too small, or
+            `container_id` too long.
     """
     return Client(
         [urls] if isinstance(urls, str) else list(urls),
         container_id=container_id,
-        ssl_context=ssl_context,
         timeout=timeout,
-        idle_time_out=idle_time_out,
-        max_frame_size=max_frame_size,
-        allow_plain=allow_plain,
+        options=ConnectOptions(ssl_context, idle_time_out, max_frame_size, allow_plain, token),
         on_event=on_event,
     )
 
@@ -109,13 +111,11 @@ class Client:
         urls: Sequence[str],
         *,
         container_id: str | None,
-        ssl_context: ssl.SSLContext | None,
         timeout: float,
-        idle_time_out: float,
-        max_frame_size: int,
-        allow_plain: bool,
+        options: ConnectOptions,
         on_event: Callable[[ClientEvent], None] | None,
     ) -> None:
+        max_frame_size = options.max_frame_size
         if not MIN_FRAME_SIZE <= max_frame_size <= MAX_FRAME_SIZE:
             raise UsageError(
                 f"max_frame_size={max_frame_size} cannot be used",
@@ -132,14 +132,13 @@ class Client:
             )
         self._random = random.Random()
         self._failover = Failover(urls, self._random.uniform)
+        if options.token is not None and any(address.user is not None for address in self._failover.addresses):
+            raise UsageError("the login is not clear", "a token is given, and a user in an address", "give one of them")
         self._is_random = container_id is None
         self.container_id = container_id or f"oncewire-{secrets.token_hex(8)}"
         self.statistics = ClientStatistics()
         self.open_timeout = timeout
-        self._ssl_context = ssl_context
-        self._idle_time_out = idle_time_out
-        self._max_frame_size = max_frame_size
-        self._allow_plain = allow_plain
+        self._options = options
         self._on_event = on_event
         self._links: dict[tuple[str, type[ClientLink]], ClientLink] = {}
         self._opening: set[tuple[str, type[ClientLink]]] = set()
@@ -170,10 +169,7 @@ class Client:
             self,
             self._failover,
             container_id=self.container_id,
-            ssl_context=self._ssl_context,
-            idle_time_out_s=self._idle_time_out,
-            max_frame_size=self._max_frame_size,
-            allow_plain=self._allow_plain,
+            options=self._options,
         )
         first = self._first_session = loop.create_future()
         self._runner = loop.create_task(self._run(self._connector), name=f"oncewire {self.container_id}")

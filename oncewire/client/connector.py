@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import Protocol
@@ -15,7 +16,7 @@ from oncewire.client.errors import AuthenticationFailed
 from oncewire.client.events import ClientEvent, Connected, Disconnected
 from oncewire.client.failover import Address, Failover, told_address
 from oncewire.client.link import ClientLink
-from oncewire.client.login import refusal_of, sasl_client
+from oncewire.client.login import TokenSource, refusal_of, sasl_client, token_of
 from oncewire.client.transport import Transport
 from oncewire.transport.connecting import connect
 from oncewire.transport.tls import fault_of
@@ -70,6 +71,25 @@ class Owner(Protocol):
         """Tell the application."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectOptions:
+    """How to connect.
+
+    Attributes:
+        ssl_context: for TLS; None = Python's default.
+        idle_time_out_s: silence after which a router counts as unreachable.
+        max_frame_size: bytes.
+        allow_plain: send password or token as it is, also without TLS to another machine.
+        token: the token of each login; None = log in with what the address has.
+    """
+
+    ssl_context: ssl.SSLContext | None
+    idle_time_out_s: float
+    max_frame_size: int
+    allow_plain: bool = False
+    token: TokenSource | None = None
+
+
 class Connector:
     """See the module.
 
@@ -77,10 +97,7 @@ class Connector:
         owner: notified about sessions.
         failover: where to connect.
         container_id: ours.
-        ssl_context: for TLS; None = Python's default.
-        idle_time_out_s: silence after which a router counts as unreachable.
-        max_frame_size: bytes.
-        allow_plain: send the password as it is where a router has no SCRAM, also without TLS to another machine.
+        options: how to connect.
 
     Attributes:
         cause: the last trouble, for errors; empty if there was none.
@@ -88,25 +105,14 @@ class Connector:
     """
 
     def __init__(
-        self,
-        owner: Owner,
-        failover: Failover,
-        *,
-        container_id: str,
-        ssl_context: ssl.SSLContext | None,
-        idle_time_out_s: float,
-        max_frame_size: int,
-        allow_plain: bool = False,
+        self, owner: Owner, failover: Failover, *, container_id: str, options: ConnectOptions
     ) -> None:
         self.cause = ""
         self.connections = 0
         self._owner = owner
         self._failover = failover
         self._container_id = container_id
-        self._ssl_context = ssl_context
-        self._idle_time_out_ms = round(idle_time_out_s * 1000)
-        self._max_frame_size = max_frame_size
-        self._allow_plain = allow_plain
+        self._options = options
         self._salted: SaltedPasswords = {}
         self._loop = asyncio.get_running_loop()
         self._address: Address | None = None
@@ -134,7 +140,7 @@ class Connector:
     def map_bound(self) -> int:
         """Entries an unsettled map may have, ours in the router's frame and its reply in ours (C-4)."""
         assert self._transport is not None
-        return unsettled_map_bound(min(self._transport.engine.send_frame_size, self._max_frame_size))
+        return unsettled_map_bound(min(self._transport.engine.send_frame_size, self._options.max_frame_size))
 
     def flush(self) -> None:
         """Write the links' output at the end of this turn."""
@@ -193,16 +199,23 @@ class Connector:
 
     def _check_authentication(self, sasl: SaslClient, address: Address) -> None:
         result = sasl.result
+        if self._options.token is not None and self.connections:
+            return  # it has worked before: the token of a later login may be right again
         if result is not None and not result.ok and result.code == SaslCode.AUTH:
-            raise AuthenticationFailed(f"{address} refused the login", *refusal_of(result, address))
+            why, fix = refusal_of(result, address, self._options.token is not None)
+            raise AuthenticationFailed(f"{address} refused the login", why, fix)
 
     async def _connect(self, address: Address) -> None:
         """One connection from its first byte to its end."""
         self._begun = self._loop.create_future()
-        context = self._ssl_context
+        self._sasl, token = None, None
+        if self._options.token is not None:
+            async with asyncio.timeout(ATTEMPT_S):
+                token = await token_of(self._options.token)
+        context = self._options.ssl_context
         if address.tls and context is None:
             context = ssl.create_default_context()
-        transport = self._transport = Transport(self._engine(address), self._on_event)
+        transport = self._transport = Transport(self._engine(address, token), self._on_event)
         await connect(transport, address.host, address.port, ATTEMPT_S, context if address.tls else None, address.path)
         try:
             waiting = {transport.closed, self._begun, self._stopping}
@@ -217,14 +230,14 @@ class Connector:
             self._session_lost()
         transport.closed.result()  # a fault of our own code
 
-    def _engine(self, address: Address) -> Connection:
-        self._sasl = sasl_client(address, self._salted, self._allow_plain)
+    def _engine(self, address: Address, token: str | None) -> Connection:
+        self._sasl = sasl_client(address, self._salted, self._options.allow_plain, token)
         return Connection(
             Role.CLIENT,
             container_id=self._container_id,
             hostname=address.host,
-            max_frame_size=self._max_frame_size,
-            idle_time_out_ms=self._idle_time_out_ms,
+            max_frame_size=self._options.max_frame_size,
+            idle_time_out_ms=round(self._options.idle_time_out_s * 1000),
             properties={
                 Symbol("product"): "oncewire.client",
                 Symbol("version"): _version(),

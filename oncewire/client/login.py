@@ -1,33 +1,74 @@
-"""How a client logs in: with SCRAM where the router has it, and never with a password that others could read."""
+"""How a client logs in: with SCRAM where the router has it, and with nothing that others could read and use."""
 
 from __future__ import annotations
 
+import inspect
 import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from oncewire.client.errors import UsageError
 from oncewire.client.failover import Address
 from oncewire.transport.connecting import is_loopback
 from oncewire.wire import (
     ANONYMOUS,
+    EXTERNAL,
+    MAX_TOKEN,
+    OAUTHBEARER,
+    AnonymousClient,
+    ExternalClient,
     LocalProtocolError,
+    OAuthBearerClient,
     SaltedPasswords,
     SaslClient,
     SaslResult,
+    is_token,
     password_mechanisms,
 )
 
 NONCE_BYTES = 18
 
+TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
+"""Returns a token that is valid now; it is called before each login."""
 
-def sasl_client(address: Address, salted: SaltedPasswords, allow_plain: bool) -> SaslClient:
-    """How to log in at an address: with SCRAM, and with PLAIN where nobody else can read it, or it is allowed.
+
+async def token_of(source: TokenSource) -> str:
+    """The token for the next login.
 
     Raises:
-        UsageError: user name or password cannot be used.
+        ConnectionError: the source has failed, or what it has is no token; it may have one later.
     """
+    try:
+        found = source()
+        token = await found if inspect.isawaitable(found) else found
+    except Exception as error:
+        raise ConnectionError(f"there is no token: {type(error).__name__}: {error}") from error
+    if not is_token(token):
+        raise ConnectionError(f"there is no token: it has 1 to {MAX_TOKEN} characters of A-Z a-z 0-9 . _ ~ + / - =")
+    return token
+
+
+def sasl_client(
+    address: Address, salted: SaltedPasswords, allow_plain: bool, token: str | None = None
+) -> SaslClient:
+    """How to log in at an address.
+
+    With SCRAM; with a token, or with PLAIN, only where nobody else can read it, or it is allowed; without either by
+    the certificate, where the router takes it.
+
+    Raises:
+        UsageError: user name, password or token cannot be used.
+    """
+    with_plain = address.tls or allow_plain or is_loopback(address.host)
+    if token is not None:
+        if not with_plain:
+            fix = "connect with TLS (amqps://); allow_plain = True sends it nevertheless"
+            raise UsageError(f"no token is sent to {address}", "everybody on the way could read it", fix)
+        return SaslClient(OAuthBearerClient(token), hostname=address.host)
+    if address.user is None and address.tls:
+        return SaslClient([ExternalClient(), AnonymousClient()], hostname=address.host)
     if address.user is None:
         return SaslClient(ANONYMOUS, hostname=address.host)
-    with_plain = address.tls or allow_plain or is_loopback(address.host)
     try:
         mechanisms = password_mechanisms(address.user, address.password or "", _nonce, salted, with_plain)
     except LocalProtocolError as error:
@@ -39,8 +80,14 @@ def _nonce() -> str:
     return secrets.token_urlsafe(NONCE_BYTES)
 
 
-def refusal_of(result: SaslResult, address: Address) -> tuple[str, str]:
+def refusal_of(result: SaslResult, address: Address, has_token: bool = False) -> tuple[str, str]:
     """Why a login failed, and what to do."""
+    if result.mechanism == OAUTHBEARER:
+        return "it does not accept the token", "get a new one; the router's log has the reason"
+    if result.mechanism == EXTERNAL:
+        return "it knows no user for the certificate", "see its setting external.rules, and --cert-file or ssl_context"
+    if not result.mechanism and has_token:
+        return f"no token is sent there: {result.description}", "set jwt.* at the router, and TLS or listen.allow_plain"
     if not result.mechanism and address.user is not None:  # nothing was sent
         fix = (
             "connect with TLS (amqps://), or set users at the router; allow_plain = True sends the password as it is, "

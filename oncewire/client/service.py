@@ -37,6 +37,7 @@ from oncewire.wire import (
     Role,
     SaltedPasswords,
     SaslClient,
+    SaslCode,
     SaslOutcome,
     SenderLink,
     SessionEnded,
@@ -230,6 +231,8 @@ class _RouterConnection:
         elif isinstance(event, SaslOutcome):
             if not event.ok:
                 result = self._sasl.result
+                if result is not None and result.code != SaslCode.AUTH:
+                    return  # the router cannot check it just now
                 is_sent = result is None or bool(result.mechanism)
                 why = "user or password is wrong" if is_sent or result is None else result.description
                 self.refusal = AmqpError(Symbol("amqp:unauthorized-access"), why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import ssl
 from collections.abc import Callable, Iterator
 from typing import ClassVar, cast
 
@@ -67,10 +68,15 @@ class EngineProtocol(asyncio.Protocol):
         return self._is_behind
 
     @property
+    def tls(self) -> ssl.SSLObject | None:
+        """This end of TLS; None without."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+
+    @property
     def peer_certificate(self) -> bytes | None:
         """The certificate that the peer has shown, in DER; None = without TLS, or it showed none."""
-        end = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        return None if end is None else cast("bytes | None", end.getpeercert(True))
+        end = self.tls
+        return None if end is None else end.getpeercert(True)
 
     # --- for subclasses -----------------------------------------------------------------------------------------------
 

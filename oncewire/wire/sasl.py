@@ -2,7 +2,7 @@
 
 ``SaslServer`` and ``SaslClient`` take decoded SASL frames and return the bytes to send; the connection exchanges the
 protocol headers, cuts the frames and looks at ``result`` after each step. A mechanism is an object of a few lines
-(``ServerMechanism``, ``ClientMechanism``), so that others than ANONYMOUS and PLAIN can be added from outside.
+(``ServerMechanism``, ``ClientMechanism``), so that others than ANONYMOUS, PLAIN and EXTERNAL can be added from outside.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from oncewire.wire.types import Symbol
 
 ANONYMOUS = "ANONYMOUS"
 PLAIN = "PLAIN"
+EXTERNAL = "EXTERNAL"
 
 # SCRAM needs 2 challenges; a peer that wants many more keeps a socket busy without ever saying who it is.
 MAX_CHALLENGES = 8
@@ -49,7 +50,8 @@ class Deferred(Generic[T]):
 
 # Checks a user name and a password. It must compare in constant time (hmac.compare_digest, on bytes: both may hold any
 # Unicode character), take as long for an unknown user as for a known one, and raise nothing: nothing here hides it.
-Verify: TypeAlias = Callable[[str, str], bool | Deferred[bool]]
+# A step in the place of a yes or no is taken as it is.
+Verify: TypeAlias = "Callable[[str, str], bool | Step | Deferred[bool] | Deferred[Step]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,14 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The client is refused; ``reason`` is for our log and is not sent."""
+    """The client is refused; ``reason`` is for our log and is not sent.
+
+    Attributes:
+        code: what the client is told: AUTH, or SYS_TEMP where it cannot be known just now who it is.
+    """
 
     reason: str
+    code: SaslCode = SaslCode.AUTH
 
 
 Step: TypeAlias = Challenge | Success | Failure
@@ -157,12 +164,14 @@ class PlainServer:
             return Failure(f"user {user!r} asks to act for {acts_for!r}")
         verdict = self._verify(user, password)
         if isinstance(verdict, Deferred):
-            then = verdict.then
+            then: Callable[[bytes], bool | Step] = verdict.then
             return Deferred(verdict.work, lambda result: _judged(user, then(result)))
         return _judged(user, verdict)
 
 
-def _judged(user: str, is_right: bool) -> Step:
+def _judged(user: str, is_right: bool | Step) -> Step:
+    if not isinstance(is_right, bool):
+        return is_right
     return Success(user) if is_right else Failure(f"wrong user name or password for user {user!r}")
 
 
@@ -210,6 +219,49 @@ class PlainClient:
         """The server proves nothing: that is what TLS is for."""
 
 
+# --- EXTERNAL (RFC 4422, appendix A) ----------------------------------------------------------------------------------
+
+
+class ExternalServer:
+    """Takes whom the layer below knows already. Acting for somebody else is not offered.
+
+    Args:
+        user: who shows the certificate of this connection; None = somebody who is refused.
+    """
+
+    def __init__(self, user: str | None) -> None:
+        self._user = user
+
+    def step(self, response: bytes | None, /) -> Step:
+        """Judge the client's one response: empty, or its own name."""
+        if response is None:
+            return Challenge(b"")
+        if self._user is None:
+            return Failure("no rule makes a user of what the client has shown")
+        if response and response != self._user.encode("utf-8"):
+            return Failure(f"user {self._user!r} asks to act for somebody else")
+        return Success(self._user)
+
+
+class ExternalClient:
+    """Lets the certificate that was shown in TLS speak for the client."""
+
+    def __init__(self) -> None:
+        self.name = EXTERNAL
+        self.user: str | None = None
+
+    def initial_response(self) -> bytes | None:
+        """Return nothing: the client acts for nobody else."""
+        return b""
+
+    def respond(self, _challenge: bytes, /) -> bytes:
+        """Raise RemoteProtocolError: everything was said."""
+        raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to EXTERNAL, which has none")
+
+    def complete(self, _data: bytes | None, /) -> None:
+        """TLS has proved what there is to prove."""
+
+
 # --- the two sides ----------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +270,12 @@ def _frame(body: SaslFrame) -> bytes:
     if FRAME_HEADER_SIZE + len(octets) > MAX_SASL_FRAME_SIZE:
         raise LocalProtocolError(f"a SASL frame may not be longer than {MAX_SASL_FRAME_SIZE} bytes")
     return encode_frame(0, octets, frame_type=SASL_FRAME)
+
+
+_REFUSED: Mapping[int, str] = {
+    SaslCode.AUTH: "wrong user name, password, certificate or token",
+    SaslCode.SYS_TEMP: "the server cannot check logins just now",
+}
 
 
 def _unexpected(frame: SaslFrame) -> RemoteProtocolError:
@@ -282,6 +340,11 @@ class SaslServer:
         then, self._deferred = self._deferred.then, None
         return self._judge(then(result))
 
+    def offer_first(self, name: str, make: Callable[[], ServerMechanism]) -> None:
+        """Offer this mechanism before all others, in the place of one of its name; not after `start`."""
+        assert self._mechanism is None
+        self._offered = {name: make} | self._offered | {name: make}
+
     def start(self) -> bytes:
         """Return what to send behind our SASL header: the mechanisms frame."""
         return _frame(SaslMechanisms(tuple(Symbol(name) for name in self._offered)))
@@ -317,13 +380,13 @@ class SaslServer:
                 return self._refuse(f"no result after {MAX_CHALLENGES} challenges")
             return _frame(SaslChallenge(step.data))
         if isinstance(step, Failure):
-            return self._refuse(step.reason)
+            return self._refuse(step.reason, step.code)
         self.result = SaslResult(True, self._name, step.user, SaslCode.OK)
         return _frame(SaslOutcomeFrame(SaslCode.OK))
 
-    def _refuse(self, reason: str) -> bytes:
-        self.result = SaslResult(False, self._name, None, SaslCode.AUTH, reason)
-        return _frame(SaslOutcomeFrame(SaslCode.AUTH))
+    def _refuse(self, reason: str, code: SaslCode = SaslCode.AUTH) -> bytes:
+        self.result = SaslResult(False, self._name, None, code, reason)
+        return _frame(SaslOutcomeFrame(code))
 
 
 class SaslClient:
@@ -421,9 +484,7 @@ class SaslClient:
             mechanism.complete(frame.additional_data)
             self.result = SaslResult(True, name, mechanism.user, SaslCode.OK)
             return
-        why = (
-            "wrong user name or password" if frame.code == SaslCode.AUTH else "the server has a system error"
-        )
+        why = _REFUSED.get(frame.code, "the server has a system error")
         self.result = SaslResult(
             False, name, None, frame.code, f"{name} was refused: {why} (code {frame.code})"
         )

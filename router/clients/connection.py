@@ -39,6 +39,7 @@ from oncewire.wire import (
     LinkState,
     ReceiverLink,
     SaslOutcome,
+    SaslServer,
     SenderLink,
     SessionEnded,
     StateError,
@@ -123,14 +124,16 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     def __init__(
-        self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None, *, is_redirected: bool = True
-    ) -> None:
+        self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None, sasl: SaslServer,
+        *, is_redirected: bool = True,
+    ) -> None:  # fmt: skip
         """Serve one client.
 
         Args:
             listener: settings and the registry of connections.
             engine: a fresh engine in the server's role.
             driver: the incarnation that serves it; None = there is none, and the client is sent elsewhere (A-1).
+            sasl: of the engine.
             is_redirected: whether it is told of other routers (K-8a).
         """
         super().__init__(engine, listener.turn, time.monotonic, listener.unfinished)
@@ -142,6 +145,10 @@ class ClientConnection(PacedProtocol):
         self.peer = ""
         self.user: str | None = None
         """Who has logged in; None without a login."""
+        self.mechanism = ""
+        """How; empty until then."""
+        self.sasl = sasl
+        self._expiry: asyncio.TimerHandle | None = None
         self.peer_host = ""
         self._node_links = NodeLinks(listener.node, self)
         self._windows = SessionWindows(listener.window_limits())
@@ -212,7 +219,21 @@ class ClientConnection(PacedProtocol):
         driver = self._driver
         if driver is not None and self._windows.close(driver.records.budget, driver.offers):
             driver.submit([])
+        if self._expiry is not None:
+            self._expiry.cancel()
         self._listener.remove(self)
+
+    def expire_after(self, seconds: float) -> None:
+        """See `router.authentication.ExpiringCaller`."""
+        if self._transport is None:  # it has ended while the login was checked
+            return
+        self._expiry = self._loop.call_later(seconds, self._on_expiry)
+
+    def _on_expiry(self) -> None:
+        self.log.event(
+            RouterEvent.LOGIN_EXPIRED, container_id=self.container_id, peer=self.peer, user=self.user or ""
+        )
+        self.close(UNAUTHORIZED_ACCESS, "the token of this login has expired; log in with a new one")
 
     def pause_writing(self) -> None:
         """The client reads too slowly (C-2)."""
@@ -404,7 +425,7 @@ class ClientConnection(PacedProtocol):
         return False
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
-        self.user = event.user
+        self.user, self.mechanism = event.user, event.mechanism
         if not event.ok:
             self.log.event(
                 RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism

@@ -10,10 +10,26 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from oncewire.transport.turn import Backlog, Turn
-from oncewire.wire import UNAUTHORIZED_ACCESS, Connection, Fields, Role, SaslServer, Symbol
+from oncewire.wire import (
+    EXTERNAL,
+    PLAIN,
+    SCRAM_HASHES,
+    UNAUTHORIZED_ACCESS,
+    Connection,
+    ExternalServer,
+    Fields,
+    PlainServer,
+    Role,
+    SaslServer,
+    ServerMechanism,
+    Symbol,
+)
 from oncewire.wire.vocabulary import FAILOVER_LIST
+from router.authentication import Checks
+from router.certificate_users import certificate_of, user_of
 from router.clients.connection import ClientConnection
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
@@ -29,6 +45,7 @@ from router.users import Users, load_users
 
 PRODUCT = "oncewire"
 _REMOVED = "this user has been removed"
+_BY_PASSWORD = frozenset({PLAIN, *(scram.mechanism for scram in SCRAM_HASHES)})
 MAX_CHANNEL = 4095
 """Each routed link of a service has a session of its own (R-3)."""
 
@@ -52,8 +69,9 @@ class ClientListener:
     """Listens for clients and keeps the registry of their connections."""
 
     def __init__(
-        self, config: RouterConfig, log: EventLog, turn: Turn, version: str, tls: ssl.SSLContext | None = None
-    ) -> None:
+        self, config: RouterConfig, log: EventLog, turn: Turn, version: str, tls: ssl.SSLContext | None = None,
+        checks: Checks | None = None,
+    ) -> None:  # fmt: skip
         self.config = config
         self.log = log
         self.turn = turn
@@ -83,6 +101,8 @@ class ClientListener:
             Symbol("router"): config.node_id,
         }
         self.users = load_users(config)
+        self.checks = checks
+        """Knows who else may log in; None = the users are all there is."""
         self._logins = Logins(self.users, self._on_guess)
 
     @property
@@ -137,7 +157,9 @@ class ClientListener:
                     connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
 
     def _is_removed(self, connection: ClientConnection) -> bool:
-        return connection.user is not None and connection.user not in self.users.names
+        """Users of certificates, tokens and authenticators are on no list."""
+        is_listed = self.checks is None or connection.mechanism not in self.checks.mechanisms
+        return is_listed and connection.mechanism in _BY_PASSWORD and connection.user not in self.users.names
 
     def stop_listening(self) -> None:
         """Take no more connections; open ones go on (K-8)."""
@@ -147,21 +169,18 @@ class ClientListener:
 
     def lets_anybody_in(self, entrance: Entrance) -> bool:
         """Whether somebody could log in: a user, or everybody."""
-        return self.users.is_set or anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
+        is_anybody_known = self.users.is_set or self.config.has_strangers
+        return is_anybody_known or anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
 
     def make(self, entrance: Entrance) -> ClientConnection:
         """The protocol of a new connection."""
         connection: ClientConnection
-        config = self.config
-        scram = self._logins.scram_for(lambda: connection)
-        has_plain = bool(scram) and (entrance.has_tls or anonymous_is_allowed(config.allow_plain, entrance.host))
-        has_anonymous = anonymous_is_allowed(config.allow_anonymous, entrance.host)
-        sasl = SaslServer(
-            [*scram, *(["PLAIN"] if has_plain else []), *(["ANONYMOUS"] if has_anonymous else [])],
-            self._logins.verify_for(lambda: connection) if has_plain else None,
-            allow_no_sasl=has_anonymous,
-            extra=scram,
-        )
+        has_anonymous = anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
+        makers = self._mechanisms(entrance, lambda: connection)
+        names = [*makers, *(["ANONYMOUS"] if has_anonymous else [])]
+        if not names:  # 5.3.3.1: there must be one; who has shown a certificate gets another of this name
+            names, makers = [EXTERNAL], {EXTERNAL: lambda: ExternalServer(None)}
+        sasl = SaslServer(names, allow_no_sasl=has_anonymous, extra=makers)
         properties = self._properties
         if self.driver is not None and not entrance.is_websocket:
             others = other_routers(self.driver.records.view, self.driver.records.rid)
@@ -178,8 +197,22 @@ class ClientListener:
             sasl=sasl,
             now=time.monotonic(),
         )
-        connection = ClientConnection(self, engine, self.driver, is_redirected=not entrance.is_websocket)
+        connection = ClientConnection(self, engine, self.driver, sasl, is_redirected=not entrance.is_websocket)
         return connection
+
+    def _mechanisms(
+        self, entrance: Entrance, caller: Callable[[], ClientConnection]
+    ) -> dict[str, Callable[[], ServerMechanism]]:
+        """What everybody is offered, with or without a certificate."""
+        makers = self._logins.scram_for(caller)
+        config, checks = self.config, self.checks
+        if not (entrance.has_tls or anonymous_is_allowed(config.allow_plain, entrance.host)):
+            return makers
+        if checks is not None:
+            makers |= {name: partial(checks.mechanism, name, caller) for name in checks.mechanisms}
+        if self.users.is_set:
+            makers[PLAIN] = lambda: PlainServer(self._logins.verify_for(caller))
+        return makers
 
     def _on_guess(self, user: str, host: str, failures: int) -> None:
         self.log.event(RouterEvent.LOGIN_FAILED, user=user, peer=host, failures=failures)
@@ -200,6 +233,10 @@ class ClientListener:
         """A client has connected."""
         if not connection.is_served_by(self.driver):  # a TLS handshake may take longer than an incarnation
             connection.abort()
+        certificate = certificate_of(connection.tls) if self.config.external_rules else None
+        if certificate is not None:
+            user = user_of(self.config.external_rules, certificate)
+            connection.sasl.offer_first(EXTERNAL, lambda: ExternalServer(user))
         self.accepted += 1
         self._connections.add(connection)
         self._is_empty.clear()

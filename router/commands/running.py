@@ -26,7 +26,7 @@ def run_router(
 ) -> None:  # fmt: skip
     """Run a router until SIGTERM or SIGINT; the first one drains it, a second one stops it at once (K-8a).
 
-    SIGHUP loads the settings again, if there is a file of them, and the files of certificates.
+    SIGHUP loads the settings again, if there is a file of them, and the files of users, keys and certificates.
 
     Args:
         config: its settings.
@@ -54,7 +54,7 @@ async def _run(
     node = RouterNode(config, version, log, load)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.drain)
-    if load is not None or node.tls.is_used:  # else it means what it means to every program whose terminal is closed
+    if node.operator.controls.can_reload:  # else it means what it means to every program whose terminal is closed
         loop.add_signal_handler(signal.SIGHUP, _reload, node, log)
     announcing = asyncio.ensure_future(_announce(node, config)) if announce else None
     try:

@@ -19,8 +19,10 @@ from urllib.parse import urlsplit
 from aiohttp import BasicAuth, web
 
 from oncewire.transport import login_work
-from oncewire.wire import Deferred
-from router.config import RouterConfig, is_loopback
+from oncewire.wire import OAUTHBEARER, PLAIN, Deferred
+from router.authentication import Checks, Login, LoginRefused, LoginUndecided
+from router.certificate_users import certificate_of, user_of
+from router.config import RouterConfig, anonymous_is_allowed, is_loopback
 from router.logs import EventLog, RouterEvent
 from router.users import Users, load_users
 from topology.inspector.schema.model import Role
@@ -78,9 +80,12 @@ class AccessDenied(Exception):
 class Access:
     """The roles that hold now; `use` puts others in force."""
 
-    def __init__(self, config: RouterConfig, log: EventLog, users: Users | None = None) -> None:
-        """Begin with the roles of `config`, and with its users where none are given."""
+    def __init__(
+        self, config: RouterConfig, log: EventLog, users: Users | None = None, checks: Checks | None = None
+    ) -> None:
+        """Begin with the roles of `config`, and with its users where none are given; `checks` knows who else may."""
         self._log = log
+        self._checks = checks
         self._failures: dict[str, list[float]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
@@ -90,7 +95,9 @@ class Access:
     def use(self, config: RouterConfig, users: Users | None = None) -> None:
         """Put the roles of `config` in force, and these users."""
         self._users = users or self._users
-        self._has_users = self._users.is_set
+        self._has_users = self._users.is_set or self._checks is not None
+        self._rules = config.external_rules
+        self._is_private = config.http_tls or anonymous_is_allowed(config.allow_plain, config.http_host)
         self._roles = {user: role_named(word) for user, word in config.roles}
         self._anonymous = role_named(config.http_anonymous_role)
         self._loopback = role_named(config.http_loopback_role)
@@ -130,6 +137,9 @@ class Access:
         if not self._is_own_name(request.host):
             # DNS rebinding: a page of another site whose name was made to point here. It cannot log in.
             return Caller(Role.NONE, "", peer, request.host)
+        shown = self._shown_by(request)
+        if shown is not None:
+            return Caller(self.role_of_user(shown), shown, peer)
         is_near = is_loopback(peer) and not is_forwarded(request)
         return Caller(self._loopback if is_near else self._anonymous, "", peer)
 
@@ -151,6 +161,12 @@ class Access:
             raise AccessDenied(
                 403, f"{request.host!r} is no name of this router", "use its address, or add the name to http.names"
             )
+
+    def _shown_by(self, request: web.Request) -> str | None:
+        """The user whom the certificate of the connection names."""
+        tls = None if request.transport is None or not self._rules else request.transport.get_extra_info("ssl_object")
+        certificate = certificate_of(tls)
+        return None if certificate is None else user_of(self._rules, certificate)
 
     def require(self, caller: Caller, minimum: Role) -> None:
         """Refuse who may not.
@@ -195,19 +211,46 @@ class Access:
         if len(recent) >= MAX_FAILURES:
             left = FAILURE_WINDOW_S - (now - recent[0])
             raise AccessDenied(429, "too many failed logins from your address", f"try again in {left:.0f} s")
-        user, password = _basic(given)
-        checked = self._users.check(user, password)
-        if isinstance(checked, Deferred):
-            checked = checked.then(await _computed(checked))
-        if checked:
-            self._failures.pop(peer, None)
-            return user
+        login = self._login(given, peer)
+        user = await self._user_of(login, len(recent) + 1)
         self._failures.pop(peer, None)
+        if user is not None:
+            return user
         self._failures[peer] = [*recent, now]
         while len(self._failures) > MAX_ADDRESSES:
             self._failures.pop(next(iter(self._failures)))
-        self._log.event(RouterEvent.LOGIN_FAILED, user=user, peer=peer, failures=len(recent) + 1)
-        raise AccessDenied(401, "login failed", "check user and password: see the settings users and users_file")
+        fix = "check user and password: see the settings users and users_file"
+        if login.mechanism != PLAIN:
+            fix = "get a new token; the router's log has the reason"
+        raise AccessDenied(401, "login failed", fix)
+
+    def _login(self, given: str, peer: str) -> Login:
+        """What an Authorization header holds: Basic (RFC 7617) or Bearer (RFC 6750)."""
+        scheme, _, rest = given.partition(" ")
+        if scheme.lower() != "bearer" or self._checks is None or OAUTHBEARER not in self._checks.mechanisms:
+            user, password = _basic(given)
+            return Login(PLAIN, user, password, peer)
+        if not self._is_private:
+            fix = "call with https: set http.tls, or listen.allow_plain"
+            raise AccessDenied(401, "tokens are not taken without TLS", fix)
+        return Login(OAUTHBEARER, "", rest.strip(), peer)
+
+    async def _user_of(self, login: Login, failures: int) -> str | None:
+        """Who logs in; None = nobody who may, as the log tells."""
+        if self._checks is not None and login.mechanism in self._checks.mechanisms:
+            try:
+                return (await self._checks.check(login)).user
+            except LoginRefused:
+                return None
+            except LoginUndecided:
+                raise AccessDenied(503, "logins cannot be checked just now", "try again; see the log") from None
+        checked = self._users.check(login.user, login.secret)
+        if isinstance(checked, Deferred):
+            checked = checked.then(await _computed(checked))
+        if checked:
+            return login.user
+        self._log.event(RouterEvent.LOGIN_FAILED, user=login.user, peer=login.host, failures=failures)
+        return None
 
     def _is_own_name(self, host: str) -> bool:
         """An address, or a name that is ours: another site cannot make those stand for its own pages."""

@@ -80,6 +80,7 @@ class RouterControls:
         self._access = access
         self._log = log
         self._load = load
+        self._load_keys = None if listener.checks is None else listener.checks.load
         self._incarnation: Incarnation | None = None
         self._trace_end: asyncio.TimerHandle | None = None
         self._orders: dict[int, asyncio.Future[tuple[OrderEnding, int]]] = {}
@@ -148,15 +149,22 @@ class RouterControls:
             self._router.drain()
         return self._router.draining() or {"limit_s": 0.0, "left_s": 0.0}
 
+    @property
+    def can_reload(self) -> bool:
+        """Whether there is a file of settings, or one that the settings name, to read again."""
+        return bool(self._load or self._load_keys or self._config.users_file) or self._tls.is_used
+
     def reload(self) -> dict[str, object]:
         """See `Controls`."""
-        if self._load is None and not self._tls.is_used:
+        if not self.can_reload:
             raise ManagementError(
                 409, "this router was started without a file of settings", "start it with --config FILE"
             )
         try:
             reloaded = compare(self._config, self._config if self._load is None else self._load())
             users = load_users(reloaded.config)
+            if self._load_keys is not None:
+                self._load_keys()
         except CliError as error:
             raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
         try:

@@ -72,7 +72,7 @@ class OperatorSurface:
         self._version = version
         self._log = log
         self._listener = listener
-        access = Access(config, log, listener.users)
+        access = Access(config, log, listener.users, listener.checks)
         self._accounts = Accounts(config.node_id, version, listener, watch, log, tls)
         self.inspection = Inspection(lifecycle, listener, config.node_id, version, config.standalone)
         has_queues = bool(config.queue_store)

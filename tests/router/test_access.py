@@ -120,16 +120,16 @@ def test_guesses_are_forgotten_in_time_and_bounded() -> None:
         return bool(logins.judge(user, is_right, guess, PROOFS_PER_GUESS, host, now))
 
     for number in range(MAX_GUESSES):
-        assert not logins.is_guessed("ann", "192.0.2.7", 0.0)
+        assert not logins.guesses.is_guessed("ann", "192.0.2.7", 0.0)
         assert not check("ann", str(number), "192.0.2.7", 0.0)
-    assert logins.is_guessed("ann", "192.0.2.7", GUESS_WINDOW_S - 1)
-    assert not logins.is_guessed("ann", "192.0.2.8", 0.0)
-    assert not logins.is_guessed("ann", "192.0.2.7", GUESS_WINDOW_S)
+    assert logins.guesses.is_guessed("ann", "192.0.2.7", GUESS_WINDOW_S - 1)
+    assert not logins.guesses.is_guessed("ann", "192.0.2.8", 0.0)
+    assert not logins.guesses.is_guessed("ann", "192.0.2.7", GUESS_WINDOW_S)
     assert check("ann", "a", "192.0.2.7", GUESS_WINDOW_S)
     for number in range(MAX_GUESSERS + 1):
         assert not check("ann", "x", f"10.0.{number >> 8}.{number & 255}", 0.0)
         assert not check(f"made-up-{number}", "x", "192.0.2.7", 0.0)
-    assert len(logins._wrong) == MAX_GUESSERS
+    assert len(logins.guesses._wrong) == MAX_GUESSERS
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !!", "Basic bm9jb2xvbg==", "Bearer abc", "Basic /w=="])

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ from router.users import Users, load_users
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import RouterProcess, running_router
 from tests.router.raw_client import RawClient, until
+from tests.support.certificates import TestAuthority
+from tests.support.tokens import AUDIENCE, ISSUER, Issuer
 from topology.etcd_server import free_port
 
 LOG = entity("log", "router")
@@ -148,6 +151,18 @@ async def test_a_reload_closes_the_connections_of_users_who_are_gone_and_no_othe
     assert "line 1" in refused["why"]
 
 
+async def test_a_reload_that_takes_all_users_away_closes_their_connections(tmp_path: Path) -> None:
+    config = tmp_path / "router.toml"
+    config.write_text('standalone = true\nusers = {ann = "a"}\n')
+    async with running_router(f"--config={config}") as router:
+        ann = await RawClient.connect(router.port, sasl=scram("ann", "a"))
+        config.write_text("standalone = true\n")
+        router.process.send_signal(signal.SIGHUP)
+        closed = await ann.wait_for(ConnectionClosed)
+        assert closed.error is not None
+        assert closed.error.condition == "amqp:unauthorized-access"
+
+
 async def test_a_file_that_others_may_read_is_warned_of(file: str) -> None:
     os.chmod(file, 0o640)  # noqa: PTH101
     async with running_router("--standalone", f"--users-file={file}") as router:
@@ -217,6 +232,84 @@ async def test_routers_log_in_with_scram_and_guesses_of_their_password_are_limit
     assert "login_failed" in log
     assert "secret-of-routers" not in log
     assert "guess-" not in log
+
+
+async def test_of_300_guesses_of_the_password_between_routers_few_get_an_answer(tmp_path: Path) -> None:
+    port = free_port()
+    settings = {"inter_router.port": str(port), "inter_router.password": "secret-of-routers"}
+    settings["inter_router.allow_plain"] = "always"
+    async with LocalNetwork(1, log_folder=tmp_path, log_level="debug", settings=settings):
+        answers = []
+        for number in range(300):
+            guess = f"guess-{number}"
+            sasl = SaslClient("PLAIN", "router", guess) if number % 2 else scram("router", guess, number // 2 % 2)
+            answers.append(await outcome(port, sasl))
+        assert True not in answers
+        weights = sum(PROOFS_PER_GUESS if number % 2 else 1 for number, each in enumerate(answers) if each is not None)
+        assert MAX_GUESSES * PROOFS_PER_GUESS <= weights < (MAX_GUESSES + 1) * PROOFS_PER_GUESS
+        assert answers.count(False) <= 10
+        assert await outcome(port, scram("router", "secret-of-routers")) is None  # until the minute is over
+    log = text_of(tmp_path / "r1.log")
+    assert log.count("login_failed") == answers.count(False)
+    assert "guess-" not in log
+    assert "secret-of-routers" not in log
+
+
+async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of_processes(
+    file: str, tmp_path: Path
+) -> None:
+    authority, issuer = TestAuthority(tmp_path / "pki"), Issuer()
+    own, stranger = authority.issue("router"), authority.issue("stranger")
+    config = tmp_path / "router.toml"
+    config.write_text(
+        "\n".join(
+            (
+                f'standalone = true\nusers_file = "{file}"\nlog.level = "debug"',
+                'listen.tls = true\nlisten.allow_anonymous = "never"\ntls.client_certificates = "optional"',
+                f'tls.cert_file = "{own.certificate}"\ntls.key_file = "{own.key}"\ntls.ca_file = "{authority.file}"',
+                'external.rules = [{take = "CN", pattern = "ann"}]',
+                f'jwt.jwks_file = "{issuer.write(tmp_path / "keys.json")}"',
+                f'jwt.issuer = "{ISSUER}"\njwt.audience = "{AUDIENCE}"',
+            )
+        )
+    )
+    expired, told = issuer.token("ann", -60), []
+    token_file = tmp_path / "token"
+    token_file.write_text(expired)
+    async with running_router(f"--config={config}") as router:
+        url = f"127.0.0.1:{router.port}"
+        for login_at, context, token in (
+            (f"amqps://ann:wrong-one@{url}", authority.context(), None),
+            (f"amqps://nobody:wrong-one@{url}", authority.context(), None),
+            (f"amqps://{url}", authority.context(stranger), None),
+            (f"amqps://{url}", authority.context(), lambda: expired),
+            (f"amqps://{url}", authority.context(), None),
+        ):
+            with pytest.raises(AuthenticationFailed) as refused:
+                async with connect(login_at, ssl_context=context, token=token):
+                    pass
+            told += [str(refused.value), repr(refused.value)]
+        over_http = login("ann", "wrong-one"), {"Authorization": f"Bearer {expired}"}, {"Authorization": "Bearer !"}
+        for headers in over_http:
+            told.append(str(await call(router.http, "GET", LOG, headers=headers)))
+        arguments = ("sub", "orders", "--url", f"amqps://{url}", "--ca-file", str(authority.file))
+        program = "import sys; from oncewire.cli.main import main; sys.exit(main())"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-c", program, *arguments, "--token-file", str(token_file),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        told.append(text_of(f"/proc/{process.pid}/cmdline"))
+        output, _ = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode == 2, output
+        assert b"does not accept the token" in output
+        told.append(output.decode())
+        for path in ("/api/v1/management/settings", "/api/v1/state", "/metrics", "/api/v1/events"):
+            told.append(str(await call(router.http, "GET", path)))
+        told.append(text_of(f"/proc/{router.process.pid}/cmdline"))
+        told.append(await router.stop())
+    assert told[-1].count("login failed") >= 5
+    for secret in ("secret-of-ann", "wrong-one", *expired.split(".")):
+        assert not any(secret in text for text in told), secret
 
 
 # --- without a router -------------------------------------------------------------------------------------------------

@@ -37,10 +37,10 @@ class TestAuthority:
         self.file = folder / "ca.pem"
         self._authority.cert_pem.write_to_path(self.file)
 
-    def issue(self, name: str, *, expired: bool = False) -> CertificateFiles:
-        """A certificate for this machine; of the same name as an earlier one, it replaces the files."""
+    def issue(self, name: str, *others: str, expired: bool = False) -> CertificateFiles:
+        """A certificate for this machine and `others`; of the name of an earlier one, it replaces the files."""
         until = dt.datetime.now(dt.UTC) - dt.timedelta(days=1) if expired else None
-        made = self._authority.issue_cert("localhost", "127.0.0.1", common_name=name, not_after=until)
+        made = self._authority.issue_cert("localhost", "127.0.0.1", *others, common_name=name, not_after=until)
         files = CertificateFiles(self._folder / f"{name}.pem", self._folder / f"{name}-key.pem")
         replace_file(files.key, made.private_key_pem.bytes())
         replace_file(files.certificate, b"".join(each.bytes() for each in made.cert_chain_pems))

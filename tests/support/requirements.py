@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
@@ -100,6 +101,11 @@ def prometheus() -> bool:
     return find_program("prometheus") is not None and find_program("promtool") is not None
 
 
+def go_amqp_login() -> Path:
+    """Returns where the login program of go-amqp is, if `make tools` has built it."""
+    return Path(sys.prefix) / "bin" / "oncewire-go-amqp-login"
+
+
 def map_library() -> bool:
     """Tells whether the packages under test hold the library that draws the inspector's map."""
     from topology.inspector.page.serving import FOLDER, LIBRARY
@@ -112,6 +118,9 @@ PARTS = {
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
     "ws": Part("the WebSockets of rhea", tool_file("node_modules/ws/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
+    "go-amqp": Part("the AMQP client go-amqp", lambda: go_amqp_login().exists(), "make tools"),
+    "qpid-jms": Part("the AMQP client Qpid JMS", tool_file("qpid-jms"), "make tools"),
+    "jdk": Part("a Java compiler", program("javac"), "sudo apt-get install -y default-jdk-headless"),
     "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
     "chromium": Part("the browser chromium", program("chromium"), "sudo apt-get install -y chromium"),
     "playwright": Part("the package playwright", python_module("playwright"), "make tools"),

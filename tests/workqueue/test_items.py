@@ -21,6 +21,7 @@ from bridges.workqueue import (
     UnknownQueue,
 )
 from bridges.workqueue.merging_core import CommitJob, ReserveJob
+from bridges.workqueue.rules_core import to_us
 from tests.workqueue.queue_world import START, World
 
 
@@ -104,6 +105,50 @@ def test_a_commit_and_a_reservation_of_one_transaction_take_no_item_twice(sql_wo
     taken = [each.handle for some in results[1:4] for each in some]
     assert taken == [Handle(item, 1) for item in items[1:]]
     assert [entry.ending for entry in world.history()] == [Ending.DONE]
+
+
+@pytest.mark.parametrize("history_s", [60.0, 0.0])
+def test_what_is_committed_in_advance_leaves_what_others_leave(sql_world: World, history_s: float) -> None:
+    world = sql_world
+    world.configure(history_s=history_s)
+
+    def left_by(key: str, is_first: bool) -> list[list[tuple[object, ...]]]:
+        world.push(b"plain", b"result", b"payload")
+        world.push(b"key", key=key)
+        world.rollback(world.take(), delay=0.0, reason="once")
+        world.clock.now += 1
+        items = sorted(world.reserve(4), key=lambda taken: taken.payload)
+        changes: list[tuple[bytes | None, bytes | None]] = [(None, None), (b"", b"new"), (None, None), (b"3", None)]
+        commits = tuple(Commit(taken.handle, *change) for taken, change in zip(items, changes, strict=True))
+        for _ in range(2 if history_s else 1):  # repeated: without effect, where the history shows the first
+            world.store.transact([CommitJob(commits)] if is_first else [lambda do: do.commit(commits)])
+        now_us = to_us(world.clock.now)
+        kept = world.do(lambda do: do.execute("SELECT * FROM oncewire_history ORDER BY item"))
+        keys = world.do(lambda do: do.execute("SELECT expires - ? FROM oncewire_keys", (now_us,)))
+        for table in ("history", "keys"):
+            world.do(lambda do: do.execute(f"DELETE FROM oncewire_{table}"))  # noqa: B023
+        # Without numbers, the first two columns, and the key.
+        times = [(*row[2:4], *(time - now_us for time in row[4:7]), *row[7:-1]) for row in kept]
+        return [times, keys]
+
+    first, later = left_by("first", True), left_by("later", False)
+    assert first == later
+    assert len(first[0]) == (4 if history_s else 0)
+    assert first[1] == [(to_us(history_s),)]
+
+
+def test_a_past_handle_among_those_committed_in_advance_is_refused_and_changes_nothing(sql_world: World) -> None:
+    world = sql_world
+    world.push(b"a", b"b")
+    held, past = world.take(), world.take()
+    world.rollback(past, delay=0.0)
+    newest = world.take()
+    for _ in range(2):
+        with pytest.raises(AlreadyReassigned):
+            world.store.transact([CommitJob((Commit(held), Commit(past))), ReserveJob("work", 1, 30.0)])
+    assert world.history() == []
+    world.commit(held)
+    world.commit(newest)
 
 
 def test_reserved_items_that_are_dead_are_found_in_advance_too(sql_world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -68,13 +69,15 @@ def test_workers_that_commit_and_reserve_share_one_commit_and_one_reservation() 
     assert results == [["first"], []]
 
 
-def test_only_what_happens_before_anything_else_is_read_in_advance() -> None:
+def test_only_what_happens_before_anything_else_is_done_in_advance() -> None:
+    commits = commit(1, 2)
     first, again, other = ReserveJob("a", 2, 30.0), ReserveJob("a", 2, 60.0), ReserveJob("b", 1, 30.0)
-    assert first_needs([commit(1, 2), first, other]) == Needs((1, 2), (("a", 2), ("b", 1)))
-    assert first_needs([commit(1), commit(2), first]) == Needs((1,))
-    assert first_needs([first, again, other]) == Needs((), (("a", 2),))
+    assert first_needs([commits, first, other]) == Needs(commits.commits, (first, other))
+    assert first_needs([commit(1), commit(2), first]) == Needs(commit(1).commits)
+    assert first_needs([first, again, other]) == Needs((), (first,))
     assert first_needs([push, commit(1), first]) == Needs()
     assert first_needs([commit(), ReserveJob("a", 0, 30.0)]) == Needs()
+    assert first_needs([ReserveJob("a", 1, 0.0)]) == first_needs([ReserveJob("a", 1, math.nan)]) == Needs()
 
 
 def test_a_store_without_transactions_refuses_a_commit_with_a_reservation() -> None:

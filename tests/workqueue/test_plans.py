@@ -92,8 +92,9 @@ def test_no_statement_reads_a_whole_table(filled: World) -> None:
     filled.store.execute = filled.store.write = execute  # type: ignore[attr-defined]
     filled.do(everything)
     if filled.database.kind == "postgresql":
-        ahead = ("work", "work", "work", None, 5, 5)
-        assert len(filled.do(lambda do: do.execute(sql.READY_AHEAD, ahead))) == 5
+        filled.do(lambda do: do.execute(sql.COMMIT_AHEAD, (None, "{1,2}", "{1,1}", "{1,2}", [1], [b"x"], [None])))
+        ahead = ("work", "work", None, "work", 5, 5, 30_000_000)
+        assert len(filled.do(lambda do: do.execute(sql.RESERVE_AHEAD, ahead))) == 5
     assert len(plans) > 25
     assert {statement: plan for statement, plan in plans.items() if SCANS.search(plan)} == {}
 
