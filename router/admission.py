@@ -153,6 +153,12 @@ class ListenerGate:
         if not self.admission.has(key):
             self._drop(key)
 
+    def release(self, protocol: asyncio.BaseProtocol) -> None:
+        """This connection is another listener's from now on, which counts it."""
+        key = self._keys.get(protocol)
+        if key is not None:
+            self._drop(key)
+
     def _sweep(self) -> None:
         now = time.monotonic()
         self._drop_ended(now)

@@ -24,7 +24,7 @@ from oncewire.settings.parsers import (
 from oncewire.settings.schema import Applies, setting
 from router.certificate_users import CertificateRule, certificate_rules
 from router.routed.limits import RoutedLimits
-from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, prefixes
+from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, origins, prefixes
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
@@ -226,6 +226,14 @@ class RouterConfig:
         "Most connections for HTTP. Beyond it the oldest of the address that has most is closed for a new one.",
     )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Port for HTTP.")
+    http_websocket: bool = setting(
+        "http.websocket", yes_or_no, False, "true or false",
+        "AMQP clients connect by WebSocket, too: ws(s)://HOST:PORT/amqp at the port for HTTP.",
+    )  # fmt: skip
+    http_origins: tuple[str, ...] = setting(
+        "http.origins", origins, (), 'a list of "https://host[:port]"; in a text https://host,...',
+        "Other sites whose pages may connect by WebSocket. Those of this router always may.", applies=Applies.NEW,
+    )  # fmt: skip
     tls_cert_file: str = setting(
         "tls.cert_file", text(), "", _FILE, "This router's certificate, with the intermediate ones behind it."
     )

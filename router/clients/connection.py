@@ -127,8 +127,9 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     def __init__(
-        self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None, sasl: SaslServer
-    ) -> None:
+        self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None, sasl: SaslServer,
+        *, is_redirected: bool = True,
+    ) -> None:  # fmt: skip
         """Serve one client.
 
         Args:
@@ -136,6 +137,7 @@ class ClientConnection(PacedProtocol):
             engine: a fresh engine in the server's role.
             driver: the incarnation that serves it; None = there is none, and the client is sent elsewhere (A-1).
             sasl: of the engine.
+            is_redirected: whether it is told of other routers (K-8a).
         """
         super().__init__(engine, listener.turn, time.monotonic, listener.unfinished)
         self._listener = listener
@@ -157,6 +159,7 @@ class ClientConnection(PacedProtocol):
         self._places = Places()
         self._attaches = listener.attach_pace(self)
         self.routed = CarriedLinks()
+        self._is_redirected = is_redirected
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
         self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
             DispositionReceived: self._on_disposition,
@@ -482,10 +485,13 @@ class ClientConnection(PacedProtocol):
             self._forget(self._links[number])
         condition, info = effect.condition, effect.info
         if condition == LINK_REDIRECT:  # K-8a
-            told = self._listener.redirect(self.container_id)
+            told = self._elsewhere()
             condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
         error = amqp_error(condition, effect.description, info)
         self._detach_link(link, effect.closed, error)
+
+    def _elsewhere(self) -> dict[str, object] | None:
+        return self._listener.redirect(self.container_id) if self._is_redirected else None
 
     def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
         with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone
@@ -501,7 +507,7 @@ class ClientConnection(PacedProtocol):
         """
         info: dict[str, object] | None = None
         if condition == CONNECTION_REDIRECT:
-            info = self._listener.redirect(self.container_id)
+            info = self._elsewhere()
             condition = CONNECTION_FORCED if info is None else condition
         inputs: list[Input] = []
         self._end_links(inputs)

@@ -1,4 +1,7 @@
-"""Where AMQP clients connect: one TCP listener, the engines it makes, and the connections that are open."""
+"""Where AMQP clients connect: one TCP listener, the engines it makes, and the connections that are open.
+
+WebSockets come from the HTTP listener (`router.operator.websocket`): another `Entrance`, and all else is the same.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from oncewire.transport.turn import Backlog, Turn
@@ -50,6 +54,23 @@ MAX_CHANNEL = 4095
 """Each routed link of a service has a session of its own (R-3)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """By which way clients come in.
+
+    Attributes:
+        host: that is listened on; it says whether other machines can come. Empty = they can.
+        has_tls: whether what they send is encrypted.
+        is_websocket: they are told of no other routers: nobody knows where a client by WebSocket reaches those.
+        on_open: to be called when the client has logged in and opened.
+    """
+
+    host: str
+    has_tls: bool
+    is_websocket: bool = False
+    on_open: Callable[[], None] | None = None
+
+
 class ClientListener:
     """Listens for clients and keeps the registry of their connections."""
 
@@ -79,6 +100,8 @@ class ClientListener:
         self._connections: set[ClientConnection] = set()
         self._open: set[ClientConnection] = set()
         """Those that have logged in and opened: only these count against max_connections."""
+        self._on_open: dict[ClientConnection, Callable[[], None]] = {}
+        """Who wants to know of those that have not opened yet."""
         gates = gates or Gates(config, log)
         self._gate, self._shares = gates.clients, gates.shares
         # Beside those that are open: some that were sent away are not gone yet.
@@ -97,7 +120,11 @@ class ClientListener:
         self.checks = checks
         """Knows who else may log in; None = the users are all there is."""
         self._logins = Logins(self.users, self._on_guess)
-        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether connections are taken."""
+        return self._server is not None
 
     @property
     def _most_open(self) -> int:
@@ -128,8 +155,10 @@ class ClientListener:
         Raises:
             CliError: the address cannot be listened on.
         """
+        config = self.config
+        entrance = Entrance(config.listen_host, config.listen_tls)
         self._server = await listen(
-            self._make, self.config.listen_host, self.config.listen_port, "--listen-port", self._tls, self._gate
+            lambda: self.make(entrance), config.listen_host, config.listen_port, "--listen-port", self._tls, self._gate
         )
         return port_of(self._server)
 
@@ -146,7 +175,6 @@ class ClientListener:
             for connection in list(self._connections):
                 if self._is_removed(connection):
                     connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
-        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
 
     def _is_removed(self, connection: ClientConnection) -> bool:
         """Users of certificates, tokens and authenticators are on no list."""
@@ -159,15 +187,22 @@ class ClientListener:
             self._server.close()
             self._server = None
 
-    def _make(self) -> ClientConnection:
+    def lets_anybody_in(self, entrance: Entrance) -> bool:
+        """Whether somebody could log in: a user, or everybody."""
+        is_anybody_known = self.users.is_set or self.config.has_strangers
+        return is_anybody_known or anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
+
+    def make(self, entrance: Entrance) -> ClientConnection:
+        """The protocol of a new connection."""
         connection: ClientConnection
-        makers = self._mechanisms(lambda: connection)
-        names = [*makers, *(["ANONYMOUS"] if self._anonymous else [])]
+        has_anonymous = anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
+        makers = self._mechanisms(entrance, lambda: connection)
+        names = [*makers, *(["ANONYMOUS"] if has_anonymous else [])]
         if not names:  # 5.3.3.1: there must be one; who has shown a certificate gets another of this name
             names, makers = [EXTERNAL], {EXTERNAL: lambda: ExternalServer(None)}
-        sasl = SaslServer(names, allow_no_sasl=self._anonymous, extra=makers)
+        sasl = SaslServer(names, allow_no_sasl=has_anonymous, extra=makers)
         properties = self._properties
-        if self.driver is not None:
+        if self.driver is not None and not entrance.is_websocket:
             others = other_routers(self.driver.records.view, self.driver.records.rid)
             if others:
                 properties = {**properties, FAILOVER_LIST: server_list(others, self.accepted)}
@@ -182,14 +217,18 @@ class ClientListener:
             sasl=sasl,
             now=time.monotonic(),
         )
-        connection = ClientConnection(self, engine, self.driver, sasl)
+        connection = ClientConnection(self, engine, self.driver, sasl, is_redirected=not entrance.is_websocket)
+        if entrance.on_open is not None:
+            self._on_open[connection] = entrance.on_open
         return connection
 
-    def _mechanisms(self, caller: Callable[[], ClientConnection]) -> dict[str, Callable[[], ServerMechanism]]:
+    def _mechanisms(
+        self, entrance: Entrance, caller: Callable[[], ClientConnection]
+    ) -> dict[str, Callable[[], ServerMechanism]]:
         """What everybody is offered, with or without a certificate."""
         makers = self._logins.scram_for(caller)
         config, checks = self.config, self.checks
-        if not (config.listen_tls or anonymous_is_allowed(config.allow_plain, config.listen_host)):
+        if not (entrance.has_tls or anonymous_is_allowed(config.allow_plain, entrance.host)):
             return makers
         if checks is not None:
             makers |= {name: partial(checks.mechanism, name, caller) for name in checks.mechanisms}
@@ -232,6 +271,7 @@ class ClientListener:
     def remove(self, connection: ClientConnection) -> None:
         """A client's transport is gone."""
         self._open.discard(connection)
+        self._on_open.pop(connection, None)
         if connection in self._connections:
             self._connections.remove(connection)
             self._bytes_in += connection.bytes_in
@@ -249,6 +289,9 @@ class ClientListener:
             return f"this router has {self._most_open} connections; connect to another router"
         self._open.add(connection)
         self._gate.know(connection)
+        on_open = self._on_open.pop(connection, None)
+        if on_open is not None:
+            on_open()
         return None
 
     def redirect(self, container_id: str) -> dict[str, object] | None:

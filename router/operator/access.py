@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -143,8 +143,27 @@ class Access:
         shown = self._shown_by(request)
         if shown is not None:
             return Caller(self.role_of_user(shown), shown, peer)
-        is_near = is_loopback(peer) and not _is_forwarded(request)
+        is_near = is_loopback(peer) and not is_forwarded(request)
         return Caller(self._loopback if is_near else self._anonymous, "", peer)
+
+    def check_page(self, request: web.Request, origins: Collection[str]) -> None:
+        """Refuse a WebSocket of a web page, unless it is a page of this router or of one of these origins.
+
+        Browsers let every page open WebSockets, and say of which site it is; other programs say nothing.
+
+        Raises:
+            AccessDenied: the page is another site's.
+        """
+        origin = request.headers.get("Origin")
+        if origin is None or origin.lower() in origins:
+            return
+        if _host_of(origin) != request.host.lower():
+            fix = "add it to the setting http.origins, if its pages may use this router"
+            raise AccessDenied(403, f"pages of {origin} may not connect", fix)
+        if not self._is_own_name(request.host):  # DNS rebinding, as above
+            raise AccessDenied(
+                403, f"{request.host!r} is no name of this router", "use its address, or add the name to http.names"
+            )
 
     def _shown_by(self, request: web.Request) -> str | None:
         """The user whom the certificate of the connection names."""
@@ -304,7 +323,7 @@ def _name_of(host: str) -> str:
     return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
-def _is_forwarded(request: web.Request) -> bool:
+def is_forwarded(request: web.Request) -> bool:
     """A proxy on this machine speaks for somebody who may be anywhere. One that says nothing cannot be told apart."""
     names = {name.lower() for name in request.headers}
     return not PROXY_HEADERS.isdisjoint(names) or any(name.startswith(PROXY_PREFIX) for name in names)

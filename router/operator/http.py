@@ -22,7 +22,6 @@ from topology.inspector.schema.model import Role
 _LOG = web.AppKey("log", EventLog)
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
-
 KEPT = 4
 """A page that took 5 ms to make is given for the next 20 ms: readers without end have a fifth of the loop."""
 KEEPALIVE_S = 75.0
