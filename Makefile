@@ -140,8 +140,8 @@ tools: $(VENV)/.installed
 	$(PIP) matplotlib || { failed=1; echo "not fetched: matplotlib, which draws plots" >&2; }; \
 	$(PIP) python-qpid-proton && $(PYTHON_IN_VENV) -c 'import proton' || { failed=1; \
 	echo "not fetched: proton (sudo apt-get install -y gcc python3-dev libssl-dev libsasl2-dev, then make tools)" >&2; }; \
-	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 axe-core@4.14.1 || { failed=1; \
-	echo "not fetched: rhea and axe-core (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
+	npm install --silent --no-audit --no-fund --no-save --prefix .tools rhea@3.0.5 ws@8.23.0 axe-core@4.14.1 || { failed=1; \
+	echo "not fetched: rhea, ws and axe-core (sudo apt-get install -y nodejs npm, then make tools)" >&2; }; \
 	scripts/install_go_amqp.sh $(VENV)/bin || { failed=1; \
 	echo "not built: go-amqp (it needs PyPI and a Go module proxy)" >&2; }; \
 	scripts/fetch_qpid_jms.sh .tools/qpid-jms || { failed=1; \

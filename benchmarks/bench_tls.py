@@ -1,6 +1,6 @@
-"""CPU time of a router for each message, with TLS beside without: 1 KiB, one publisher, one subscriber.
+"""CPU time of a router for each message by TCP, TLS, WebSocket and both: 1 KiB, one publisher, one subscriber.
 
-The two routers run at the same time and are loaded in turn, so that a busy minute of the machine hits both. CPU time
+The two routers run at the same time and are loaded in turn, so that a busy minute of the machine hits all. CPU time
 is utime + stime of the router; the load generator's own is not in it. Needs trustme (the extra `test`).
 
     python benchmarks/bench_tls.py [--rounds 5] [--seconds 3] [--size 1024] [--json]
@@ -13,41 +13,48 @@ import json
 import statistics
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from harness import BenchmarkError, is_missing, machine, run_load, standalone_router
-from load import CA_FILE
+from load import CA_FILE, WEBSOCKET
 
 LOAD_FAILED = 1
 CPU = "router_cpu_us_per_delivered"
 
 
 def measure(rounds: int, options: list[str]) -> dict[str, list[float]]:
-    """CPU microseconds for each message, of each run, without and with TLS."""
+    """CPU microseconds for each message, of each run, by scheme."""
     import trustme
 
     authority = trustme.CA()
     own = authority.issue_cert("127.0.0.1")
-    found: dict[str, list[float]] = {"plain": [], "TLS": []}
+    found: dict[str, list[float]] = {"amqp": [], "amqps": [], "ws": [], "wss": []}
     with tempfile.TemporaryDirectory() as folder:
         ca, certificate = Path(folder) / "ca.pem", Path(folder) / "own.pem"
         authority.cert_pem.write_to_path(ca)
         own.private_key_and_cert_chain_pem.write_to_path(certificate)
         with (
-            standalone_router() as plain,
-            standalone_router("--listen-tls=true", f"--tls-cert-file={certificate}") as secured,
+            standalone_router("--http-websocket=true") as plain,
+            standalone_router(
+                "--listen-tls=true", "--http-tls=true", "--http-websocket=true", f"--tls-cert-file={certificate}"
+            ) as secured,
         ):
             for number in range(rounds):
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
-                found["plain"].append(run_load(plain, [plain], [plain], *options)[CPU])
-                result = run_load(secured, [secured], [secured], *options, **{CA_FILE: str(ca)})
-                found["TLS"].append(result[CPU])
+                for scheme, runs in found.items():
+                    router = secured if scheme in {"amqps", "wss"} else plain
+                    environment = {CA_FILE: str(ca)} if router is secured else {}
+                    if scheme.startswith("ws"):
+                        environment[WEBSOCKET] = "1"
+                        router = replace(router, address=router.http)
+                    runs.append(run_load(router, [router], [router], *options, **environment)[CPU])
     return found
 
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="CPU time of a router with TLS and without.")
+    parser = argparse.ArgumentParser(description="CPU time of a router by transport.")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--size", type=int, default=1024, help="bytes of a message's body")
@@ -61,14 +68,14 @@ def main() -> int:
         print(f"bench_tls: {error}", file=sys.stderr)
         return LOAD_FAILED
     medians = {name: statistics.median(runs) for name, runs in found.items()}
-    ratio = medians["TLS"] / medians["plain"]
+    ratios = {name: median / medians["amqp"] for name, median in medians.items()}
     if options.json:
-        print(json.dumps({"size": options.size, "runs": found, "medians": medians, "ratio": ratio}))
+        print(json.dumps({"size": options.size, "runs": found, "medians": medians, "ratios": ratios}))
         return 0
-    print(f"{machine()}; median of {options.rounds} runs of {options.seconds:g} s (min-max)\n")
+    print(f"{machine()}; {options.size} bytes, median of {options.rounds} runs of {options.seconds:g} s (min-max)\n")
     for name, runs in found.items():
-        print(f"{name:<6} {medians[name]:6.1f} us for each message ({min(runs):.1f}-{max(runs):.1f})")
-    print(f"\nTLS costs {ratio:.2f} times as much CPU time at {options.size} bytes")
+        span = f"({min(runs):.1f}-{max(runs):.1f})"
+        print(f"{name:<6} {medians[name]:6.1f} us for each message {span:<14} {ratios[name]:.2f} times amqp")
     return 0
 
 

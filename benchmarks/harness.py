@@ -33,10 +33,11 @@ def is_missing(*modules: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A running router: its process and where clients connect."""
+    """A running router: its process, where clients connect, and where HTTP is."""
 
     pid: int
     address: str
+    http: str
 
     def resident_bytes(self) -> int:
         """Physical memory the process holds now (VmRSS of proc(5))."""
@@ -58,7 +59,7 @@ def standalone_router(*flags: str) -> Iterator[Router]:
         if not line:
             raise BenchmarkError(f"the router ended with code {process.wait()} before it was ready")
         announced = json.loads(line)
-        yield Router(announced["pid"], urlsplit(announced["url"]).netloc)
+        yield Router(announced["pid"], *(urlsplit(announced[name]).netloc for name in ("url", "http")))
     finally:
         process.terminate()
         process.wait()

@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from load_websocket import Framing
+
 from oncewire.wire import (
     ACCEPTED,
     Connection,
@@ -61,6 +63,10 @@ CA_FILE = "LOAD_CA_FILE"
 """A variable: the authority of the routers' certificates; with it the load goes through TLS."""
 
 
+WEBSOCKET = "LOAD_WEBSOCKET"
+"""A variable: with it the load goes through WebSockets; addresses are those of HTTP listeners then."""
+
+
 class Client:
     """One connection with one link."""
 
@@ -72,6 +78,7 @@ class Client:
         if (authority := os.environ.get(CA_FILE)) is not None:
             context = ssl.create_default_context(cafile=authority)
             self.socket = context.wrap_socket(self.socket, server_hostname=host)
+        self._framing = Framing(self.socket, address) if os.environ.get(WEBSOCKET) else None
         self.socket.setblocking(False)
         self.engine = Connection(
             Role.CLIENT, container_id=container_id, sasl=SaslClient("ANONYMOUS"), now=time.monotonic()
@@ -89,7 +96,7 @@ class Client:
                 return
             if not data:
                 raise Failed(f"{self.name}: the router closed the connection")
-            self._take(data)
+            self._take(data if self._framing is None else self._framing.taken(data))
             if not isinstance(self.socket, ssl.SSLSocket):
                 return  # what TLS has read already, a selector does not report
 
@@ -110,7 +117,8 @@ class Client:
 
     def write(self) -> None:
         """Write what the engine has to say, as far as the socket takes it."""
-        data = self._unwritten + self.engine.data_to_send()
+        fresh = self.engine.data_to_send()
+        data = self._unwritten + (self._framing.framed(fresh) if self._framing and fresh else fresh)
         if data:
             try:
                 sent = self.socket.send(data)

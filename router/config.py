@@ -25,7 +25,7 @@ from oncewire.settings.schema import Applies, setting
 from router.access_rules import AccessRule, SlowRule, access_rules, slow_rules, user_patterns
 from router.certificate_users import CertificateRule, certificate_rules
 from router.routed.limits import RoutedLimits
-from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, prefixes
+from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, origins, prefixes
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
@@ -34,6 +34,14 @@ MAX_MESSAGE_SIZE = 64 * MIB
 IDLE_TIMEOUT_S = 10.0
 """How long a router waits for a silent client before it closes the connection. A shorter time would disconnect stock
 clients whose program is busy: some of them send heartbeats only while the program calls them."""
+OPEN_TIMEOUT_S = 10.0
+"""A handshake and a login take four round trips; the login may wait 6 s behind others that are checked."""
+ATTACH_RATE = 100.0
+"""Each attach writes to etcd, which takes some thousand a second from all routers, and costs its router 2 ms."""
+MAX_OPENING = 4000
+"""After a failover thousands connect at once, perhaps from one address; a silent one costs 7 KB."""
+HTTP_CONNECTIONS = 256
+"""Some scrapers, health checks and open pages; all else are requests that take milliseconds."""
 REDIAL_S = 1.0
 """One packet a second to a router that has stopped for good costs less than a longer path."""
 START_PATIENCE_S = 86_400.0
@@ -229,7 +237,19 @@ class RouterConfig:
         "http.loopback_role", one_of("none", *ROLES), "admin", _ROLE,
         "Role of programs on this machine without login, over HTTP and at $management.", applies=Applies.NOW,
     )  # fmt: skip
+    http_max_connections: int = setting(
+        "http.max_connections", whole_number(4, 100_000), HTTP_CONNECTIONS, "4 to 100000",
+        "Most connections for HTTP. Beyond it the oldest of the address that has most is closed for a new one.",
+    )  # fmt: skip
     http_port: int = setting("http.port", whole_number(0, 65535), 8672, _PORT, "Port for HTTP.")
+    http_websocket: bool = setting(
+        "http.websocket", yes_or_no, False, "true or false",
+        "AMQP clients connect by WebSocket, too: ws(s)://HOST:PORT/amqp at the port for HTTP.",
+    )  # fmt: skip
+    http_origins: tuple[str, ...] = setting(
+        "http.origins", origins, (), 'a list of "https://host[:port]"; in a text https://host,...',
+        "Other sites whose pages may connect by WebSocket. Those of this router always may.", applies=Applies.NEW,
+    )  # fmt: skip
     tls_cert_file: str = setting(
         "tls.cert_file", text(), "", _FILE, "This router's certificate, with the intermediate ones behind it."
     )
@@ -314,6 +334,19 @@ class RouterConfig:
     max_connections: int = setting(
         "limits.max_connections", whole_number(1, 1_000_000), 10_000, "1 to 1000000",
         "Most client connections of this router; further ones are redirected to other routers.", applies=Applies.NOW,
+    )  # fmt: skip
+    attach_rate: float = setting(
+        "limits.attach_rate", number(1, 1_000_000), ATTACH_RATE, "1 to 1000000 attaches a second",
+        "Attaches of a user, or of an address without login, beyond a burst of 100 s; a connection has a fifth.",
+        applies=Applies.NEW,
+    )  # fmt: skip
+    max_opening: int = setting(
+        "limits.max_opening", whole_number(2, 1_000_000), MAX_OPENING, "2 to 1000000",
+        "Most client connections that have not logged in and opened yet, beside max_connections; an address has half.",
+    )  # fmt: skip
+    open_timeout_s: float = setting(
+        "limits.open_timeout_s", number(0.5, 300), OPEN_TIMEOUT_S, "0.5 to 300 seconds",
+        "From a TCP connection to the end of login and open, or of the header of the first HTTP request.",
     )  # fmt: skip
     subscription_timeout_s: float = setting(
         "limits.subscription_timeout_s", number(0, 604_800), limits.SUBSCRIPTION_TIMEOUT_S, "0 to 604800 seconds",

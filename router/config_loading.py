@@ -83,6 +83,8 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         )
     if bool(config.etcd_cert_file) != bool(config.etcd_key_file):
         refuse("etcd_cert_file", "a certificate needs its key", "set both etcd.cert_file and etcd.key_file")
+    if config.http_websocket and not config.http_host:
+        refuse("http_websocket", "there is no HTTP: http.host is empty", "set http.host, or leave http.websocket out")
     _check_tls(config, refuse)
     _check_silence(config, refuse)
     if config.subscription_timeout_s > config.subscription_timeout_cap_s:

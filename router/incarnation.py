@@ -161,9 +161,9 @@ class Incarnation:
         if self._reason is not None:
             return
         self._reason = reason
+        self._end_wanted.set()
         if reason is not IncarnationEnd.STOPPED:
             self._forget()
-        self._end_wanted.set()
 
     def _forget(self) -> None:
         """K-3: close all client connections and channels, forget everything."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from delivery_records.outcomes import Decision
+from router.log_limit_core import LogLimit
 from topology.inspector.events_core import EventRing
 
 LOGGER_NAME = "oncewire.router"
@@ -26,6 +27,9 @@ class RouterEvent(Enum):
     STORE_BACK = "store_back"
     CLIENT_CONNECTED = "client_connected"
     CLIENT_REFUSED = "client_refused"
+    CONNECTION_REFUSED = "connection_refused"
+    ACCEPT_FAILED = "accept_failed"
+    DESCRIPTORS_SHORT = "descriptors_short"
     CLIENT_DISCONNECTED = "client_disconnected"
     LOGIN_FAILED = "login_failed"
     LOGIN_UNDECIDED = "login_undecided"
@@ -58,6 +62,9 @@ _WARNINGS = frozenset(
         RouterEvent.STORE_AWAITED,
         RouterEvent.STORE_FAILED,
         RouterEvent.CLIENT_REFUSED,
+        RouterEvent.CONNECTION_REFUSED,
+        RouterEvent.ACCEPT_FAILED,
+        RouterEvent.DESCRIPTORS_SHORT,
         RouterEvent.LOGIN_FAILED,
         RouterEvent.LOGIN_UNDECIDED,
         RouterEvent.TLS_REFUSED,
@@ -83,6 +90,18 @@ _WARNINGS = frozenset(
         Decision.CHANNEL_RESTARTED,
     }
 )
+_REFUSALS = frozenset(
+    {
+        RouterEvent.CLIENT_REFUSED,
+        RouterEvent.CONNECTION_REFUSED,
+        RouterEvent.ACCEPT_FAILED,
+        RouterEvent.MANAGEMENT_REFUSED,
+        RouterEvent.DELIVERY_TOO_LARGE,
+        Decision.ATTACH_REFUSED,
+        Decision.STEAL_REFUSED,
+    }
+)
+"""What anybody can make a router say as often as they like: see `LogLimit`. `Logins` limits failed logins."""
 _LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
 _DEBUG = frozenset({Decision.ATTACH_RETRIED, Decision.RETRY_SCHEDULED, RouterEvent.NEIGHBOUR_UNREACHABLE})
 
@@ -114,6 +133,7 @@ class EventLog:
         """What happened last; debug events only where they are logged."""
         self.incarnation = ""
         """The life of the router that the events belong to, in hex as in etcd; JSON logs name it."""
+        self._limit = LogLimit()
         self._router = router
         self._logger = logging.getLogger(LOGGER_NAME)
 
@@ -143,6 +163,11 @@ class EventLog:
     def _write(self, event: Decision | RouterEvent, fields: Mapping[str, object]) -> None:
         level = logging.WARNING if event in _WARNINGS else logging.DEBUG if event in _DEBUG else logging.INFO
         self.counts[_LEVELS[level]] += 1
+        if level == logging.WARNING and event in _REFUSALS:
+            repeated = self._limit.take(_sameness(event, fields), time.monotonic())
+            if repeated is None:
+                return
+            fields = {**fields, "repeated": repeated} if repeated else fields
         is_logged = self._logger.isEnabledFor(level)
         if is_logged or level > logging.DEBUG:
             self.recent.add(time.time(), _LEVELS[level], event.value, fields)
@@ -150,3 +175,10 @@ class EventLog:
             shown = {"router": self._router, **fields}
             extra = {"fields": shown, "incarnation": self.incarnation}
             self._logger.log(level, event.value, extra=extra)
+
+
+def _sameness(event: Decision | RouterEvent, fields: Mapping[str, object]) -> tuple[object, ...]:
+    """What makes a refusal the same as another: what it is, why, and the address of the other side without its port."""
+    peer = str(fields.get("peer", fields.get("by", "")))
+    why = next((fields[name] for name in ("condition", "key", "why") if name in fields), "")
+    return event, why, peer.rpartition(":")[0] or peer

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from delivery_records.attachments.view import RouterRecord
 from oncewire.transport.turn import Turn
+from router.admission import Gates
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
 from router.event_loop_lag import LoopWatch
@@ -48,11 +49,12 @@ class RouterNode:
         # The last heartbeat before a stall may be one period old.
         self._watch = LoopWatch(log, config.inter_router_silence_s - config.inter_router_heartbeat_s)
         tls = self.tls = RouterTls(config, log)
-        self._listener = ClientListener(config, log, turn, version, tls.clients, checks_of(config, log))
-        self._router_listener = NeighbourListener(config, tls.neighbours)
+        self.gates = gates = Gates(config, log)
+        self._listener = ClientListener(config, log, turn, version, tls.clients, checks_of(config, log), gates)
+        self._router_listener = NeighbourListener(config, tls.neighbours, gates.neighbours)
         self.lifecycle = Lifecycle(config, self._listener, self._router_listener, turn, log, tls)
         self.operator = OperatorSurface(
-            config, version, self.lifecycle, self._listener, self._watch, log, load, tls
+            config, version, self.lifecycle, self._listener, self._watch, log, load, tls, gates
         )
         self.amqp_url = ""
         """Where clients connect; known once it listens, as is `http_url`."""
@@ -72,6 +74,7 @@ class RouterNode:
             self._watch.start()
             self.operator.start()
             warn_of_open_file(self._config, self._log)
+            self.gates.warn_if_short()
             self._log.event(
                 RouterEvent.ROUTER_STARTED, version=self._version, amqp=record.amqp, http=record.http
             )

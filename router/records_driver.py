@@ -71,6 +71,8 @@ class RecordsDriver:
         """Shells by link number; a number is never used twice."""
         self.offers = Offers()
         """What the AMQP sessions of this incarnation's clients may still send (C-6)."""
+        self.waiting_for_store = 0
+        """Reads and proposals that are not under way yet."""
         self.is_stopped = False
         self.watch: DriverWatch | None = None
         self._log = log

@@ -1,4 +1,4 @@
-"""Values of settings that only the router has: roles of users, and connectors to other routers."""
+"""Values of settings that only the router has, such as roles of users and connectors to other routers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 PREFIX = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]{0,64}")
 """A beginning of addresses of services: a topic's name does not look so."""
+ORIGIN = re.compile(r"https?://[^\s/,]+")
+"""Of a page, as browsers say it (RFC 6454)."""
 ROLES = ("viewer", "operator", "admin")
 """What a user may be, the weakest first."""
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -36,10 +38,19 @@ def algorithms(value: object) -> tuple[str, ...]:
 
 def prefixes(value: object) -> tuple[str, ...]:
     """A list of beginnings of addresses; in a text they are separated by commas."""
+    return _texts(value, PREFIX)
+
+
+def origins(value: object) -> tuple[str, ...]:
+    """A list of origins of pages, in small letters; in a text they are separated by commas."""
+    return tuple(item.lower() for item in _texts(value, ORIGIN))
+
+
+def _texts(value: object, shape: re.Pattern[str]) -> tuple[str, ...]:
     items = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
     if not isinstance(items, list):
         raise TypeError
-    if not all(isinstance(item, str) and PREFIX.fullmatch(item) for item in items):
+    if not all(isinstance(item, str) and shape.fullmatch(item) for item in items):
         raise ValueError
     return tuple(items)
 

@@ -7,6 +7,8 @@ have been applied (K-2a).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionRecord
 from delivery_records.effects import Propose, Read
@@ -38,10 +40,23 @@ class StoreOperations:
     def _start_proposal(self, effect: Propose) -> None:
         self._tasks.create_task(self._propose(effect), name=f"propose {effect.key}")
 
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Wait until there is room for one more operation."""
+        self._driver.waiting_for_store += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._driver.waiting_for_store -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
+
     async def _read(self, effect: Read) -> None:
         answer: Input
         try:
-            async with self._slots:
+            async with self._slot():
                 stored = await self._store.get(store_key(effect.key))
             if stored is None:
                 answer = ReadDone(effect.nonce, None)
@@ -61,7 +76,7 @@ class StoreOperations:
     async def _propose(self, effect: Propose) -> None:
         key = store_key(effect.key)
         try:
-            async with self._slots:
+            async with self._slot():
                 if effect.record is None:
                     result = await self._store.compare_and_delete(key, effect.expect)
                 else:

@@ -1,7 +1,7 @@
 """TLS of one router process: the contexts of its listeners and of its connections to other routers.
 
-Files are read when the process starts and when the settings are loaded again. New connections use what was read last;
-open ones go on with what they began with.
+Files are read when the process starts, when the settings are loaded again, and when they have changed. New connections
+use what was read last; open ones go on with what they began with.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from oncewire.transport.tls import (
     server_context,
 )
 from router.config import RouterConfig
+from router.file_watch import FileWatch
 from router.logs import EventLog, RouterEvent
 from router.revocation_core import CertificateId, certificate_id, revoked_in
 
@@ -59,6 +60,7 @@ class RouterTls:
         self._config = config
         self._log = log
         self._logged: dict[tuple[str, str], float] = {}
+        self._watch = FileWatch(_files(config))
         self._contexts = _read(config)
         self._revoked = _revoked(config)
         self.clients = self._listener("client", lambda: self._contexts.clients)
@@ -86,8 +88,13 @@ class RouterTls:
         Raises:
             CliError: a file cannot be used; nothing has changed.
         """
+        self._watch.note()
         contexts, revoked = _read(self._config), _revoked(self._config)
         self._contexts, self._revoked = contexts, revoked
+
+    def have_changed(self) -> bool:
+        """Whether to read the files again: they were replaced, and nobody is still at it. Ask every few seconds."""
+        return self._watch.look()
 
     def is_revoked(self, certificate: bytes | None) -> bool:
         """Whether the last list that was read revokes this certificate (DER) of an open connection."""
@@ -196,6 +203,13 @@ def _read(config: RouterConfig) -> _Contexts:
             "check the settings tls.* and inter_router.ca_file: PEM files this process may read, a key that fits the "
             "certificate and has no passphrase",
         ) from None
+
+
+def _files(config: RouterConfig) -> list[Path]:
+    named = (
+        config.tls_cert_file, config.tls_key_file, config.tls_ca_file, config.tls_crl_file, config.inter_router_ca_file,
+    )  # fmt: skip
+    return [Path(name) for name in named if name]
 
 
 def _revoked(config: RouterConfig) -> frozenset[CertificateId]:

@@ -58,6 +58,9 @@ LAYERS: Mapping[str, Layer] = {
     "oncewire": Layer(frozenset({"oncewire"})),
     "oncewire/wire": Layer(frozenset({"oncewire.wire"})),
     "oncewire/transport": Layer(frozenset({"oncewire.transport", "oncewire.wire"})),
+    "oncewire/transport/websocket.py": Layer(
+        frozenset({"oncewire.transport", "oncewire.wire"}), frozenset({"aiohttp"})
+    ),
     "oncewire/client": Layer(
         frozenset({"oncewire.client", "oncewire.transport", "oncewire.wire"}), frozenset({"proton"})
     ),

@@ -41,7 +41,7 @@ class NodeSettings:
         defaults: what subscriptions have that are added later; name, container-id and topics are not used.
         max_outbox_bytes: see `Outbox`.
         inflight: see `SinkPublisher`.
-        tls: for routers whose URL is amqps.
+        tls: for routers whose URL is amqps or wss.
         resumes: resume every subscription and sink of the folder; False = only those a client asks for.
     """
 

@@ -151,7 +151,7 @@ _OF_NODE = (
     Setting("http.port", _PORT, 7073, _PORT_ALLOWED, "Address of /healthz, /readyz and /metrics."),
     Setting(
         "tls.ca_file", optional_path, None, "a PEM file, or empty = the authorities of this machine",
-        "Certificate authorities for routers whose URL is amqps.",
+        "Certificate authorities for routers whose URL is amqps or wss.",
     ),
     Setting(
         "tls.cert_file", optional_path, None, "a PEM file, or empty = none",

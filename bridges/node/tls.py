@@ -41,10 +41,12 @@ def tls_context(files: TlsFiles, routers: Sequence[str]) -> ssl.SSLContext | Non
     """
     if files == NO_FILES:
         return None
-    if not any(urlsplit(url).scheme == "amqps" for url in routers):
+    schemes = {urlsplit(url).scheme for url in routers}
+    if schemes.isdisjoint({"amqps", "wss"}):
         raise BadRequest(
-            "the TLS settings cannot be used", "no router's URL asks for TLS", "write amqps://HOST:PORT for TLS"
-        )
+            "the TLS settings cannot be used", "no router's URL asks for TLS",
+            "write amqps://HOST:PORT for TLS, or wss://HOST:PORT",
+        )  # fmt: skip
     if files.key is not None and files.certificate is None:
         raise BadRequest("the TLS key cannot be used", "there is no certificate to it", "give the certificate, too")
     if not files.checks_hostname and files.ca is None:
@@ -54,7 +56,9 @@ def tls_context(files: TlsFiles, routers: Sequence[str]) -> ssl.SSLContext | Non
             "give the file of your own authority's certificate, too",
         )
     try:
-        context = transport_tls.client_context(transport_tls.TlsFiles(files.ca, files.certificate, files.key))
+        own = transport_tls.TlsFiles(files.ca, files.certificate, files.key)
+        # Some servers of HTTP refuse who offers `amqp` alone.
+        context = transport_tls.client_context(own, None if "wss" in schemes else transport_tls.ALPN_AMQP)
     except transport_tls.TlsFilesError as error:
         raise BadRequest(
             "the TLS files cannot be used",

@@ -79,14 +79,14 @@ OPTIONS: tuple[Option, ...] = (
         "File with the node's secret, at the same path on the driver and every executor.",
     ),
     _option(
-        "amqp.urls", _BOTH, "", values.routers, "a comma list of `amqp://HOST[:PORT]` or `amqps://HOST[:PORT]`",
+        "amqp.urls", _BOTH, "", values.routers, "a comma list of `amqp(s)://HOST[:PORT]` or `ws(s)://HOST[:PORT][/PATH]`",
         "Routers, tried in turn. Needed for `embedded`.", True,
     ),
     _option("amqp.sasl.username", _BOTH, "", _TEXT, "text", "User name for routers whose URL has none.", True),
     _option("amqp.sasl.password", _BOTH, "", text(r"(?s).+"), "text", "The user's password.", True),
     _option(
         "amqp.tls.ca", _BOTH, "", _TEXT, "a PEM file",
-        "Certificate authorities for routers whose URL is `amqps`. Default: those of the machine.",
+        "Certificate authorities for routers whose URL is `amqps` or `wss`. Default: those of the machine.",
         True,
     ),
     _option(

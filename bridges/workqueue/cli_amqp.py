@@ -19,7 +19,7 @@ from oncewire.client.errors import ClientError
 @store_command("serve", "Serve the queues at routers, for AMQP clients.")
 @click.option(
     "--router", "routers", multiple=True, required=True, metavar="URL",
-    help="amqp://[USER:PASSWORD@]HOST[:PORT] of a router; repeatable.",
+    help="amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT] of a router; repeatable.",
 )  # fmt: skip
 @click.option("--container-id", default=None, help="Of this process. [queue-bridge-PID]")
 def serve(url: str, as_json: bool, routers: tuple[str, ...], container_id: str | None) -> None:

@@ -23,7 +23,7 @@ def router_option(command: Command) -> Command:
     """The addresses of routers."""
     return click.option(
         "--router", "routers", multiple=True, required=True, envvar="ONCEWIRE_URL", metavar="URL",
-        help="Address of a router, amqp://[USER:PASSWORD@]HOST[:PORT]; may be repeated.",
+        help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated.",
     )(command)  # fmt: skip
 
 

@@ -27,7 +27,8 @@ def _common_options(command: _Command) -> _Command:
                 multiple=True,
                 envvar="ONCEWIRE_URL",
                 metavar="URL",
-                help=f"Address of a router, amqp(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated. [{DEFAULT_URL}]",
+                help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated. "
+                f"[{DEFAULT_URL}]",
             ),
             click.option(
                 "--name", metavar="NAME", help="Name of the link, so that a later run can resume it."

@@ -70,11 +70,11 @@ def connect(
     """Create a client. It connects when it is entered with ``async with``, or awaited.
 
     Args:
-        urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of one router or several (``amqps`` for TLS). The client uses one
-            at a time and changes to the next when it fails; routers may announce more addresses.
+        urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of one router or several (``amqps`` for TLS; ``ws``, ``wss`` for a
+            WebSocket). The client uses one at a time and changes to the next when it fails; routers may announce more.
         container_id: this program's identity in the network, one process at a time. With the links' names it makes
             subscriptions and sessions that the next process can resume. None = random.
-        ssl_context: for ``amqps``; None = Python's default.
+        ssl_context: for ``amqps`` and ``wss``; None = Python's default.
         timeout: seconds to try before the first connection, or a link, counts as failed.
         idle_time_out: seconds of silence after which a router counts as unreachable.
         max_frame_size: bytes, 4,096 or more; bounds the unsettled maps (C-4).

@@ -216,7 +216,7 @@ class Connector:
         if address.tls and context is None:
             context = ssl.create_default_context()
         transport = self._transport = Transport(self._engine(address, token), self._on_event)
-        await connect(transport, address.host, address.port, ATTEMPT_S, context if address.tls else None)
+        await connect(transport, address.host, address.port, ATTEMPT_S, context if address.tls else None, address.path)
         try:
             waiting = {transport.closed, self._begun, self._stopping}
             await asyncio.wait(waiting, timeout=ATTEMPT_S, return_when=asyncio.FIRST_COMPLETED)

@@ -13,6 +13,11 @@ from oncewire.wire.vocabulary import HOSTNAME, NETWORK_HOST, PORT, SCHEME
 
 AMQP_PORT = 5672
 AMQPS_PORT = 5671
+_PORTS = {"amqp": AMQP_PORT, "amqps": AMQPS_PORT, "ws": 80, "wss": 443}
+_SCHEMES = (("amqp", "amqps"), ("ws", "wss"))
+"""Without a WebSocket and with one; without TLS and with it."""
+WEBSOCKET_PATH = "/amqp"
+"""Where routers have theirs: the path of a URL that names none."""
 BACK_OFF_FIRST_S = 0.1
 """Longest wait before the first round of tries: 10,000 clients of a crashed router must not arrive at once."""
 BACK_OFF_CAP_S = 5.0
@@ -30,47 +35,59 @@ STEAL_WINDOW_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One router: where, as whom, and whether through TLS. Its text form never holds the password."""
+    """One router: where, as whom, and through what. Its text form never holds the password.
+
+    Attributes:
+        tls: whether through TLS.
+        path: of the WebSocket that carries AMQP; None = there is none.
+    """
 
     host: str
     port: int
     user: str | None = None
     password: str | None = None
     tls: bool = False
+    path: str | None = None
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}{self.path or ''}"
+
+    @property
+    def scheme(self) -> str:
+        """Of its URL."""
+        return _SCHEMES[self.path is not None][self.tls]
 
 
 def parse_url(url: str) -> Address:
-    """Read ``amqp://[USER:PASSWORD@]HOST[:PORT]`` (``amqps`` = TLS).
+    """Read ``amqp://[USER:PASSWORD@]HOST[:PORT]`` (``amqps`` = TLS), or ``ws://...[/PATH]`` (``wss``) for a WebSocket.
 
     Raises:
         UsageError: it is something else.
     """
     what = f"{_without_password(url)!r} is no address of a router"
-    fix = "write amqp://HOST:PORT or amqp://USER:PASSWORD@HOST:PORT (amqps:// for TLS)"
+    fix = "write amqp://HOST:PORT or amqp://USER:PASSWORD@HOST:PORT (amqps:// for TLS, wss:// for a WebSocket)"
     try:
         parts = urlsplit(url if "://" in url else f"amqp://{url}")
         port = parts.port
     except ValueError as error:
         raise UsageError(what, str(error), fix) from error
-    if parts.scheme not in {"amqp", "amqps"}:
+    if parts.scheme not in _PORTS:
         raise UsageError(what, f"its scheme is {parts.scheme!r}", fix)
     if not parts.hostname:
         raise UsageError(what, "it names no host", fix)
-    if parts.path.strip("/") or parts.query or parts.fragment:
-        raise UsageError(what, "something follows the port", fix)
+    is_websocket = parts.scheme in _SCHEMES[True]
+    if (parts.path.strip("/") and not is_websocket) or parts.query or parts.fragment:
+        raise UsageError(what, f"something follows the {'path' if is_websocket else 'port'}", fix)
     if (parts.username is None) != (parts.password is None):
         raise UsageError(what, "a user without a password, or the other way round", fix)
-    tls = parts.scheme == "amqps"
     return Address(
         parts.hostname,
-        port or (AMQPS_PORT if tls else AMQP_PORT),
+        port or _PORTS[parts.scheme],
         None if parts.username is None else unquote(parts.username),
         None if parts.password is None else unquote(parts.password),
-        tls,
+        parts.scheme in {"amqps", "wss"},
+        (parts.path or WEBSOCKET_PATH) if is_websocket else None,
     )
 
 
@@ -165,16 +182,18 @@ def told_address(info: Mapping[Any, object], base: Address) -> Address | None:
     """The address in the info map of a redirect or an entry of ``failover-server-list``; None if there is none.
 
     User and password stay those of `base`, and the scheme where none is named. A change from TLS to plain text is not
-    followed.
+    followed, nor one to a WebSocket or from it: what reaches one may not reach the other. An address without a scheme
+    is no WebSocket.
     """
     host = info.get(NETWORK_HOST) or info.get(HOSTNAME)
     port = info.get(PORT, base.port)
-    scheme = info.get(SCHEME, "amqps" if base.tls else "amqp")
+    plain, secured = _SCHEMES[base.path is not None]
+    scheme = info.get(SCHEME, base.scheme if base.path is None else None)
     if not isinstance(host, str) or not host or isinstance(port, bool) or not isinstance(port, int):
         return None
-    if not 0 < port < 1 << 16 or scheme not in {"amqp", "amqps"} or (base.tls and scheme == "amqp"):
+    if not 0 < port < 1 << 16 or scheme not in {plain, secured} or (base.tls and scheme == plain):
         return None
-    return replace(base, host=host, port=int(port), tls=scheme == "amqps")
+    return replace(base, host=host, port=int(port), tls=scheme == secured)
 
 
 class LinkEnd(Enum):

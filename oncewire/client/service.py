@@ -267,11 +267,11 @@ class Service:
     """Serves the addresses of some prefixes at several routers.
 
     Args:
-        urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of each router to connect to (``amqps`` for TLS).
+        urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of each router to connect to (or ``amqps``, ``ws``, ``wss``).
         prefixes: beginnings of the addresses; the routers' setting ``services.prefixes`` has them.
         on_link: called with each link that a client attaches: it sets ``events``, and replies or refuses, now or later.
         container_id: of this process.
-        ssl_context: for ``amqps``; None = Python's default.
+        ssl_context: for ``amqps`` and ``wss``; None = Python's default.
         allow_plain: as at ``connect()``.
 
     Attributes:
@@ -352,7 +352,7 @@ class Service:
     async def _connect(self, connection: _RouterConnection, address: Address) -> None:
         transport = connection.transport
         tls = (self._ssl_context or ssl.create_default_context()) if address.tls else None
-        await connect(transport, address.host, address.port, CONNECT_S, tls)
+        await connect(transport, address.host, address.port, CONNECT_S, tls, address.path)
         try:
             await asyncio.shield(transport.closed)
         finally:

@@ -1,4 +1,4 @@
-"""Opens a TCP or TLS connection for a protocol, in bounded time."""
+"""Opens a connection for a protocol, in bounded time: TCP or TLS, with a WebSocket on it or without."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ def is_loopback(host: str) -> bool:
 
 
 async def connect(
-    protocol: EngineProtocol, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None
-) -> None:
+    protocol: EngineProtocol, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None,
+    path: str | None = None,
+) -> None:  # fmt: skip
     """Connect `protocol` to host and port; when this fails or is cancelled, the protocol is abandoned.
 
     Args:
         protocol: of a fresh engine.
         host: name or address; with TLS the name that the certificate must have.
         port: TCP port.
-        timeout_s: for the TCP connection, and the TLS handshake where there is one.
-        tls: None = plain TCP.
+        timeout_s: for the TCP connection, and the handshakes of TLS and WebSocket where there are any.
+        tls: None = without TLS.
+        path: of the WebSocket that carries the stream; None = there is none.
 
     Raises:
         OSError: there is no connection.
@@ -38,6 +40,13 @@ async def connect(
     """
     loop = asyncio.get_running_loop()
     try:
+        if path is not None:
+            # Here, because aiohttp is slow to import, and few need it.
+            from oncewire.transport.websocket import open_websocket
+
+            url = f"{'ws' if tls is None else 'wss'}://{f'[{host}]' if ':' in host else host}:{port}{path}"
+            await open_websocket(protocol, url, timeout_s, tls)
+            return
         async with asyncio.timeout(timeout_s):
             await loop.create_connection(
                 lambda: protocol,

@@ -39,6 +39,8 @@ class PacedProtocol(EngineProtocol):
         """It does not take our answers, so nothing of it is carried out."""
         self._is_unfinished = False
         """What was read last is not carried out yet."""
+        self._is_paused = False
+        """It asks for too much, so nothing of it is carried out for a while."""
 
     def may_carry_out(self, now: float) -> bool:
         """Whether what was read before `now` still counts (K-3a)."""
@@ -53,7 +55,9 @@ class PacedProtocol(EngineProtocol):
         with self.confined(INPUT):
             self.engine.receive_data(data, now, 0)
             # uvloop reads up to 32 times in one turn of its loop: windows are looked at, and others served, in between.
-            if not self._is_unfinished and (self._has_read or work_for_a_turn(self._step, self._clock)):
+            if not self._is_unfinished and (
+                self._has_read or self._is_paused or work_for_a_turn(self._step, self._clock)
+            ):
                 self._is_unfinished = True
                 self._read_or_not()
                 self._unfinished.append(self)
@@ -72,20 +76,48 @@ class PacedProtocol(EngineProtocol):
             return False
         if not self.may_carry_out(self._clock()):
             return True  # K-3a: nothing of it counts any more, and the connection is about to be closed
-        if self._is_flooded:
-            return False  # it goes on when the peer reads again
+        if self._is_flooded or self._is_paused:
+            return False  # it goes on when the peer reads again, or the pause is over
         self._is_unfinished = False
         with self.confined(INPUT):
             self._is_unfinished = work_for_a_turn(self._step, self._clock)
         self._read_or_not()
         return self._is_unfinished
 
+    def pause_for(self, delay_s: float) -> None:
+        """Carry out no more of what the peer sends for this time; what was read in this turn still is."""
+        if not self._is_paused:
+            self._is_paused = True
+            self._read_or_not()
+            self._loop.call_later(delay_s, self._end_pause)
+
+    def pause_again(self) -> float:
+        """Seconds for which a pause that is over goes on; 0 = it does not."""
+        return 0.0
+
+    def _end_pause(self) -> None:
+        self._is_paused = False
+        if self._transport is None:
+            return
+        with self.confined("a pause of {}"):
+            self.engine.receive_data(b"", self._clock(), 0)  # its silence was our doing
+            self.engine.handle_timer(self._clock())  # a heartbeat may be due
+            self.mark_dirty()
+        delay_s = self.pause_again()
+        if delay_s:
+            self.pause_for(delay_s)
+            return
+        if self._is_unfinished:
+            self._unfinished.append(self)
+        self._read_or_not()
+
     def _read_or_not(self) -> None:
         """Read from the peer, unless it has given us enough to do."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        wants = not self._is_unfinished and not self._is_flooded and not self._is_logging_in
+        is_held = self._is_unfinished or self._is_flooded or self._is_paused
+        wants = not is_held and not self._is_logging_in
         if wants != transport.is_reading():
             (transport.resume_reading if wants else transport.pause_reading)()
 

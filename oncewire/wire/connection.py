@@ -332,6 +332,16 @@ class Connection:
         """The sessions that are not fully ended; after the end of the connection those that it took along."""
         return list(self._by_channel.values())
 
+    @property
+    def buffered(self) -> int:
+        """Bytes that were received and not carried out: of a frame that is not complete, as a rule."""
+        return self._parser.buffered
+
+    @property
+    def link_count(self) -> int:
+        """Links of all sessions that are not fully detached."""
+        return sum(session.link_count for session in self._by_channel.values())
+
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:

@@ -119,6 +119,12 @@ class ReceiverLink(Link):
             self.session.partial_bytes -= len(self._partial.body)
             self._partial = None
 
+    @property
+    def incoming(self) -> tuple[int, int] | None:
+        """Delivery-id of a delivery that has come in part, and its bytes so far."""
+        partial = self._partial
+        return None if partial is None else (partial.delivery_id, len(partial.body))
+
     # --- credit -------------------------------------------------------------------------------------------------------
 
     def grant(

@@ -131,6 +131,11 @@ class AmqpSession(SessionEndpoint):
         """The links that are not fully detached; after the end of the session those that it took along."""
         return list(self._by_handle.values())
 
+    @property
+    def link_count(self) -> int:
+        """How many there are of them."""
+        return len(self._by_handle)
+
     def attach_sender(
         self,
         name: str,

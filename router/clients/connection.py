@@ -20,7 +20,6 @@ from oncewire.wire import (
     CONNECTION_REDIRECT,
     INTERNAL_ERROR,
     LINK_REDIRECT,
-    NOT_ALLOWED,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
     AmqpError,
@@ -46,8 +45,15 @@ from oncewire.wire import (
     Symbol,
 )
 from router.amqp_errors import amqp_error
+from router.clients.attach_pace import AttachPace
+from router.clients.connection_limits import (
+    CLOSE_TIMEOUT_S,
+    MAX_CONTAINER_ID_BYTES,
+    OUTPUT_HIGH_BYTES,
+    OUTPUT_LIMIT_BYTES,
+)
 from router.clients.link_policy import LinkPolicy
-from router.clients.link_refusal import LinkRefusal, address_of
+from router.clients.link_refusal import LinkRefusal, address_of, lighten
 from router.clients.local_node import LocalNode, NodeLink, NodeLinks
 from router.clients.places import Places
 from router.clients.publisher_link import PublisherLink
@@ -60,17 +66,6 @@ from router.routed.half import CarriedLinks, Half
 from router.routed.links import RoutedLinks, RoutedRefusal, served_prefixes
 from router.routed.terms import Origin
 
-OUTPUT_HIGH_BYTES = 1 << 20
-"""More than this unwritten: the client is behind, and new deliveries wait in the record core."""
-OUTPUT_LIMIT_BYTES = 64 << 20
-"""More than this unwritten: the client makes us answer and does not read; nothing more is read from it either."""
-CLOSE_TIMEOUT_S = 2.0
-"""After our close frame, before the transport is closed without the client's answer."""
-OPEN_TIMEOUT_S = 10.0
-"""From accept to open: a client that does not even say who it is."""
-
-MAX_CONTAINER_ID_BYTES = 1024
-"""It is part of the identity of every link (2.6.1) and stands in etcd; an empty one would be everybody's."""
 ClientLink = PublisherLink | SubscriberLink
 _CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
 
@@ -105,6 +100,10 @@ class ConnectionOwner(Protocol):
         """The info of a redirect for this client (K-8a); None = there is no other router."""
         ...
 
+    def attach_pace(self, connection: ClientConnection) -> AttachPace:
+        """How often this connection may attach."""
+        ...
+
     routed: RoutedLinks | None
     """Links to services; None = no incarnation serves (R-1)."""
 
@@ -125,8 +124,9 @@ class ClientConnection(PacedProtocol):
     peer_noun = "a client"
 
     def __init__(
-        self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None, sasl: SaslServer
-    ) -> None:
+        self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None, sasl: SaslServer,
+        *, is_redirected: bool = True,
+    ) -> None:  # fmt: skip
         """Serve one client.
 
         Args:
@@ -134,6 +134,7 @@ class ClientConnection(PacedProtocol):
             engine: a fresh engine in the server's role.
             driver: the incarnation that serves it; None = there is none, and the client is sent elsewhere (A-1).
             sasl: of the engine.
+            is_redirected: whether it is told of other routers (K-8a).
         """
         super().__init__(engine, listener.turn, time.monotonic, listener.unfinished)
         self._listener = listener
@@ -153,7 +154,9 @@ class ClientConnection(PacedProtocol):
         self._windows = SessionWindows(listener.window_limits())
         self._links: dict[int, ClientLink] = {}
         self._places = Places()
+        self._attaches = listener.attach_pace(self)
         self.routed = CarriedLinks()
+        self._is_redirected = is_redirected
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
         self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
             DispositionReceived: self._on_disposition,
@@ -183,6 +186,16 @@ class ClientConnection(PacedProtocol):
         return self._driver is driver
 
     @property
+    def waiting_for_store(self) -> int:
+        """Operations of all clients that wait for etcd."""
+        return 0 if self._driver is None else self._driver.waiting_for_store
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """What the client has not read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
     def link_numbers(self) -> list[int]:
         """The links it has now, by number."""
         return list(self._links)
@@ -198,17 +211,13 @@ class ClientConnection(PacedProtocol):
 
     def end_what_is_not_allowed(self) -> None:
         """The rules have changed: links that they do not allow any more are detached; their state stays (A-9)."""
-        inputs: list[Input] = []
-        for shell in list(self._links.values()):
+        for number, shell in list(self._links.items()):
             try:
                 self.refuse_unless_allowed(shell.link, shell.address)
             except LinkRefusal as refusal:
                 self._listener.count_refusal(self, shell.link.name, refusal)
-                self._forget(shell)
-                inputs.append(LinkLost(shell.number, LossCause.DETACH))
-                error = AmqpError(Symbol(refusal.condition), refusal.description)
-                self._detach_link(shell.link, False, error)
-        self._submit(inputs)
+                self.detach(number, shell.link, DetachLink(number, False, refusal.condition, refusal.description))
+                self._submit([LinkLost(number, LossCause.DETACH)])
         self.mark_dirty()
 
     def place_of(self, link: Link) -> LinkPlace:
@@ -229,12 +238,11 @@ class ClientConnection(PacedProtocol):
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
         self.peer_host = str(name[0]) if isinstance(name, tuple) else ""
         self._listener.add(self)
-        self.start_timer(OPEN_TIMEOUT_S, self._on_open_timeout)
+        self.start_timer(self._listener.config.open_timeout_s, self._on_open_timeout)
 
     def may_carry_out(self, now: float) -> bool:
         """K-3a: only while the lease was surely valid; without an incarnation nothing is at stake."""
-        driver = self._driver
-        return driver is None or driver.vet(now)
+        return self._driver is None or self._driver.vet(now)
 
     def on_disconnected(self, exc: Exception | None) -> None:
         """The transport is closed."""
@@ -247,9 +255,8 @@ class ClientConnection(PacedProtocol):
 
     def expire_after(self, seconds: float) -> None:
         """See `router.authentication.ExpiringCaller`."""
-        if self._transport is None:  # it has ended while the login was checked
-            return
-        self._expiry = self._loop.call_later(seconds, self._on_expiry)
+        if self._transport is not None:  # else it has ended while the login was checked
+            self._expiry = self._loop.call_later(seconds, self._on_expiry)
 
     def _on_expiry(self) -> None:
         self.log.event(
@@ -293,8 +300,14 @@ class ClientConnection(PacedProtocol):
                 self._driver.submit(inputs)
         if not self.is_dirty:
             self.mark_dirty()
+        if self._attaches.is_new and (delay_s := self._attaches.delay()):
+            self.pause_for(delay_s)
         if self._listener.is_draining:
             self.leave_if_unused()
+
+    def pause_again(self) -> float:
+        """See `PacedProtocol`: who has attached too often waits on."""
+        return self._attaches.delay()
 
     def _submit(self, inputs: list[Input]) -> None:
         if inputs and self._driver is not None:
@@ -325,6 +338,7 @@ class ClientConnection(PacedProtocol):
         if isinstance(link.context, Half):
             link.context.on_attached()
             return
+        self._attaches.take()
         if len(self._links) + self.routed.near_count >= self._listener.config.max_links:
             limit = self._listener.config.max_links
             self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
@@ -348,6 +362,7 @@ class ClientConnection(PacedProtocol):
         link.context = shell
         self._links[shell.number] = shell
         inputs.append(attach)
+        lighten(link)
 
     def _is_routed(self, link: ReceiverLink | SenderLink) -> bool:
         """Whether the attach is for a service: then it is forwarded, or refused (R-3)."""
@@ -375,6 +390,7 @@ class ClientConnection(PacedProtocol):
     def _refuse(self, link: Link, refusal: LinkRefusal) -> None:
         self._listener.count_refusal(self, link.name, refusal)
         self._detach_link(link, True, AmqpError(Symbol(refusal.condition), refusal.description))
+        lighten(link)
 
     def _on_detached(self, event: LinkDetached, inputs: list[Input]) -> None:
         link, shell = event.link, event.link.context
@@ -426,10 +442,7 @@ class ClientConnection(PacedProtocol):
         if not self._is_welcome_to_serve(event):
             return
         self.log.event(
-            RouterEvent.CLIENT_CONNECTED,
-            container_id=self.container_id,
-            peer=self.peer,
-            user=self.user or "",
+            RouterEvent.CLIENT_CONNECTED, container_id=self.container_id, peer=self.peer, user=self.user or ""
         )
 
     def _is_welcome_to_serve(self, event: ConnectionOpened) -> bool:
@@ -437,24 +450,17 @@ class ClientConnection(PacedProtocol):
         prefixes, routed = served_prefixes(event.open), self._listener.routed
         if prefixes is None or routed is None:
             return True
-        known = routed.limits.prefixes
-        if not self._listener.may_serve(self):
-            why = "this user may not serve addresses: see the setting services.role"
-            self.close(UNAUTHORIZED_ACCESS, why)
-        elif not prefixes or not set(prefixes) <= set(known):
-            why = f"services may serve {', '.join(known) or 'nothing'} here: see the setting services.prefixes"
-            self.close(NOT_ALLOWED, why)
-        else:
-            routed.add_service(self, prefixes)
-            return True
-        return False
+        refusal = routed.refusal(prefixes, may_serve=self._listener.may_serve(self))
+        if refusal is not None:
+            self.close(refusal.condition, str(refusal))
+            return False
+        routed.add_service(self, prefixes)
+        return True
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
         self.policy.user, self.mechanism = event.user, event.mechanism
         if not event.ok:
-            self.log.event(
-                RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism
-            )
+            self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism)
 
     def _on_over(self, event: ConnectionClosed | ConnectionLost, inputs: list[Input]) -> None:
         self._end_links(inputs)
@@ -487,10 +493,13 @@ class ClientConnection(PacedProtocol):
             self._forget(self._links[number])
         condition, info = effect.condition, effect.info
         if condition == LINK_REDIRECT:  # K-8a
-            told = self._listener.redirect(self.container_id)
+            told = self._elsewhere()
             condition, info = (CONNECTION_FORCED, info) if told is None else (condition, told)
         error = amqp_error(condition, effect.description, info)
         self._detach_link(link, effect.closed, error)
+
+    def _elsewhere(self) -> dict[str, object] | None:
+        return self._listener.redirect(self.container_id) if self._is_redirected else None
 
     def _detach_link(self, link: Link, closed: bool, error: AmqpError | None) -> None:
         with contextlib.suppress(StateError):  # the client was faster: link, session or connection are gone
@@ -506,7 +515,7 @@ class ClientConnection(PacedProtocol):
         """
         info: dict[str, object] | None = None
         if condition == CONNECTION_REDIRECT:
-            info = self._listener.redirect(self.container_id)
+            info = self._elsewhere()
             condition = CONNECTION_FORCED if info is None else condition
         inputs: list[Input] = []
         self._end_links(inputs)

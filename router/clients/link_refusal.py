@@ -104,3 +104,12 @@ def refuse_unless_topic(address: str | None, capabilities: Sequence[str]) -> Non
         )
     if address is not None and address.startswith(RESERVED_PREFIX):
         raise LinkRefusal("amqp:not-found", f"there is no node {address!r}; addresses with $ are reserved")
+
+
+def lighten(link: Link) -> None:
+    """Let go of what only the attach was for: the engine keeps it until the client detaches, and it may be large."""
+    attach = link.remote_attach
+    assert attach is not None
+    attach.unsettled = attach.properties = None
+    if link.context is None:  # refused
+        attach.source = attach.target = None

@@ -1,4 +1,7 @@
-"""Where AMQP clients connect: one TCP listener, the engines it makes, and the connections that are open."""
+"""Where AMQP clients connect: one TCP listener, the engines it makes, and the connections that are open.
+
+WebSockets come from the HTTP listener (`router.operator.websocket`): another `Entrance`, and all else is the same.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from oncewire.transport.turn import Backlog, Turn
@@ -24,15 +28,19 @@ from oncewire.wire import (
     Symbol,
 )
 from oncewire.wire.vocabulary import FAILOVER_LIST
+from router.admission import Gates
 from router.authentication import Checks
 from router.certificate_users import certificate_of, user_of
+from router.clients.attach_pace import AttachPace
+from router.clients.attach_rate_core import AttachRates
 from router.clients.connection import ClientConnection
+from router.clients.excess import ExcessWatch
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.redirect import choose, other_routers, redirect_info, server_list
 from router.clients.session_window import FIRST_WINDOW, WindowLimits
 from router.config import RouterConfig, anonymous_is_allowed
-from router.listening import listen, port_of
+from router.listening import Listener, listen, port_of
 from router.logs import EventLog, RouterEvent
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
@@ -46,12 +54,29 @@ MAX_CHANNEL = 4095
 """Each routed link of a service has a session of its own (R-3)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """By which way clients come in.
+
+    Attributes:
+        host: that is listened on; it says whether other machines can come. Empty = they can.
+        has_tls: whether what they send is encrypted.
+        is_websocket: they are told of no other routers: nobody knows where a client by WebSocket reaches those.
+        on_open: to be called when the client has logged in and opened.
+    """
+
+    host: str
+    has_tls: bool
+    is_websocket: bool = False
+    on_open: Callable[[], None] | None = None
+
+
 class ClientListener:
     """Listens for clients and keeps the registry of their connections."""
 
     def __init__(
         self, config: RouterConfig, log: EventLog, turn: Turn, version: str, tls: ssl.SSLContext | None = None,
-        checks: Checks | None = None,
+        checks: Checks | None = None, gates: Gates | None = None,
     ) -> None:  # fmt: skip
         self.config = config
         self.log = log
@@ -63,6 +88,7 @@ class ClientListener:
         self._bytes_in = self._bytes_out = 0  # of connections that are closed
         self.accepted = 0
         self.refused_links = 0
+        self.attach_rates = AttachRates()
         self.node: LocalNode | None = None
         """Serves `$management`; the router process sets it before it listens."""
         self.routed: RoutedLinks | None = None
@@ -72,9 +98,18 @@ class ClientListener:
         self.is_draining = False
         """No client is taken any more, and who has no links is sent elsewhere (K-8a)."""
         self._connections: set[ClientConnection] = set()
+        self._open: set[ClientConnection] = set()
+        """Those that have logged in and opened: only these count against max_connections."""
+        self._on_open: dict[ClientConnection, Callable[[], None]] = {}
+        """Who wants to know of those that have not opened yet."""
+        gates = gates or Gates(config, log)
+        self._gate, self._shares = gates.clients, gates.shares
+        # Beside those that are open: some that were sent away are not gone yet.
+        self._gate.is_full = lambda: len(self._connections) >= self._most_open + self._shares.opening
+        self.excess = ExcessWatch(self.connections, lambda: self.config)
         self._is_empty = asyncio.Event()
         self._is_empty.set()
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._tls = tls
         self._properties: Fields = {
             Symbol("product"): PRODUCT,
@@ -85,7 +120,15 @@ class ClientListener:
         self.checks = checks
         """Knows who else may log in; None = the users are all there is."""
         self._logins = Logins(self.users, self._on_guess)
-        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether connections are taken."""
+        return self._server is not None
+
+    @property
+    def _most_open(self) -> int:
+        return min(self.config.max_connections, self._shares.clients)
 
     @property
     def connection_count(self) -> int:
@@ -112,8 +155,10 @@ class ClientListener:
         Raises:
             CliError: the address cannot be listened on.
         """
+        config = self.config
+        entrance = Entrance(config.listen_host, config.listen_tls)
         self._server = await listen(
-            self._make, self.config.listen_host, self.config.listen_port, "--listen-port", self._tls
+            lambda: self.make(entrance), config.listen_host, config.listen_port, "--listen-port", self._tls, self._gate
         )
         return port_of(self._server)
 
@@ -131,7 +176,6 @@ class ClientListener:
             for connection in list(self._connections):
                 if self._is_removed(connection):
                     connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
-        self._anonymous = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
         for connection in list(self._connections) if has_new_rules else ():
             connection.end_what_is_not_allowed()
 
@@ -146,15 +190,22 @@ class ClientListener:
             self._server.close()
             self._server = None
 
-    def _make(self) -> ClientConnection:
+    def lets_anybody_in(self, entrance: Entrance) -> bool:
+        """Whether somebody could log in: a user, or everybody."""
+        is_anybody_known = self.users.is_set or self.config.has_strangers
+        return is_anybody_known or anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
+
+    def make(self, entrance: Entrance) -> ClientConnection:
+        """The protocol of a new connection."""
         connection: ClientConnection
-        makers = self._mechanisms(lambda: connection)
-        names = [*makers, *(["ANONYMOUS"] if self._anonymous else [])]
+        has_anonymous = anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
+        makers = self._mechanisms(entrance, lambda: connection)
+        names = [*makers, *(["ANONYMOUS"] if has_anonymous else [])]
         if not names:  # 5.3.3.1: there must be one; who has shown a certificate gets another of this name
             names, makers = [EXTERNAL], {EXTERNAL: lambda: ExternalServer(None)}
-        sasl = SaslServer(names, allow_no_sasl=self._anonymous, extra=makers)
+        sasl = SaslServer(names, allow_no_sasl=has_anonymous, extra=makers)
         properties = self._properties
-        if self.driver is not None:
+        if self.driver is not None and not entrance.is_websocket:
             others = other_routers(self.driver.records.view, self.driver.records.rid)
             if others:
                 properties = {**properties, FAILOVER_LIST: server_list(others, self.accepted)}
@@ -169,14 +220,18 @@ class ClientListener:
             sasl=sasl,
             now=time.monotonic(),
         )
-        connection = ClientConnection(self, engine, self.driver, sasl)
+        connection = ClientConnection(self, engine, self.driver, sasl, is_redirected=not entrance.is_websocket)
+        if entrance.on_open is not None:
+            self._on_open[connection] = entrance.on_open
         return connection
 
-    def _mechanisms(self, caller: Callable[[], ClientConnection]) -> dict[str, Callable[[], ServerMechanism]]:
+    def _mechanisms(
+        self, entrance: Entrance, caller: Callable[[], ClientConnection]
+    ) -> dict[str, Callable[[], ServerMechanism]]:
         """What everybody is offered, with or without a certificate."""
         makers = self._logins.scram_for(caller)
         config, checks = self.config, self.checks
-        if not (config.listen_tls or anonymous_is_allowed(config.allow_plain, config.listen_host)):
+        if not (entrance.has_tls or anonymous_is_allowed(config.allow_plain, entrance.host)):
             return makers
         if checks is not None:
             makers |= {name: partial(checks.mechanism, name, caller) for name in checks.mechanisms}
@@ -186,6 +241,10 @@ class ClientListener:
 
     def _on_guess(self, user: str, host: str, failures: int) -> None:
         self.log.event(RouterEvent.LOGIN_FAILED, user=user, peer=host, failures=failures)
+
+    def attach_pace(self, connection: ClientConnection) -> AttachPace:
+        """How often a connection may attach."""
+        return AttachPace(connection, self.attach_rates, self.config.attach_rate)
 
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""
@@ -209,10 +268,13 @@ class ClientListener:
             connection.sasl.offer_first(EXTERNAL, lambda: ExternalServer(user))
         self.accepted += 1
         self._connections.add(connection)
+        self.excess.start()
         self._is_empty.clear()
 
     def remove(self, connection: ClientConnection) -> None:
         """A client's transport is gone."""
+        self._open.discard(connection)
+        self._on_open.pop(connection, None)
         if connection in self._connections:
             self._connections.remove(connection)
             self._bytes_in += connection.bytes_in
@@ -226,8 +288,13 @@ class ClientListener:
             return "this router has no valid lease in etcd just now; connect to another router"
         if self._is_removed(connection):  # while its login was under way
             return _REMOVED
-        if len(self._connections) > self.config.max_connections:
-            return f"this router has {self.config.max_connections} connections; connect to another router"
+        if len(self._open) >= self._most_open:
+            return f"this router has {self._most_open} connections; connect to another router"
+        self._open.add(connection)
+        self._gate.know(connection)
+        on_open = self._on_open.pop(connection, None)
+        if on_open is not None:
+            on_open()
         return None
 
     def redirect(self, container_id: str) -> dict[str, object] | None:
@@ -273,8 +340,9 @@ class ClientListener:
         """Send all clients away and let nothing they still send count (K-3, K-8)."""
         self.driver = None
         for connection in list(self._connections):
-            connection.stop_serving()
-            connection.close("amqp:connection:forced", why)
+            with connection.confined("the end of {}'s service"):  # K-3b: all others must be sent away, too
+                connection.stop_serving()
+                connection.close("amqp:connection:forced", why)
         self.routed = None
 
     async def wait_empty(self) -> None:

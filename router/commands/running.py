@@ -12,6 +12,7 @@ from typing import Any
 
 import uvloop
 
+from router.admission import raise_descriptor_limit
 from router.commands.parent_watch import die_with_parent
 from router.config import RouterConfig
 from router.log_output import set_up_logging
@@ -40,6 +41,7 @@ def run_router(
     """
     if parent_pid is not None:
         die_with_parent(parent_pid)
+    raise_descriptor_limit()
     set_up_logging(config.log_level, config.log_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(config, version, announce, load))

@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -35,8 +35,11 @@ MAX_ADDRESSES = 1_000
 MAX_WAITING = 32
 """Logins over HTTP that wait for each other; AMQP clients share the thread that checks them."""
 READING = frozenset({"GET", "HEAD"})
-PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
-"""What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs)."""
+PROXY_HEADERS = frozenset(
+    {"cf-connecting-ip", "client-ip", "forwarded", "true-client-ip", "via", "x-client-ip", "x-real-ip"}
+)
+"""What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs), beside those with `PROXY_PREFIX`."""
+PROXY_PREFIX = "x-forwarded"
 JSON = "application/json"
 REALM = 'Basic realm="oncewire", charset="UTF-8"'
 
@@ -140,8 +143,27 @@ class Access:
         shown = self._shown_by(request)
         if shown is not None:
             return Caller(self.role_of_user(shown), shown, peer)
-        is_near = is_loopback(peer) and not _is_forwarded(request)
+        is_near = is_loopback(peer) and not is_forwarded(request)
         return Caller(self._loopback if is_near else self._anonymous, "", peer)
+
+    def check_page(self, request: web.Request, origins: Collection[str]) -> None:
+        """Refuse a WebSocket of a web page, unless it is a page of this router or of one of these origins.
+
+        Browsers let every page open WebSockets, and say of which site it is; other programs say nothing.
+
+        Raises:
+            AccessDenied: the page is another site's.
+        """
+        origin = request.headers.get("Origin")
+        if origin is None or origin.lower() in origins:
+            return
+        if _host_of(origin) != request.host.lower():
+            fix = "add it to the setting http.origins, if its pages may use this router"
+            raise AccessDenied(403, f"pages of {origin} may not connect", fix)
+        if not self._is_own_name(request.host):  # DNS rebinding, as above
+            raise AccessDenied(
+                403, f"{request.host!r} is no name of this router", "use its address, or add the name to http.names"
+            )
 
     def _shown_by(self, request: web.Request) -> str | None:
         """The user whom the certificate of the connection names."""
@@ -301,9 +323,10 @@ def _name_of(host: str) -> str:
     return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
-def _is_forwarded(request: web.Request) -> bool:
+def is_forwarded(request: web.Request) -> bool:
     """A proxy on this machine speaks for somebody who may be anywhere. One that says nothing cannot be told apart."""
-    return not PROXY_HEADERS.isdisjoint(name.lower() for name in request.headers)
+    names = {name.lower() for name in request.headers}
+    return not PROXY_HEADERS.isdisjoint(names) or any(name.startswith(PROXY_PREFIX) for name in names)
 
 
 # --- routes with a role -----------------------------------------------------------------------------------------------

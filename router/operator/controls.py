@@ -183,6 +183,17 @@ class RouterControls:
         )  # fmt: skip
         return reloaded.as_data()
 
+    def load_changed_certificates(self) -> None:
+        """Read the files of TLS again if they were replaced; the log says what came of it."""
+        if not self._tls.have_changed():
+            return
+        try:
+            loaded = self._load_certificates(Reloaded(self._config, (), ()))
+        except ManagementError as error:
+            self._log.event(RouterEvent.CONFIG_REFUSED, why=str(error), fix=error.fix)
+            return
+        self._log.event(RouterEvent.CONFIG_RELOADED, changed="; ".join(loaded.changed), needs_restart="")
+
     def _load_certificates(self, reloaded: Reloaded) -> Reloaded:
         try:
             self._tls.load()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import ssl
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from oncewire.cli.errors import CliError
-from router.listening import listen, port_of
+from router.admission import ListenerGate
+from router.listening import Listener, listen, port_of
 from router.logs import EventLog
 from router.operator.access import Access, Handler, Route, add_routes, refusal
 from router.operator.metrics import Metrics
@@ -20,6 +22,10 @@ from topology.inspector.schema.model import Role
 _LOG = web.AppKey("log", EventLog)
 SHUTDOWN_TIMEOUT_S = 0.5
 """An orderly stop does not wait for slow scrapers."""
+KEPT = 4
+"""A page that took 5 ms to make is given for the next 20 ms: readers without end have a fifth of the loop."""
+KEEPALIVE_S = 75.0
+"""Between requests, and for the header of the next one: longer than scrapers wait, who so keep their connections."""
 
 
 @web.middleware
@@ -45,12 +51,32 @@ async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResp
         return refusal(500, "internal error", "see the router's log")
 
 
+class _Page:
+    """What takes long to make is made again only after a time: reading it again and again takes a part of the loop."""
+
+    __slots__ = ("_made", "_make", "_until")
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        self._make = make
+        self._made = b""
+        self._until = 0.0
+
+    def get(self) -> bytes:
+        """The page, as it was not long ago."""
+        began = time.monotonic()
+        if began >= self._until:
+            self._made = self._make()
+            ended = time.monotonic()
+            self._until = ended + KEPT * (ended - began)
+        return self._made
+
+
 class HttpServer:
     """The HTTP side of one router process."""
 
     def __init__(
         self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = (),
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None, gate: ListenerGate | None = None,
     ) -> None:  # fmt: skip
         """Serve.
 
@@ -60,10 +86,13 @@ class HttpServer:
             log: where faults are told.
             routes: further routes (inspector, management).
             tls: None = without TLS.
+            gate: who is let in; None = everybody.
         """
+        self._gate = gate
         self._status = status
-        self._metrics = Metrics(status)
-        app = web.Application(middlewares=[_say_as_json])
+        self._text_of_now = _Page(Metrics(status).text)
+        self._state_of_now = _Page(lambda: json.dumps(status.tables()).encode())
+        app = web.Application(middlewares=[self._note_request, _say_as_json])
         app[_LOG] = log
         own = (
             Route("GET", "/healthz", self._healthz, None),
@@ -73,8 +102,10 @@ class HttpServer:
         )
         add_routes(app, access, (*own, *routes))
         self._tls = tls
-        self._server: asyncio.Server | None = None
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+        self._server: Listener | None = None
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S, keepalive_timeout=KEEPALIVE_S
+        )
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port.
@@ -86,7 +117,7 @@ class HttpServer:
         assert self._runner.server is not None
         try:
             # Not a site of aiohttp's: that has no limits for TLS handshakes.
-            self._server = await listen(self._runner.server, host, port, "--http-port", self._tls)
+            self._server = await listen(self._runner.server, host, port, "--http-port", self._tls, self._gate)
         except CliError:
             await self._runner.cleanup()
             raise
@@ -97,6 +128,13 @@ class HttpServer:
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _note_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The header of a request is whole."""
+        if self._gate is not None:
+            self._gate.know(request.protocol)
+        return await handler(request)
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         """The process runs and its event loop turns."""
@@ -110,7 +148,8 @@ class HttpServer:
         )
 
     async def _text(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        body = self._text_of_now.get()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _state(self, _request: web.Request) -> web.Response:
-        return web.json_response(self._status.tables())
+        return web.json_response(body=self._state_of_now.get())

@@ -28,6 +28,11 @@ _COUNTERS = {
         "Times the event loop stood still for half of what neighbours bear before they route around it",
     ),
     "refused_handshakes": ("oncewire_tls_handshakes_failed", "TLS handshakes that failed at the listeners"),
+    "attach_delays": ("oncewire_attach_delays", "Times a client was not read because it attaches too often"),
+    "excess_closed": (
+        "oncewire_connections_closed_for_excess",
+        "Client connections closed for what they made the router hold",
+    ),
     "refused_links": ("oncewire_links_refused", "Attaches refused before the record core heard of them"),
 }
 _GAUGES = {
@@ -123,6 +128,16 @@ class RouterCollector(Collector):
         yield _labelled(
             "oncewire_faults", "Faults of the router's own code, by what they ended", "part", numbers.faults
         )
+        yield _labelled(
+            "oncewire_connections_turned_away",
+            "Connections refused, or closed before they had said who they are", "listener", numbers.turned_away,
+        )  # fmt: skip
+        opening = GaugeMetricFamily(
+            "oncewire_connections_opening", "Connections that have not said who they are", labels=["listener"]
+        )
+        for listener, count in numbers.opening.items():
+            opening.add_metric([listener], count)
+        yield opening
         yield _labelled("oncewire_spans", "Spans for the OpenTelemetry collector", "result", numbers.spans)
         yield from _deliveries(numbers)
         yield from _durations(numbers)

@@ -12,7 +12,7 @@ from router.config import RouterConfig
 from router.config_loading import SETTINGS
 
 _MEANT_FOR = {
-    "allow_anonymous": ("listen_host",),
+    "allow_anonymous": ("listen_host", "http_host"),  # where clients connect by WebSocket
     "http_anonymous_role": ("listen_host", "http_host"),  # $management is where clients connect
 }
 """What everybody may do who can reach an address: said of the new address, it must not hold at the old one."""

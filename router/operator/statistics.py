@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 
 from delivery_records import Records
 from delivery_records.diagnostics.durations import Durations
 from delivery_records.diagnostics.lateness import late
 from delivery_records.ingress import Ingress
+from router.admission import ListenerGate
 from router.clients.listener import ClientListener
 from router.event_loop_lag import LoopWatch
 from router.incarnation import Incarnation
@@ -22,8 +24,9 @@ class Accounts:
     """Counts over all lives of one router process."""
 
     def __init__(
-        self, router: str, version: str, listener: ClientListener, watch: LoopWatch, log: EventLog, tls: RouterTls
-    ) -> None:
+        self, router: str, version: str, listener: ClientListener, watch: LoopWatch, log: EventLog, tls: RouterTls,
+        gates: Iterable[ListenerGate] = (),
+    ) -> None:  # fmt: skip
         """Nothing has happened yet."""
         self.incarnations = 0
         self.telemetry: Telemetry | None = None
@@ -35,6 +38,7 @@ class Accounts:
         self._watch = watch
         self._log = log
         self._tls = tls
+        self._gates = gates
 
     def end(self, incarnation: Incarnation) -> None:
         """A life is over; what it counted stays."""
@@ -66,6 +70,10 @@ class Accounts:
             accepted_connections=listener.accepted,
             refused_links=listener.refused_links,
             refused_handshakes=self._tls.refused,
+            attach_delays=listener.attach_rates.delayed,
+            excess_closed=listener.excess.closed,
+            opening={each.name: each.admission.count for each in self._gates},
+            turned_away={each.name: each.admission.closed + each.admission.refused for each in self._gates},
             client_bytes_in=listener.bytes_in,
             client_bytes_out=listener.bytes_out,
             lease_left_s=0.0 if incarnation is None else incarnation.membership.lease_left(),

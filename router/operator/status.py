@@ -56,6 +56,14 @@ class Numbers:
     refused_links: int
     refused_handshakes: int
     """TLS handshakes that failed at the listeners."""
+    opening: Mapping[str, int]
+    """Connections that have a place at a listener's gate (see `Admission`), by listener."""
+    turned_away: Mapping[str, int]
+    """Connections that a gate has refused or closed, by listener."""
+    attach_delays: int
+    """Times a client was not read because it attaches too often."""
+    excess_closed: int
+    """Connections that were closed for what they made the router hold."""
     client_bytes_in: int
     client_bytes_out: int
     lease_left_s: float

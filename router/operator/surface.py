@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
+from router.admission import Gates
 from router.clients.listener import ClientListener
 from router.clients.redirect import other_routers
 from router.config import RouterConfig
@@ -29,10 +30,14 @@ from router.operator.service import Management
 from router.operator.statistics import Accounts
 from router.operator.status import Numbers
 from router.operator.telemetry import telemetry_of
+from router.operator.websocket import WebSocketEntrance
 from router.tls import RouterTls
 from topology.inspector.api import Inspector
 from topology.inspector.queues_api import QueuesApi
 from topology.inspector.source import Rights
+
+WATCH_S = 2.0
+"""Between two looks at the files of TLS: five calls of stat. New ones are in use within twice this time."""
 
 
 class OperatorSurface:
@@ -48,6 +53,7 @@ class OperatorSurface:
         log: EventLog,
         load: Callable[[], RouterConfig] | None,
         tls: RouterTls,
+        gates: Gates,
     ) -> None:
         """Prepare it; nothing listens yet.
 
@@ -60,6 +66,7 @@ class OperatorSurface:
             log: where its events go.
             load: reads the settings again; None = there is no file to read.
             tls: of its listeners.
+            gates: of its listeners.
 
         Raises:
             CliError: the setting queue_store cannot be used.
@@ -69,7 +76,7 @@ class OperatorSurface:
         self._log = log
         self._listener = listener
         access = Access(config, log, listener.users, listener.checks)
-        self._accounts = Accounts(config.node_id, version, listener, watch, log, tls)
+        self._accounts = Accounts(config.node_id, version, listener, watch, log, tls, gates)
         self.inspection = Inspection(lifecycle, listener, config.node_id, version, config.standalone)
         has_queues = bool(config.queue_store)
 
@@ -86,8 +93,13 @@ class OperatorSurface:
         )
         status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
         self._queues = QueuesApi(queue_reader(config.queue_store), rights)
-        routes = (*inspection_routes(self.inspector, self._queues), *management_routes(management))
-        self._http = HttpServer(status, access, log, routes, tls.http)
+        websockets = WebSocketEntrance(config, listener, access, log, gates.http)
+        routes = (
+            *inspection_routes(self.inspector, self._queues), *management_routes(management), *websockets.routes()
+        )  # fmt: skip
+        self._http = HttpServer(status, access, log, routes, tls.http, gates.http)
+        self._is_tls_used = tls.is_used
+        self._watching: asyncio.TimerHandle | None = None
         self._answering: asyncio.Future[None] | None = None
 
     def load_telemetry(self) -> None:
@@ -109,10 +121,16 @@ class OperatorSurface:
         return await self._http.start(self._config.http_host, self._config.http_port)
 
     def start(self) -> None:
-        """Answer requests of `$management`, and export spans."""
+        """Answer requests of `$management`, export spans, and follow the files of TLS."""
         if self._accounts.telemetry is not None:
             self._accounts.telemetry.start()
         self._answering = asyncio.ensure_future(self._node.run())
+        if self._is_tls_used:
+            self._watch_files()
+
+    def _watch_files(self) -> None:
+        self._watching = asyncio.get_running_loop().call_later(WATCH_S, self._watch_files)
+        self.controls.load_changed_certificates()
 
     async def stop_answering(self) -> None:
         """Answer no request of `$management` any more."""
@@ -122,6 +140,8 @@ class OperatorSurface:
 
     async def stop(self) -> None:
         """Disconnect whoever watches, stop HTTP, and send the last spans."""
+        if self._watching is not None:
+            self._watching.cancel()
         await self.inspector.watchers.stop()
         await self._http.stop()
         await self._queues.close()

@@ -141,6 +141,8 @@ class NeighbourConnection(EngineProtocol):
         self.routed = CarriedLinks()
         self.is_up = False
         self.was_up = False
+        self.on_known: Callable[[NeighbourConnection], None] = lambda _connection: None
+        """Told when it is known which router this is."""
         self._sender: SenderLink | None = None
         self._granted = 0
         self._received = 0
@@ -257,6 +259,7 @@ class NeighbourConnection(EngineProtocol):
             event.link.context.on_flow(event)
         elif event.link is self._sender and event.credit_limit and not self.is_up:
             self.is_up = self.was_up = True
+            self.on_known(self)
             self.watch_deadline()
             self._neighbours.on_up(self)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+from router.admission import ListenerGate
 from router.config import RouterConfig
-from router.listening import listen, port_of
+from router.listening import Listener, listen, port_of
 from router.peers.neighbours import Neighbours
 
 
@@ -20,12 +21,13 @@ class _Refusal(asyncio.Protocol):
 class NeighbourListener:
     """Listens for other routers and hands them to the incarnation that lives."""
 
-    def __init__(self, config: RouterConfig, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, config: RouterConfig, tls: ssl.SSLContext | None, gate: ListenerGate) -> None:
         self.neighbours: Neighbours | None = None
         """Of the incarnation that lives now."""
         self._config = config
         self._tls = tls
-        self._server: asyncio.Server | None = None
+        self._gate = gate
+        self._server: Listener | None = None
 
     async def listen(self) -> int:
         """Open the listener; returns the port.
@@ -34,7 +36,7 @@ class NeighbourListener:
             CliError: the address cannot be listened on.
         """
         host, port = self._config.inter_router_host, self._config.inter_router_port
-        self._server = await listen(self._make, host, port, "--inter-router-port", self._tls)
+        self._server = await listen(self._make, host, port, "--inter-router-port", self._tls, self._gate)
         return port_of(self._server)
 
     def stop_listening(self) -> None:
@@ -44,4 +46,8 @@ class NeighbourListener:
             self._server = None
 
     def _make(self) -> asyncio.Protocol:
-        return _Refusal() if self.neighbours is None else self.neighbours.incoming()
+        if self.neighbours is None:
+            return _Refusal()
+        connection = self.neighbours.incoming()
+        connection.on_known = self._gate.know
+        return connection

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from oncewire.wire import (
+    NOT_ALLOWED,
     NOT_FOUND,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
     Attach,
     LocalProtocolError,
     Open,
@@ -75,6 +77,17 @@ class RoutedLinks:
         self._services: dict[Carrier, tuple[str, ...]] = {}
 
     # --- services (R-1) -----------------------------------------------------------------------------------------------
+
+    def refusal(self, prefixes: tuple[str, ...], *, may_serve: bool) -> RoutedRefusal | None:
+        """Why a client may not serve these (R-1); None = it may."""
+        known = self.limits.prefixes
+        if not may_serve:
+            why = "this user may not serve addresses: see the setting services.role"
+            return RoutedRefusal(UNAUTHORIZED_ACCESS, why)
+        if not prefixes or not set(prefixes) <= set(known):
+            why = f"services may serve {', '.join(known) or 'nothing'} here: see the setting services.prefixes"
+            return RoutedRefusal(NOT_ALLOWED, why)
+        return None
 
     def add_service(self, carrier: Carrier, prefixes: tuple[str, ...]) -> None:
         """A service has connected."""

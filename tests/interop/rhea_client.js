@@ -2,6 +2,7 @@
 //
 //     node rhea_client.js RHEA_FOLDER send|receive URL,URL TOPIC COUNT OUTPUT
 //
+// With URLs ws:// or wss:// it connects by WebSocket, with the package ws beside rhea's folder.
 // Writes one JSON line per event to OUTPUT. A sender ends when messages number 1 to COUNT were accepted, a receiver when
 // it is killed. They know nothing of unsettled maps, capabilities or sessions.
 'use strict';
@@ -15,12 +16,13 @@ const WINDOW = 300;
 
 const write = (event) => fs.writeSync(output, JSON.stringify(event) + '\n');
 const places = urls.split(',').map((url) => {
+    if (/^wss?:/.test(url)) return container.websocket_connect(require(`${rheaFolder}/../ws`))(url, ['amqp']);
     const { hostname, port } = new URL(url.replace('amqp:', 'http:'));
-    return { host: hostname, port: Number(port) };
+    return () => ({ host: hostname, port: Number(port), transport: 'tcp' });
 });
 let attempt = 0;
 const connection = container.connect({
-    connection_details: () => ({ ...places[attempt++ % places.length], transport: 'tcp' }),
+    connection_details: () => places[attempt++ % places.length](),
     idle_time_out: 4000,
     initial_reconnect_delay: 50,
     max_reconnect_delay: 500,

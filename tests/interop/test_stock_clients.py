@@ -21,6 +21,8 @@ from chaos.client_plan import PublisherPlan, Share
 from chaos.client_process import ClientProcess
 from chaos.network_state import read_states
 from router.commands.local_network import LocalNetwork
+from tests.router.processes import running_router
+from tests.support.certificates import TestAuthority
 from tests.support.requirements import TOOLS
 
 MESSAGES = 5_000
@@ -29,15 +31,25 @@ KILL_AFTER = 1_500
 UNSETTLED = 100
 DEADLINE_S = 90.0
 POLL_S = 0.02
+SETTINGS = {"etcd.lease_ttl_s": "4", "http.websocket": "true"}
 HERE = Path(__file__).parent
 COMMANDS = {
     "proton": [sys.executable, str(HERE / "proton_client.py")],
     "rhea": ["node", str(HERE / "rhea_client.js"), str(TOOLS / "node_modules" / "rhea")],
 }
+COMMANDS["rhea by WebSocket"] = COMMANDS["rhea"]
 CLIENTS = [
     pytest.param("proton", marks=pytest.mark.needs("proton")),
     pytest.param("rhea", marks=pytest.mark.needs("node", "rhea")),
+    pytest.param("rhea by WebSocket", marks=pytest.mark.needs("node", "rhea", "ws")),
 ]
+
+
+def urls_of(network: LocalNetwork, kind: str) -> list[str]:
+    routers = [network.routers[name] for name in ("r1", "r2")]
+    if kind.endswith("by WebSocket"):
+        return [f"{router.http.replace('http', 'ws')}/amqp" for router in routers]
+    return [router.url for router in routers]
 
 
 @dataclass
@@ -106,8 +118,8 @@ async def kill_while_unsettled(network: LocalNetwork, router: str, receiver: Sto
 async def test_a_stock_client_publishes_and_receives_across_a_sigkill_of_its_router(
     kind: str, tmp_path: Path
 ) -> None:
-    async with LocalNetwork(2, settings={"etcd.lease_ttl_s": "4"}, log_folder=tmp_path) as network:
-        urls = [network.routers[name].url for name in ("r1", "r2")]
+    async with LocalNetwork(2, settings=SETTINGS, log_folder=tmp_path) as network:
+        urls = urls_of(network, kind)
         async with (
             stock_client(kind, "receive", urls, tmp_path / "receiver.jsonl") as receiver,
             stock_client(kind, "send", urls, tmp_path / "sender.jsonl") as sender,
@@ -127,7 +139,26 @@ async def test_a_stock_client_publishes_and_receives_across_a_sigkill_of_its_rou
         assert_repeats_are_recognisable(receiver.events("received"), sent)
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.needs("node", "rhea", "ws")
+async def test_a_stock_client_publishes_and_receives_by_websocket_through_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = TestAuthority(tmp_path / "pki")
+    own = authority.issue("router")
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(authority.file))
+    flags = ("--http-tls=true", f"--tls-cert-file={own.certificate}", f"--tls-key-file={own.key}")
+    async with running_router("--standalone", "--http-websocket=true", *flags) as router:
+        urls = [f"{router.http.replace('http', 'ws')}/amqp"]
+        assert urls[0].startswith("wss://")
+        async with stock_client("rhea", "receive", urls, tmp_path / "receiver.jsonl") as receiver:
+            await until(lambda: bool(receiver.events("attached")), receiver)
+            async with stock_client("rhea", "send", urls, tmp_path / "sender.jsonl") as sender:
+                await until(lambda: sender.process.returncode == 0, receiver, sender)
+        assert sorted(each["accepted"] for each in sender.events("accepted")) == list(range(1, MESSAGES + 1))
+        assert {each["received"] for each in receiver.events("received")} == set(range(1, MESSAGES + 1))
+
+
+@pytest.mark.parametrize("kind", CLIENTS[:2])
 async def test_a_stock_subscriber_is_told_which_messages_the_network_repeats(
     kind: str, tmp_path: Path
 ) -> None:

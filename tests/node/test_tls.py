@@ -21,7 +21,7 @@ from oncewire.client import connect
 from tests.client.shell_helpers import LONG
 from tests.node.node_process import START_S, running_node
 from tests.node.tls_proxy import Authority, make_authority, tls_in_front_of
-from tests.router.processes import RouterProcess
+from tests.router.processes import RouterProcess, running_router
 
 
 def toml(files: TlsFiles) -> str:
@@ -68,6 +68,19 @@ async def test_a_node_reaches_its_routers_through_tls_with_its_certificate(
         else:
             with running_node(tmp_path / "node", [url], toml(files)) as process, process.connect() as node:
                 await receives(node, router)
+
+
+async def test_a_node_reaches_its_router_by_websocket_through_tls(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path / "pki", asks_clients=True)
+    files = TlsFiles(authority.ca, authority.client_certificate, authority.client_key)
+    async with (
+        running_router("--standalone", "--http-websocket=true") as router,
+        tls_in_front_of(router.http, authority.server) as port,
+    ):
+        settings = NodeSettings("node", tmp_path / "node", (f"wss://localhost:{port}/amqp",), tls=files)
+        with EmbeddedNode(settings) as node:
+            await receives(node, router)
+            await asyncio.to_thread(node.close)
 
 
 @pytest.mark.parametrize(

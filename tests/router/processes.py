@@ -59,10 +59,11 @@ def router_command(*flags: str) -> list[str]:
     return [sys.executable, "-P", "-m", "router", f"--parent-pid={os.getpid()}", *flags]
 
 
-async def start_router(*flags: str) -> RouterProcess:
-    """Start a router and wait until it is ready."""
+async def start_router(*flags: str, descriptors: int | None = None) -> RouterProcess:
+    """Start a router and wait until it is ready; it can be given less descriptors than others."""
+    limited = () if descriptors is None else ("sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh")
     process = await asyncio.create_subprocess_exec(
-        *router_command("--announce", "--listen-port=0", "--http-port=0", "--log-format=json", *flags),
+        *limited, *router_command("--announce", "--listen-port=0", "--http-port=0", "--log-format=json", *flags),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -78,9 +79,9 @@ async def start_router(*flags: str) -> RouterProcess:
 
 
 @contextlib.asynccontextmanager
-async def running_router(*flags: str) -> AsyncIterator[RouterProcess]:
+async def running_router(*flags: str, descriptors: int | None = None) -> AsyncIterator[RouterProcess]:
     """A router for the time of the block; killed at its end, which is quicker than an orderly stop."""
-    router = await start_router(*flags)
+    router = await start_router(*flags, descriptors=descriptors)
     try:
         yield router
     finally:

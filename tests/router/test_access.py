@@ -139,6 +139,16 @@ async def test_a_login_that_cannot_be_read_says_how_to_log_in(header: str) -> No
     assert (status, told["fix"]) == (401, "log in with HTTP Basic: user:password in Base64")
 
 
+@pytest.mark.parametrize(
+    "header", ["Forwarded", "X-Forwarded-For", "x-forwarded-proto", "X-Forwarded", "X-Real-IP", "True-Client-IP", "Via"]
+)
+async def test_nobody_behind_a_proxy_on_this_machine_is_taken_for_a_program_on_it(header: str) -> None:
+    async with running_router("--standalone") as router:
+        assert (await set_level(router))[0] == 200
+        status, answer = await set_level(router, {header: "192.0.2.7"})
+        assert (status, "without login" in answer["error"]) == (403, True)
+
+
 async def test_no_page_of_another_site_is_answered() -> None:
     async with running_router("--standalone") as router:
         evil = {"Origin": "http://evil.example"}

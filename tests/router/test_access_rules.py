@@ -13,6 +13,7 @@ from delivery_records.patience import Patience, SlowAction
 from oncewire.cli.errors import CliError
 from oncewire.client import LinkRefused, connect
 from oncewire.settings.parsers import NotAllowed
+from oncewire.wire import vocabulary
 from router.access_rules import (
     ANONYMOUS,
     AccessRule,
@@ -159,8 +160,8 @@ async def test_a_refused_link_tells_the_operator_the_rule_and_the_client_little(
                 await subscriber.receive()
             await bob.publisher("orders.eu")
         log = await router.stop()
-    for told in ("bob publish to orders.eu", "ann subscribe to #", "ann subscribe to orders.*"):
-        assert f"no rule of access.rules lets {told}" in log
+    # Of refusals of one address the first is written out, the others are counted.
+    assert "no rule of access.rules lets bob publish to orders.eu" in log
 
 
 async def test_two_users_with_the_same_names_do_not_meet_and_subscribers_know_who_publishes() -> None:
@@ -181,10 +182,11 @@ async def test_two_users_with_the_same_names_do_not_meet_and_subscribers_know_wh
 async def test_without_a_login_no_user_is_told() -> None:
     async with running_router("--standalone") as router, connect(router.url) as client:
         subscriber = await client.subscriber("orders")
-        await (await client.publisher("orders")).submit(b"1")
+        sending = await (await client.publisher("orders")).submit(b"1")
         delivery = await subscriber.receive()
         assert delivery.user == ""
         await delivery.accept()
+        assert (await sending).is_accepted
 
 
 @pytest.mark.parametrize("action", ["expel", "detach"])
@@ -195,7 +197,7 @@ async def test_a_publisher_goes_on_when_a_subscriber_that_answers_nothing_is_end
         link = await subscriber.subscriber("orders", timeout=2)
         stated = link.reply.properties
         assert stated is not None
-        assert (stated["x-opt-topic-patience"], stated["x-opt-topic-when-slow"]) == (1, action)
+        assert (stated[vocabulary.PATIENCE], stated[vocabulary.WHEN_SLOW]) == (1, action)
         publisher = await client.publisher("orders")
         sending = await publisher.submit(b"1")
         assert (await sending).is_accepted

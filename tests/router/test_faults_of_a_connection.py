@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator
 
 import pytest
@@ -115,3 +116,26 @@ async def test_nothing_is_written_for_a_connection_that_is_gone(served: Served) 
     await served.all_gone()
     assert served.log.faults[Part.CLIENT] == 0
     assert not connection.is_dirty
+
+
+async def test_a_fault_while_one_client_is_sent_away_keeps_no_other_from_being_sent_away(served: Served) -> None:
+    client, connection = await connected(served)
+
+    def broken(_error: object = None) -> None:
+        raise ValueError("a fault of ours")
+
+    connection.engine.close = broken  # type: ignore[method-assign, assignment]
+    others = [RawClient(f"other-{number}", None, 1 << 20, None) for number in range(3)]
+    for other in others:
+        made = functools.partial(lambda given: given, other)
+        await asyncio.get_running_loop().create_connection(made, "127.0.0.1", served.port)
+
+    async def count() -> int:
+        return served.listener.connection_count
+
+    await until(count, lambda found: found == 4)
+    served.listener.end_incarnation("the end")
+    for each in (client, *others):
+        await each.closed()
+    await served.all_gone()
+    assert served.log.faults[Part.CLIENT] >= 1

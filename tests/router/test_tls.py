@@ -280,6 +280,25 @@ async def test_sighup_loads_certificates_again_for_new_connections_and_open_ones
         assert await shown_by(router, authority) == after  # what cannot be used changes nothing
 
 
+async def test_replaced_certificates_are_used_without_a_signal_as_soon_as_certificate_and_key_fit(
+    authority: TestAuthority,
+) -> None:
+    own = authority.issue("alpha")
+    async with standalone(tls_settings(authority, own)) as router:
+        before = await shown_by(router, authority)
+        fresh = authority.issue("fresh")
+        replace_file(own.certificate, fresh.certificate.read_bytes())
+        assert await _until_counted(router, "warning") >= 1  # the key is another one's
+        assert await shown_by(router, authority) == before
+        replace_file(own.key, fresh.key.read_bytes())
+        async with asyncio.timeout(LONG_S):
+            while await shown_by(router, authority) == before:
+                pass
+        log = await router.stop(signal.SIGKILL)
+    events = [json.loads(line)["event"] for line in log.splitlines() if '"config_' in line]
+    assert events == ["config_refused", "config_reloaded"]
+
+
 async def _until_counted(router: RouterProcess, level: str) -> float:
     """Wait until the router has logged at this level."""
     async with asyncio.timeout(LONG_S):

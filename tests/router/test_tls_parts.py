@@ -23,6 +23,7 @@ from oncewire.wire import Connection, Fields, Role
 from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.clients.redirect import LIST_BYTES, redirect_info, server_list
 from router.config_loading import load
+from router.file_watch import FileWatch
 from router.listening import listen, port_of
 from router.revocation_core import MalformedDerError, certificate_id, revoked_in
 from tests.support.certificates import TestAuthority
@@ -63,6 +64,36 @@ def test_a_client_follows_a_redirect_to_tls_and_never_from_it(base: str, target:
     assert [str(told_address(entry, parse_url(base))) for entry in server_list([target], 0)] == [address]
 
 
+@pytest.mark.parametrize(
+    ("base", "info", "address"),
+    [
+        ("wss://me/amqp", {"network-host": "two", "port": 443, "scheme": "wss"}, "wss://two:443/amqp"),
+        ("ws://me", {"network-host": "two", "port": 8080, "scheme": "wss"}, "wss://two:8080/amqp"),
+        ("wss://me", {"network-host": "two", "port": 80, "scheme": "ws"}, "None"),
+        ("wss://me", redirect_info(PLAIN), "None"),  # nobody says that a WebSocket is there
+        ("wss://me", redirect_info(SECURED), "None"),
+        ("amqp://me", {"network-host": "two", "port": 443, "scheme": "wss"}, "None"),
+    ],
+)
+def test_a_client_by_websocket_follows_redirects_to_websockets_only(
+    base: str, info: dict[str, object], address: str
+) -> None:
+    assert str(told_address(info, parse_url(base))) == address
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("ws://one", "ws://one:80/amqp"),
+        ("wss://u:p@one:8672", "wss://one:8672/amqp"),
+        ("wss://[::1]:8672/", "wss://[::1]:8672/"),
+        ("ws://one/$servicebus/websocket", "ws://one:80/$servicebus/websocket"),
+    ],
+)
+def test_the_url_of_a_websocket_may_name_a_path(url: str, address: str) -> None:
+    assert str(parse_url(url)) == address
+
+
 def test_the_failover_list_has_room_for_the_scheme_within_its_bytes() -> None:
     others = [RouterRecord(f"r{n}", n, amqp=f"amqps://router-{n}.example.org:5671") for n in range(1, 20)]
     told: Fields = {FAILOVER_LIST: server_list(others, 0)}
@@ -71,6 +102,40 @@ def test_the_failover_list_has_room_for_the_scheme_within_its_bytes() -> None:
     for each in (engine, bare):
         each.open()
     assert len(engine.data_to_send()) - len(bare.data_to_send()) <= LIST_BYTES + len(FAILOVER_LIST) + 16
+
+
+# --- files that are replaced ------------------------------------------------------------------------------------------
+
+
+def test_files_are_read_again_when_nobody_is_at_them_any_more(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "own.pem", tmp_path / "own-key.pem"
+    certificate.write_bytes(b"1")
+    watch = FileWatch([certificate, key])
+    assert not watch.look()
+    key.write_bytes(b"1")
+    assert not watch.look()  # somebody is at it
+    certificate.write_bytes(b"22")
+    assert not watch.look()
+    assert watch.look()
+    assert not watch.look()  # once
+    key.unlink()
+    assert [watch.look(), watch.look(), watch.look()] == [False, True, False]
+    certificate.write_bytes(b"333")
+    watch.note()  # read on a signal
+    assert [watch.look(), watch.look()] == [False, False]
+
+
+def test_a_link_that_leads_elsewhere_is_another_file(tmp_path: Path) -> None:
+    for name in ("first", "second"):  # as Kubernetes mounts secrets
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "own.pem").write_bytes(b"1")
+    data = tmp_path / "..data"
+    data.symlink_to("first")
+    (tmp_path / "own.pem").symlink_to("..data/own.pem")
+    watch = FileWatch([tmp_path / "own.pem"])
+    (tmp_path / "fresh").symlink_to("second")
+    (tmp_path / "fresh").rename(data)
+    assert [watch.look(), watch.look()] == [False, True]
 
 
 # --- revocation -------------------------------------------------------------------------------------------------------

@@ -218,12 +218,13 @@ def test_user_and_password_go_to_routers_that_name_none() -> None:
     options = source_options(
         {
             **SOURCE,
-            "amqp.urls": "amqp://a:1,b:2,amqps://x:y@c:3",
+            "amqp.urls": "amqp://a:1,b:2,amqps://x:y@c:3,wss://d/amqp",
             "amqp.sasl.username": "me",
             "amqp.sasl.password": "a/b@c",
         }
     )
-    assert options.bridge.routers == ("amqp://me:a%2Fb%40c@a:1", "amqp://me:a%2Fb%40c@b:2", "amqps://x:y@c:3")
+    mine = ("amqp://me:a%2Fb%40c@a:1", "amqp://me:a%2Fb%40c@b:2", "amqps://x:y@c:3", "wss://me:a%2Fb%40c@d/amqp")
+    assert options.bridge.routers == mine
 
 
 def test_an_error_never_shows_a_secret() -> None:

@@ -116,6 +116,7 @@ def map_library() -> bool:
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
+    "ws": Part("the WebSockets of rhea", tool_file("node_modules/ws/package.json"), "make tools"),
     "proton": Part("the AMQP client python-qpid-proton", python_module("proton"), "make tools"),
     "go-amqp": Part("the AMQP client go-amqp", lambda: go_amqp_login().exists(), "make tools"),
     "qpid-jms": Part("the AMQP client Qpid JMS", tool_file("qpid-jms"), "make tools"),

@@ -63,6 +63,17 @@ async def test_a_push_is_accepted_when_it_is_durable_and_keeps_time_priority_and
         assert (item.payload, item.taken.priority, item.taken.key) == (b"now", 7, "k2")
 
 
+async def test_queues_are_served_by_websocket_too(sql_database: Database, queue: Queue) -> None:
+    async with (
+        running_router("--standalone", "--listen-idle-timeout-s=300", "--http-websocket=true") as router,
+        bridge(sql_database.url, [router.http.replace("http", "ws")]),
+    ):
+        push = await pusher(await RawClient.connect(router.port), "mails")
+        push.send(b"1", b"now")
+        assert (await push.outcome(b"1")).state == ACCEPTED
+        assert (await queue.statistics()).ready == 1
+
+
 async def test_bad_input_is_rejected_with_what_to_do_and_the_link_goes_on(
     sql_database: Database, queue: Queue, router: RouterProcess
 ) -> None:

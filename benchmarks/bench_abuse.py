@@ -1,0 +1,170 @@
+"""What hostile clients do to others: latency of a publisher and a subscriber without abuse and under it.
+
+One router process with its etcd on loopback, for each abuse a fresh one. A publisher sends 100 messages a second;
+measured is the time from each message to its delivery. Newcomers connect meanwhile, one after the other, and attach a
+publisher. The abusers (`abusers.py`) are another process, of low priority: they would be on a machine of their own.
+
+    python benchmarks/bench_abuse.py [--seconds 5] [--begun 1] [--only PART_OF_A_NAME] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import uvloop
+from abusers import abuses
+from harness import Router, machine
+from steady_flow import Flow, steady_flow
+
+from oncewire.client import connect
+from router.commands.local_network import LocalNetwork, LocalNetworkError
+from topology.etcd_server import EtcdFailed, EtcdNotFound
+
+FAILED = 1
+WARM_UP_S = 1.0
+"""Of the flow, before it is measured."""
+NEWCOMER_S = 30.0
+BETWEEN_S = 0.1
+ABUSERS = Path(__file__).with_name("abusers.py")
+
+
+@dataclass(slots=True)
+class Result:
+    """One line of the table; times in milliseconds, memory in MiB."""
+
+    abuse: str
+    p50: float
+    p99: float
+    p50_abused: float
+    p99_abused: float
+    newcomer: float
+    """Median of the time in which a newcomer was served under abuse."""
+    newcomers_failed: int
+    rss: float
+    rss_abused: float
+
+    @property
+    def ratio(self) -> float:
+        """p99 under abuse by p99 without."""
+        return self.p99_abused / self.p99
+
+
+def percentiles(flow: Flow, begin: float, end: float) -> tuple[float, float]:
+    """p50 and p99 of the messages that were sent between two moments; those that have not come count as long as now."""
+    now = time.monotonic()
+    late = [now] * (len(flow.sent_at) - len(flow.delivered_at))
+    times = [
+        (came - sent) * 1000
+        for sent, came in zip(flow.sent_at, [*flow.delivered_at, *late], strict=True)
+        if begin <= sent < end
+    ]
+    found = statistics.quantiles(times, n=100)
+    return round(found[49], 1), round(found[98], 1)
+
+
+async def newcomers(url: str, until: float) -> tuple[list[float], int]:
+    """Times in which newcomers were served, in milliseconds, and how many were not."""
+    times: list[float] = []
+    failed = 0
+    while time.monotonic() < until:
+        began = time.monotonic()
+        client = connect([url], container_id=f"new-{began}")
+        try:
+            async with asyncio.timeout(NEWCOMER_S):
+                await client.start()
+                await client.publisher("newcomers", name="p")
+            times.append((time.monotonic() - began) * 1000)
+        except TimeoutError:
+            failed += 1
+        await client.abandon()
+        await asyncio.sleep(BETWEEN_S)
+    return times, failed
+
+
+@asynccontextmanager
+async def abusing(name: str, amqp: int, http: int) -> AsyncIterator[None]:
+    """The abuse, for the time of the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(ABUSERS), name, str(amqp), str(http), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def measure(name: str, seconds: float, begun_s: float, log_folder: Path | None) -> Result:
+    """One abuse of a fresh router."""
+    async with LocalNetwork(1, log_folder=log_folder) as network:
+        at = network.routers["r1"]
+        router = Router(at.pid, at.url)
+        async with steady_flow("steady", [at.url], [at.url]) as flow:
+            await asyncio.sleep(WARM_UP_S)
+            begin = time.monotonic()
+            await asyncio.sleep(seconds)
+            quiet = percentiles(flow, begin, time.monotonic())
+            rss = router.resident_bytes()
+            async with abusing(name, at.amqp_port, at.http_port):
+                await asyncio.sleep(begun_s)
+                begin = time.monotonic()
+                times, failed = await newcomers(at.url, begin + seconds)
+                abused = percentiles(flow, begin, begin + seconds)
+                rss_abused = router.resident_bytes()
+    median = statistics.median(times) if times else float("inf")
+    return Result(name, *quiet, *abused, round(median, 1), failed, rss // (1 << 20), rss_abused // (1 << 20))
+
+
+def show(result: Result) -> None:
+    """One line."""
+    failed = f", {result.newcomers_failed} failed" if result.newcomers_failed else ""
+    print(
+        f"{result.abuse:<44} p50 {result.p50:5.1f} -> {result.p50_abused:7.1f}  p99 {result.p99:5.1f} -> "
+        f"{result.p99_abused:7.1f} ms ({result.ratio:5.1f}x)  newcomer {result.newcomer:7.1f} ms{failed}  "
+        f"RSS {result.rss:4.0f} -> {result.rss_abused:4.0f} MiB",
+        flush=True,
+    )
+
+
+async def run(names: Sequence[str], options: argparse.Namespace) -> None:
+    """All of them, one after the other."""
+    results = []
+    for name in names:
+        results.append(await measure(name, options.seconds, options.begun, options.logs))
+        if not options.json:
+            show(results[-1])
+    if options.json:
+        print(json.dumps([{**asdict(each), "ratio": round(each.ratio, 2)} for each in results]))
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Latency of honest clients beside hostile ones.")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--begun", type=float, default=1.0, help="seconds of abuse before it is measured")
+    parser.add_argument("--only", default="", help="part of the name of an abuse")
+    parser.add_argument("--logs", type=Path, help="folder for the logs of the routers")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    names = [name for name in abuses(0, 0) if options.only in name]
+    if not options.json:
+        print(f"{machine()}\n")
+    try:
+        uvloop.run(run(names, options))
+    except (EtcdFailed, EtcdNotFound, LocalNetworkError) as error:
+        print(f"bench_abuse: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,278 @@
+"""AMQP over WebSocket (OASIS, AMQP WebSocket Binding 1.0): a WebSocket of aiohttp as one more transport of asyncio.
+
+Binary messages carry AMQP's stream of bytes; where one of them ends says nothing. `WebSocketTransport` serves both
+ends: `open_websocket` makes that of a client, the router's HTTP side that of a listener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import aiohttp
+from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
+
+from oncewire.transport.engine_protocol import EngineProtocol
+
+SUBPROTOCOL = "amqp"
+MESSAGE_BYTES = 65_535
+"""Longest message we write. Qpid JMS reads no longer ones unless it is told to, and longer ones save nothing."""
+LEAST_READ_BYTES = 1 << 20
+"""Messages up to this are read, however small frames are: Qpid JMS puts as many frames into one as fill this."""
+MAX_READ_BYTES = 1 << 31
+"""No message may be longer, whatever the frame size: aiohttp counts in 32 bits."""
+HIGH_WATER_BYTES = 1 << 16
+"""More than this unwritten: `pause_writing` is called, unless the protocol sets another limit. As in asyncio."""
+FLUSH_S = 10.0
+"""After `close`, for what is unwritten and the peer's close: one that does nothing must not keep the connection."""
+
+_WebSocket: TypeAlias = "ClientWebSocketResponse | web.WebSocketResponse"
+_tasks: set[asyncio.Task[None]] = set()
+"""Of the connections that clients have opened: the event loop alone would not keep them."""
+
+
+def longest_message(max_frame_size: int) -> int:
+    """Bytes of the longest message that is read: a frame of ours, or frames that the peer has put together."""
+    return min(max(max_frame_size, LEAST_READ_BYTES) + MESSAGE_BYTES, MAX_READ_BYTES)
+
+
+class WebSocketTransport(asyncio.Transport):
+    """What an `asyncio.Protocol` is given in the place of a TCP transport; its buffers and limits work alike."""
+
+    def __init__(
+        self, websocket: _WebSocket, below: asyncio.Transport, protocol: asyncio.Protocol,
+        peername: str | None = None,
+    ) -> None:  # fmt: skip
+        """Tell the protocol that it is connected; `run` carries its bytes.
+
+        Args:
+            websocket: open, with `autoping` off.
+            below: the transport under it, TCP or TLS.
+            protocol: of the connection.
+            peername: who the peer is, where `below` cannot know: behind a proxy.
+        """
+        super().__init__()
+        self._websocket = websocket
+        self._below = below
+        self._protocol = protocol
+        self._peername = peername
+        self._output: deque[bytes] = deque()
+        self._unwritten = 0
+        self._high = HIGH_WATER_BYTES
+        self._low = HIGH_WATER_BYTES // 4
+        self._is_behind = False
+        self._has_output = asyncio.Event()
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._is_closing = False
+        self._flushing: asyncio.TimerHandle | None = None
+        self._close_code, self._close_reason = int(WSCloseCode.OK), ""
+        protocol.connection_made(self)
+
+    async def run(self, release: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Carry bytes until the connection has ended, and tell the protocol, as every transport does.
+
+        Args:
+            release: frees what the WebSocket has, before the protocol is told.
+        """
+        writing = asyncio.create_task(self._write_all())
+        try:
+            await self._read_all()
+            if self._is_closing:
+                await asyncio.wait([writing])
+        finally:
+            self._is_closing = True
+            writing.cancel()
+            await asyncio.wait([writing])
+            if self._flushing is not None:
+                self._flushing.cancel()
+            self._below.close()
+            if release is not None:
+                await release()
+            self._protocol.connection_lost(None)
+
+    async def _read_all(self) -> None:
+        while True:
+            message = await self._websocket.receive()
+            if not self._may_read.is_set():
+                await self._may_read.wait()
+            if self._is_closing:  # as with TCP, nothing counts any more
+                return
+            kind = message.type
+            if kind is WSMsgType.BINARY and message.data:
+                self._protocol.data_received(message.data)
+            elif kind in (WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG):
+                if kind is WSMsgType.PING:
+                    with contextlib.suppress(ConnectionError):
+                        await self._websocket.pong(message.data)
+                await asyncio.sleep(0)  # others have a turn, whatever waits here already
+            elif kind is WSMsgType.TEXT:
+                self._end(WSCloseCode.UNSUPPORTED_DATA, "AMQP comes in binary messages")
+            else:
+                return
+
+    async def _write_all(self) -> None:
+        """Write what there is; the last of it is the WebSocket's own close."""
+        try:
+            while not (self._is_closing and not self._output):
+                while self._output:
+                    piece = self._output.popleft()
+                    await self._websocket.send_bytes(piece)
+                    self._unwritten -= len(piece)
+                    if self._is_behind and self._unwritten <= self._low:
+                        self._is_behind = False
+                        self._protocol.resume_writing()
+                if not self._is_closing:
+                    self._has_output.clear()
+                    await self._has_output.wait()
+            await self._websocket.close(code=self._close_code, message=self._close_reason.encode())
+        except ConnectionError:
+            self.abort()
+        except Exception:  # a fault of the protocol's
+            self.abort()
+            raise
+
+    # --- see `asyncio.Transport` --------------------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """See `asyncio.Transport`."""
+        if self._is_closing or not data:
+            return
+        whole = bytes(data)
+        self._output.extend(whole[at : at + MESSAGE_BYTES] for at in range(0, len(whole), MESSAGE_BYTES))
+        self._unwritten += len(data)
+        self._has_output.set()
+        if self._unwritten > self._high and not self._is_behind:
+            self._is_behind = True
+            self._protocol.pause_writing()
+
+    def close(self) -> None:
+        """Write what is unwritten, in bounded time, and end the connection."""
+        self._end(WSCloseCode.OK, "")
+
+    def _end(self, code: int, reason: str) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._close_code, self._close_reason = code, reason
+            self._flushing = asyncio.get_running_loop().call_later(FLUSH_S, self._below.abort)
+            self._has_output.set()
+            self._may_read.set()
+
+    def abort(self) -> None:
+        """End the connection at once; what is unwritten is lost."""
+        self._output.clear()
+        self._unwritten = 0
+        self._is_behind = False
+        self._end(WSCloseCode.OK, "")
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        """See `asyncio.Transport`."""
+        return self._is_closing or self._below.is_closing()
+
+    def pause_reading(self) -> None:
+        """See `asyncio.Transport`; what the peer goes on sending waits in aiohttp's queue, and then in TCP."""
+        if not self._is_closing:
+            self._may_read.clear()
+
+    def resume_reading(self) -> None:
+        """See `asyncio.Transport`."""
+        self._may_read.set()
+
+    def is_reading(self) -> bool:
+        """See `asyncio.Transport`."""
+        return self._may_read.is_set() and not self._is_closing
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """See `asyncio.Transport`."""
+        self._high = HIGH_WATER_BYTES if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def get_write_buffer_size(self) -> int:
+        """See `asyncio.Transport`."""
+        return self._unwritten + self._below.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """See `asyncio.Transport`."""
+        if name == "peername" and self._peername is not None:
+            return self._peername
+        return self._below.get_extra_info(name, default)
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+class _Opened(ClientWebSocketResponse):
+    """Tells what is under it."""
+
+    def is_of(self, url: str) -> bool:
+        """Whether nobody has led us elsewhere: a redirect could end TLS."""
+        return not self._response.history and self._response.url.scheme == url.partition(":")[0]
+
+    @property
+    def below(self) -> asyncio.Transport | None:
+        """The transport; None when it is closed already."""
+        connection = self._response.connection
+        return None if connection is None else connection.transport
+
+
+async def open_websocket(
+    protocol: EngineProtocol, url: str, timeout_s: float, tls: ssl.SSLContext | None
+) -> None:
+    """Connect `protocol` by a WebSocket.
+
+    Args:
+        protocol: of a fresh engine.
+        url: `ws` or `wss`, with host, port and path.
+        timeout_s: for all of it.
+        tls: for `wss`.
+
+    Raises:
+        OSError: there is no connection, or no AMQP behind it.
+        TimeoutError: it took longer.
+    """
+    session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), ws_response_class=_Opened)
+    try:
+        async with asyncio.timeout(timeout_s):
+            websocket = await session.ws_connect(
+                url, protocols=(SUBPROTOCOL,), autoping=False, ssl=tls or True,
+                max_msg_size=longest_message(protocol.engine.receive_frame_size),
+            )  # fmt: skip
+        assert isinstance(websocket, _Opened)
+        below = websocket.below
+        if below is None:
+            raise ConnectionResetError("the connection was lost")
+        if not websocket.is_of(url):
+            raise ConnectionError("it redirects to another address; a client connects to those it was given only")
+        if websocket.protocol != SUBPROTOCOL:
+            raise ConnectionError("a WebSocket is there, but no AMQP on it: it does not have the sub-protocol amqp")
+    except aiohttp.ClientError as error:
+        await session.close()
+        raise _cause(error) from None
+    except BaseException:
+        await session.close()
+        raise
+    running = asyncio.create_task(WebSocketTransport(websocket, below, protocol).run(session.close))
+    _tasks.add(running)
+    running.add_done_callback(_tasks.discard)
+
+
+def _cause(error: aiohttp.ClientError) -> OSError:
+    """What a TCP connection would have raised."""
+    if isinstance(error, aiohttp.WSServerHandshakeError):
+        told = {
+            401: "it wants a login over HTTP", 403: "it does not admit this client", 404: "nothing is at this path",
+            503: "it takes no clients now",
+        }.get(error.status, error.message)  # fmt: skip
+        return ConnectionError(f"no AMQP over WebSocket there: HTTP status {error.status}, {told}")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        below: BaseException | None = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        below = error.os_error
+    else:
+        below = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    return below if isinstance(below, OSError) else ConnectionError(str(error) or type(error).__name__)
