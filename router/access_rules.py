@@ -152,7 +152,7 @@ def user_patterns(value: object) -> tuple[str, ...]:
     """A list of names of users; in a text they are separated by commas."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
-    return _names({"users": value}, "users", None)
+    return _names({"users": value}, "users", None) if value else ()
 
 
 def _slow_rule(table: Mapping[str, object]) -> SlowRule:
@@ -192,7 +192,7 @@ def _names(table: Mapping[str, object], key: str, default: tuple[str, ...] | Non
 
 
 def _patterns(table: Mapping[str, object], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    if key not in table:
+    if key not in table or (table[key] == [] and not default):
         return default
     found = _names(table, key, None)
     for pattern in found:

@@ -95,10 +95,9 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         if sessions:
             budget |= sessions
             setting = replace(setting, traits=replace(setting.traits, session_end=True))
-        patience_s, expels = draw_patience(random.Random(f"patience {seed}"))
+        traits = draw_patience(random.Random(f"patience {seed}"), setting.traits)
         same_names = random.Random(f"names {seed}").random() < 0.1
-        drawn = replace(setting.traits, patience_s=patience_s, expels=expels, same_names=same_names)
-        setting = replace(setting, traits=drawn)
+        setting = replace(setting, traits=replace(traits, same_names=same_names))
     result.setting = setting
     world = setting.build(cores)
     try:

@@ -167,13 +167,18 @@ def draw_sessions(rng: random.Random) -> dict[str, int]:
     return {fault: rng.choice([1, 2, 4]) for fault in DETACHES} if rng.random() < 0.15 else {}
 
 
-def draw_patience(rng: random.Random) -> tuple[int, bool]:
+def draw_patience(rng: random.Random, traits: Traits) -> Traits:
     """In some worlds a policy ends subscriptions, or their links, that make no progress (K-5b).
+
+    Not where frames become too small for maps (the protocol page, *What stays open*).
 
     Args:
         rng: of its own.
+        traits: what was drawn before.
     """
-    return (rng.choice([2, 10, 40]), rng.random() < 0.6) if rng.random() < 0.15 else (0, False)
+    if traits.narrows or rng.random() >= 0.15:
+        return traits
+    return replace(traits, patience_s=rng.choice([2, 10, 40]), expels=rng.random() < 0.6)
 
 
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:

@@ -26,7 +26,7 @@ from router.access_rules import (
     patience_of,
     slow_rules,
 )
-from router.config_loading import load
+from router.config_loading import format_config, load
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient
 
@@ -128,6 +128,17 @@ def test_a_router_with_a_rule_that_cannot_be_used_does_not_start() -> None:
     with pytest.raises(CliError) as refused:
         load(None, {"access_rules": "[{"}, {})
     assert "access.rules" in refused.value.what
+
+
+def test_settings_with_rules_are_printed_as_a_file_that_gives_them_again(tmp_path: Path) -> None:
+    file = tmp_path / "router.toml"
+    file.write_text(
+        'standalone = true\nadopts_links = ["ann"]\nslow.rules = [{action = "expel", after_s = 60}]\n'
+        'access.rules = [{users = ["ann"], publish = ["in.${user}"]}, {users = ["*"], subscribe = ["#"]}]\n'
+    )
+    first = load(str(file), {}, {})
+    file.write_text(format_config(first))
+    assert load(str(file), {}, {}).config == first.config
 
 
 def test_rules_in_a_text_are_json() -> None:
