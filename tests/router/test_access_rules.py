@@ -30,6 +30,7 @@ from router.config_loading import format_config, load
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient
 
+PAGE = Path(__file__).parents[2] / "docs/security.md"
 GUARDED = ("--standalone", "--listen-allow-anonymous=never", "--users=ann:a,bob:b")
 
 
@@ -139,6 +140,25 @@ def test_settings_with_rules_are_printed_as_a_file_that_gives_them_again(tmp_pat
     first = load(str(file), {}, {})
     file.write_text(format_config(first))
     assert load(str(file), {}, {}).config == first.config
+
+
+def test_the_rules_of_the_page_mean_what_it_says(tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    file = tmp_path / "router.toml"
+    file.write_text("".join(each for each in blocks if "access.rules" in each or "slow.rules" in each))
+    config = load(str(file), {}, {}).config
+    access, slow = config.access_rules, config.slow_rules
+    assert may_subscribe(access, "audit-7", "orders.*.new")
+    assert not may_subscribe(access, "audit-7", "#")
+    assert may_publish(access, "shop", "orders.eu")
+    assert may_subscribe(access, "shop", "queue://shipping")
+    assert not may_publish(access, "billing", "orders.eu")
+    assert may_publish(access, "ann", "inbox.ann")
+    assert not may_publish(access, "a.b", "inbox.a.b")
+    assert may_subscribe(access, "", "public.news")
+    assert patience_of(slow, "guest-1", "audit.log") is None
+    assert patience_of(slow, "guest-1", "orders") == Patience(30.0, SlowAction.EXPEL)
+    assert patience_of(slow, "ann", "orders") == Patience(600.0, SlowAction.DETACH)
 
 
 def test_rules_in_a_text_are_json() -> None:
