@@ -307,7 +307,8 @@ async def test_no_kind_of_failed_login_leaves_a_secret_in_log_replies_or_list_of
             told.append(str(await call(router.http, "GET", path)))
         told.append(text_of(f"/proc/{router.process.pid}/cmdline"))
         told.append(await router.stop())
-    assert told[-1].count("login failed") >= 5
+    # Of refusals of one address the first is written out (docs/security.md, *Hostile clients*).
+    assert told[-1].count("login failed") >= 1
     for secret in ("secret-of-ann", "wrong-one", *expired.split(".")):
         assert not any(secret in text for text in told), secret
 

@@ -441,7 +441,8 @@ async def test_what_is_meant_for_a_new_address_does_not_hold_at_the_old_one(tmp_
         file.write_text(MOVED.replace("[http]", 'allow_anonymous = "loopback"\n[http]\nanonymous_role = "admin"'))
         status, told = await call(router.http, "POST", entity("router", "alpha", "reload"), {})
         assert (status, told["changed"]) == (200, [])
-        assert "listen.allow_anonymous: always -> loopback, together with listen.host" in told["needs_restart"]
+        anonymous = "listen.allow_anonymous: always -> loopback, together with listen.host and http.host"
+        assert anonymous in told["needs_restart"]
         role = "http.anonymous_role: viewer -> admin, together with listen.host and http.host"
         assert role in told["needs_restart"]
         config = await shown(router.http, "config", "router")
