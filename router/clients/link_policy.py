@@ -32,8 +32,15 @@ class LinkPolicy:
         return Owner(user=user, adopts=adopts(self._config().adopts_links, user))
 
     def patience_for(self, topic: str | None) -> Patience | None:
-        """How long a subscriber may make no progress (K-5b); who looks a subscription up has what any topic has."""
-        return patience_of(self._config().slow_rules, self.user or "", "#" if topic is None else topic)
+        """How long a subscriber of this topic may make no progress (K-5b); None: it is not known, and not limited."""
+        return None if topic is None else patience_of(self._config().slow_rules, self.user or "", topic)
+
+    def subscribed_to(self, link_name: str, container_id: str, view: View) -> str | None:
+        """The topic or pattern of a subscription that is looked up; None: there is none, as far as the view knows."""
+        owner = self.owner
+        key = link_key(container_id, link_name, owner.vhost, "" if owner.adopts else owner.user)
+        found = view.subscriptions.get(key)
+        return None if found is None else found.record.topic
 
     def refuse_unless_allowed(self, link: Link, address: str | None, container_id: str, view: View) -> None:
         """Look at the rules of access.
@@ -51,12 +58,9 @@ class LinkPolicy:
         if not rules:
             return
         if address is None:
-            owner = self.owner
-            key = link_key(container_id, link.name, owner.vhost, "" if owner.adopts else owner.user)
-            found = view.subscriptions.get(key)
-            if found is None:
+            address = self.subscribed_to(link.name, container_id, view)
+            if address is None:
                 raise LinkRefusal("amqp:not-found", "there is no subscription of that name to look up")
-            address = found.record.topic
         is_publisher = isinstance(link, ReceiverLink)
         if not (may_publish if is_publisher else may_subscribe)(rules, user, address):
             verb = "publish to" if is_publisher else "subscribe to"

@@ -138,8 +138,14 @@ class SubscriberLink:
             incomplete=remote.incomplete_unsettled,
             peer=connection.peer,
             place=connection.place_of(self.link),
-            patience=connection.policy.patience_for(topic),
+            patience=connection.policy.patience_for(topic if topic is not None else self._looked_up()),
             owner=connection.policy.owner,
+        )
+
+    def _looked_up(self) -> str | None:
+        connection = self.connection
+        return connection.policy.subscribed_to(
+            self.link.name, connection.container_id, connection.driver.records.view
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------

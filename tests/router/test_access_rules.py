@@ -177,7 +177,7 @@ async def test_a_refused_link_tells_the_operator_the_rule_and_the_client_little(
             publisher = await ann.publisher("orders.eu")
             subscriber = await ann.subscriber("orders.*")
             sending = await publisher.submit(b"1")
-            for attach in (bob.publisher("orders.eu"), bob.subscriber("orders.eu"), ann.subscriber("#")):
+            for attach in (bob.publisher("orders.eu"), bob.subscriber("queue://jobs"), ann.subscriber("#")):
                 with pytest.raises(LinkRefused) as refused:
                     await attach
                 assert refused.value.condition == "amqp:unauthorized-access"
@@ -218,6 +218,18 @@ async def test_without_a_login_no_user_is_told() -> None:
         assert delivery.user == ""
         await delivery.accept()
         assert (await sending).is_accepted
+
+
+async def test_who_looks_a_subscription_up_has_the_patience_of_its_topic() -> None:
+    rules = json.dumps([{"topics": ["orders"], "after_s": 60, "action": "detach"}])
+    async with running_router("--standalone", f"--slow-rules={rules}") as router:
+        for topic in ("orders", None):
+            client = await RawClient.connect(router.port, container_id="app")
+            link = await client.subscriber(topic)
+            properties = link.reply.properties
+            assert properties is not None
+            assert properties[vocabulary.WHEN_SLOW] == "detach"
+            client.cut()
 
 
 @pytest.mark.parametrize("action", ["expel", "detach"])
