@@ -466,7 +466,8 @@ class ClientConnection(PacedProtocol):
         self._end_links(inputs)
         error = event.error
         why = "" if error is None else f"{error.condition}: {error.description}"
-        self.log.event(RouterEvent.CLIENT_DISCONNECTED, container_id=self.container_id, peer=self.peer, why=why)
+        if self.container_id or why:  # who only comes and goes cannot fill the log
+            self.log.event(RouterEvent.CLIENT_DISCONNECTED, container_id=self.container_id, peer=self.peer, why=why)
 
     def _end_links(self, inputs: list[Input]) -> None:
         """A-9: everything the connection carried is suspended."""
