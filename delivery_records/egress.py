@@ -389,7 +389,7 @@ class Egress(Endpoint):
 
     @property
     def slow_reason(self) -> str:
-        """What the subscriber is told when it ends for that (K-5b)."""
+        """The description of the detach that ends its link for that (K-5b)."""
         assert self.progress is not None
         return (
             f"no progress in {self.progress.patience.seconds:g} s: the oldest delivery was not answered, or there was"

@@ -76,7 +76,7 @@ class Ingress(Endpoint):
         self.session = publisher.session
         self.topic = publisher.record.topic
         self.user = publisher.record.user
-        """As logged in; subscribers are told with every message (I-1b)."""
+        """As logged in; each message carries it (I-1b)."""
         self.timeout_s = publisher.record.timeout_s
         self.expiry_policy = publisher_terms(request, turn.limits).expiry_policy
         self.place = request.place

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import lru_cache
 
 from delivery_records.patience import Patience, SlowAction
 from delivery_records.topics import TopicError, check_pattern
@@ -109,7 +109,7 @@ def _covers(allowed: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
     return len(wanted) in reachable
 
 
-@cache
+@lru_cache(maxsize=4096)  # clients choose what they ask for
 def _tokens(pattern: str) -> tuple[str, ...]:
     return tuple(pattern.replace("/", ".").split("."))
 

@@ -175,7 +175,17 @@ def _judged(user: str, is_right: bool | Step) -> Step:
     return Success(user) if is_right else Failure(f"wrong user name or password for user {user!r}")
 
 
-class AnonymousClient:
+class _OneResponse:
+    """A mechanism in which the client speaks once."""
+
+    name: str
+
+    def respond(self, _challenge: bytes, /) -> bytes:
+        """Raise RemoteProtocolError: there are no challenges."""
+        raise RemoteProtocolError(ILLEGAL_STATE, f"the server sent a challenge to {self.name}, which has none")
+
+
+class AnonymousClient(_OneResponse):
     """Says nothing about the client."""
 
     def __init__(self) -> None:
@@ -186,15 +196,11 @@ class AnonymousClient:
         """Return an empty trace information."""
         return b""
 
-    def respond(self, _challenge: bytes, /) -> bytes:
-        """Raise RemoteProtocolError: this mechanism has no challenges."""
-        raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to ANONYMOUS, which has none")
-
     def complete(self, _data: bytes | None, /) -> None:
         """Nothing is left to prove."""
 
 
-class PlainClient:
+class PlainClient(_OneResponse):
     """Sends user name and password as they are: use it inside TLS or on loopback only."""
 
     def __init__(self, user: str, password: str) -> None:
@@ -210,10 +216,6 @@ class PlainClient:
     def initial_response(self) -> bytes | None:
         """Return user name and password."""
         return self._response
-
-    def respond(self, _challenge: bytes, /) -> bytes:
-        """Raise RemoteProtocolError: this mechanism has no challenges."""
-        raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to PLAIN, which has none")
 
     def complete(self, _data: bytes | None, /) -> None:
         """The server proves nothing: that is what TLS is for."""
@@ -243,7 +245,7 @@ class ExternalServer:
         return Success(self._user)
 
 
-class ExternalClient:
+class ExternalClient(_OneResponse):
     """Lets the certificate that was shown in TLS speak for the client."""
 
     def __init__(self) -> None:
@@ -253,10 +255,6 @@ class ExternalClient:
     def initial_response(self) -> bytes | None:
         """Return nothing: the client acts for nobody else."""
         return b""
-
-    def respond(self, _challenge: bytes, /) -> bytes:
-        """Raise RemoteProtocolError: everything was said."""
-        raise RemoteProtocolError(ILLEGAL_STATE, "the server sent a challenge to EXTERNAL, which has none")
 
     def complete(self, _data: bytes | None, /) -> None:
         """TLS has proved what there is to prove."""

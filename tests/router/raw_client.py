@@ -12,6 +12,7 @@ from oncewire.wire import (
     ACCEPTED,
     AmqpSession,
     Attach,
+    ClientMechanism,
     Connection,
     ConnectionOpened,
     DeliveryReceived,
@@ -24,6 +25,7 @@ from oncewire.wire import (
     ReceiverLink,
     Role,
     SaslClient,
+    SaslOutcome,
     SenderLink,
     SessionBegun,
     Source,
@@ -404,3 +406,17 @@ class RawSubscriber:
                 and any(found == tag for _, found in event.deliveries)
             ),
         )
+
+
+async def login_outcome(port: int, sasl: SaslClient | ClientMechanism) -> bool | None:
+    """How a login at a router ends; None = without an answer."""
+    client = await RawClient.dial(port, sasl=sasl if isinstance(sasl, SaslClient) else SaslClient(sasl))
+
+    async def is_over() -> bool:
+        return client.is_gone or any(isinstance(event, SaslOutcome) for event in client.heard)
+
+    await until(is_over, bool)
+    found = next((event for event in client.heard if isinstance(event, SaslOutcome)), None)
+    client.cut()
+    await client.closed()
+    return None if found is None else found.ok

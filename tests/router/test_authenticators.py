@@ -14,13 +14,13 @@ import pytest
 from aiohttp import web
 
 from oncewire.client import AuthenticationFailed, connect
-from oncewire.wire import PLAIN, OAuthBearerClient, PlainClient, SaslClient, SaslOutcome
+from oncewire.wire import PLAIN, PlainClient
 from router.authentication import MAX_CHECKS, Checks, Identity, Login, LoginRefused, LoginUndecided
 from router.logs import EventLog
 from router.passwords import MAX_GUESSES
 from tests.router.management_calls import call, entity, login
 from tests.router.processes import run_to_end, running_router
-from tests.router.raw_client import RawClient, until
+from tests.router.raw_client import login_outcome
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "authenticator"
 GUARDED = ("--standalone", "--listen-allow-anonymous=never")
@@ -73,20 +73,6 @@ async def running_service(installed: Path, monkeypatch: pytest.MonkeyPatch) -> A
         await runner.cleanup()
 
 
-async def outcome(port: int, client: PlainClient | OAuthBearerClient) -> bool | None:
-    """How a login ends; None = without an answer."""
-    raw = await RawClient.dial(port, sasl=SaslClient(client))
-
-    async def is_over() -> bool:
-        return raw.is_gone or any(isinstance(event, SaslOutcome) for event in raw.heard)
-
-    await until(is_over, bool)
-    found = next((event for event in raw.heard if isinstance(event, SaslOutcome)), None)
-    raw.cut()
-    await raw.closed()
-    return None if found is None else found.ok
-
-
 async def test_an_installed_package_decides_who_logs_in(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         running_service(installed, monkeypatch) as service,
@@ -99,13 +85,13 @@ async def test_an_installed_package_decides_who_logs_in(installed: Path, monkeyp
         with pytest.raises(AuthenticationFailed):
             async with connect(f"amqp://ann:wrong@127.0.0.1:{router.port}"):
                 pass
-        assert await outcome(router.port, PlainClient("bob", "secret-of-ann")) is False  # she is not bob
+        assert await login_outcome(router.port, PlainClient("bob", "secret-of-ann")) is False  # she is not bob
         assert (await call(router.http, "GET", LOG, headers=login("ann", "secret-of-ann")))[0] == 200
         assert (await call(router.http, "GET", LOG, headers={"Authorization": "Bearer token-of-ann"}))[0] == 200
         assert (await call(router.http, "GET", LOG, headers=login("ann", "wrong")))[0] == 401
         assert service.asked[0] == {"mechanism": PLAIN, "user": "ann", "secret": "secret-of-ann", "host": "127.0.0.1"}
         service.status = 500
-        assert await outcome(router.port, PlainClient("ann", "secret-of-ann")) is False
+        assert await login_outcome(router.port, PlainClient("ann", "secret-of-ann")) is False
         assert (await call(router.http, "GET", LOG, headers=login("ann", "secret-of-ann")))[0] == 503
         log = await router.stop()
     assert "the web service answers 500" in log
@@ -118,9 +104,9 @@ async def test_guesses_are_limited_for_an_authenticator_too(installed: Path, mon
         running_service(installed, monkeypatch) as service,
         running_router(*GUARDED, "--authenticator=web") as router,
     ):
-        results = [await outcome(router.port, PlainClient("ann", f"guess-{number}")) for number in range(8)]
+        results = [await login_outcome(router.port, PlainClient("ann", f"guess-{number}")) for number in range(8)]
         assert results == [False] * MAX_GUESSES + [None] * (8 - MAX_GUESSES)
-        assert await outcome(router.port, PlainClient("ann", "secret-of-ann")) is None
+        assert await login_outcome(router.port, PlainClient("ann", "secret-of-ann")) is None
         assert len(service.asked) == MAX_GUESSES
 
 

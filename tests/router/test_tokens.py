@@ -20,12 +20,12 @@ from oncewire.cli.errors import CliError
 from oncewire.client import AuthenticationFailed, ClientEvent, Connected, Disconnected, UsageError, connect
 from oncewire.client.failover import parse_url
 from oncewire.client.login import sasl_client
-from oncewire.wire import XOAUTH2, ConnectionClosed, OAuthBearerClient, SaslClient, SaslOutcome
+from oncewire.wire import XOAUTH2, ConnectionClosed, OAuthBearerClient, SaslClient
 from router.config_loading import load
 from router.users_file import write
 from tests.router.management_calls import call, entity
 from tests.router.processes import RouterProcess, running_router
-from tests.router.raw_client import RawClient, until
+from tests.router.raw_client import RawClient, login_outcome, until
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer, settings_of_tokens
 
 LONG_S = 30.0
@@ -50,20 +50,6 @@ class NamingClient(OAuthBearerClient):
 
     def initial_response(self) -> bytes | None:
         return b"n,a=bob,\x01auth=Bearer " + self._token.encode() + b"\x01\x01"
-
-
-async def outcome(port: int, client: OAuthBearerClient) -> bool | None:
-    """How a login ends; None = without an outcome."""
-    raw = await RawClient.dial(port, sasl=SaslClient(client))
-
-    async def is_over() -> bool:
-        return raw.is_gone or any(isinstance(event, SaslOutcome) for event in raw.heard)
-
-    await until(is_over, bool)
-    found = next((event for event in raw.heard if isinstance(event, SaslOutcome)), None)
-    raw.cut()
-    await raw.closed()
-    return None if found is None else found.ok
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -103,10 +89,10 @@ async def test_users_of_tokens_log_in_over_amqp_and_http(issuer: Issuer, tmp_pat
     async with running_router(*GUARDED, *flags, "--roles=ann=admin", "--http-anonymous-role=none",
                               "--http-loopback-role=none") as router:  # fmt: skip
         token = issuer.token("ann")
-        assert await outcome(router.port, OAuthBearerClient(token)) is True
-        assert await outcome(router.port, XOAuth2Client("ann", token)) is True
-        assert await outcome(router.port, XOAuth2Client("bob", token)) is False
-        assert await outcome(router.port, NamingClient(token)) is False
+        assert await login_outcome(router.port, OAuthBearerClient(token)) is True
+        assert await login_outcome(router.port, XOAuth2Client("ann", token)) is True
+        assert await login_outcome(router.port, XOAuth2Client("bob", token)) is False
+        assert await login_outcome(router.port, NamingClient(token)) is False
         assert (await call(router.http, "GET", LOG, headers=bearer(token)))[0] == 200
         assert (await call(router.http, "GET", LOG, headers=bearer(issuer.token("bob"))))[0] == 403
         assert (await call(router.http, "GET", LOG, headers=bearer(issuer.token("ann", -60))))[0] == 401
@@ -141,9 +127,9 @@ async def test_a_token_that_is_not_right_in_every_way_is_refused_and_the_log_say
     wrong[issuer.token("ann")] = "not among those"
     async with running_router(*GUARDED, *flags) as router:
         for token in wrong:
-            assert await outcome(router.port, OAuthBearerClient(token)) is False, token
-            assert await outcome(router.port, XOAuth2Client("ann", token)) is False, token
-        assert await outcome(router.port, OAuthBearerClient(good)) is True
+            assert await login_outcome(router.port, OAuthBearerClient(token)) is False, token
+            assert await login_outcome(router.port, XOAuth2Client("ann", token)) is False, token
+        assert await login_outcome(router.port, OAuthBearerClient(good)) is True
         log = await router.stop()
     told = whys(log, "login_failed")
     for why, expected in zip(told[::2], wrong.values(), strict=True):
@@ -157,16 +143,16 @@ async def test_keys_are_fetched_once_and_again_for_a_key_that_is_not_known(issue
         flags = settings_of_tokens(jwks_url=issuer.url, refetch_s="1")
         async with running_router(*GUARDED, *flags) as router:
             for _ in range(5):
-                assert await outcome(router.port, OAuthBearerClient(issuer.token("ann"))) is True
+                assert await login_outcome(router.port, OAuthBearerClient(issuer.token("ann"))) is True
             assert issuer.requests == 1
             old = issuer.token("ann")
             issuer.rotate("ES256")
 
             async def is_taken() -> bool | None:
-                return await outcome(router.port, OAuthBearerClient(issuer.token("ann")))
+                return await login_outcome(router.port, OAuthBearerClient(issuer.token("ann")))
 
             await until(is_taken, bool)
-            assert await outcome(router.port, OAuthBearerClient(old)) is False
+            assert await login_outcome(router.port, OAuthBearerClient(old)) is False
 
 
 async def test_unknown_keys_do_not_make_the_router_ask_again_and_again(issuer: Issuer) -> None:
@@ -175,7 +161,7 @@ async def test_unknown_keys_do_not_make_the_router_ask_again_and_again(issuer: I
         async with running_router(*GUARDED, *flags) as router:
             stranger = Issuer()
             stranger.rotate()
-            tries = [outcome(router.port, OAuthBearerClient(stranger.token("ann"))) for _ in range(20)]
+            tries = [login_outcome(router.port, OAuthBearerClient(stranger.token("ann"))) for _ in range(20)]
             assert await asyncio.gather(*tries) == [False] * 20
             assert issuer.requests == 1
 
@@ -187,7 +173,7 @@ async def test_without_the_keys_nobody_is_let_in_and_a_client_tries_again(issuer
         url = issuer.url if status is not None else "http://127.0.0.1:9/keys"
         flags = settings_of_tokens(jwks_url=url, refetch_s="1")
         async with running_router(*GUARDED, *flags) as router:
-            assert await outcome(router.port, OAuthBearerClient(issuer.token("ann"))) is False
+            assert await login_outcome(router.port, OAuthBearerClient(issuer.token("ann"))) is False
             assert (await call(router.http, "GET", LOG, headers=bearer(issuer.token("ann"))))[0] == 503
             if status is not None:
                 refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -345,11 +331,11 @@ async def test_a_reload_reads_the_keys_and_the_users_again_without_a_file_of_set
         issuer.write(keys)
         write(users, [USER_LINE])
         token = issuer.token("ann")
-        assert await outcome(router.port, OAuthBearerClient(token)) is False
+        assert await login_outcome(router.port, OAuthBearerClient(token)) is False
         router.process.send_signal(signal.SIGHUP)
 
         async def is_taken() -> bool | None:
-            return await outcome(router.port, OAuthBearerClient(token))
+            return await login_outcome(router.port, OAuthBearerClient(token))
 
         await until(is_taken, bool)
         stays = await RawClient.connect(router.port, sasl=SaslClient(OAuthBearerClient(token)))
@@ -360,7 +346,7 @@ async def test_a_reload_reads_the_keys_and_the_users_again_without_a_file_of_set
             return "config_refused" in str((await call(router.http, "GET", "/api/v1/events"))[1])
 
         await until(is_refused, bool)
-        assert await outcome(router.port, OAuthBearerClient(token)) is True
+        assert await login_outcome(router.port, OAuthBearerClient(token)) is True
         assert not stays.is_gone  # the user of a token is in no file
         log = await router.stop()
     assert "1 added" in log
