@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -38,6 +39,8 @@ PORT_ATTEMPTS = 5
 """Between choosing a free port and etcd's listening another process may take it."""
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Below the ports Linux gives to outgoing connections, so that a port is still free after a restart."""
+_given: deque[int] = deque(maxlen=1_000)
+"""Who is given a port may listen there only later: until then a probe finds it free."""
 LOG_TAIL_BYTES = 2_000
 
 # Makes a program die with its parent. It runs in the program's own process before the program does, because code
@@ -377,14 +380,17 @@ def tied_to_parent(command: Sequence[str]) -> list[str]:
 
 
 def free_port() -> int:
-    """A port on loopback nobody listens on now."""
+    """A port on loopback nobody listens on now, and that this process was not given lately."""
     while True:
         port = random.randint(FIRST_PORT, LAST_PORT)
+        if port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given.append(port)
             return port
 
 

@@ -18,6 +18,7 @@ from topology.etcd_server import (
     EtcdServer,
     GivenEtcd,
     find_etcd,
+    free_port,
     is_healthy,
     server_version,
 )
@@ -172,3 +173,8 @@ async def test_a_given_etcd_that_does_not_answer_is_an_error(unused_tcp_port: in
     with pytest.raises(EtcdFailed, match="no etcd answers"):
         async with GivenEtcd([f"http://127.0.0.1:{unused_tcp_port}"]):
             pass
+
+
+def test_a_port_is_not_given_twice_while_nobody_listens_there_yet() -> None:
+    given = [free_port() for _ in range(500)]
+    assert len(set(given)) == len(given)
