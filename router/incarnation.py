@@ -80,7 +80,7 @@ class Incarnation:
             nonce_revision=membership.life_revision,
         )
         self.driver = RecordsDriver(self.records, log, self._vet, lambda: self.end(IncarnationEnd.FAULT))
-        self.neighbours = Neighbours(config, membership.rid, membership.nonce, self.driver, turn, log, costs)
+        self.neighbours = Neighbours(config, membership, self.driver, turn, log, costs)
         self.services = ServiceDirectory(membership.store, membership.rid, self._on_places)
         self.routed = RoutedLinks(membership.rid, config.routed_limits(), self.neighbours, self.services.serve)
         self.neighbours.routed = self.routed

@@ -25,13 +25,13 @@ from topology.attachments import (
     change_of_stored,
     decode_life,
     encode_life,
-    encode_record,
     new_life,
     readable_changes,
     router_store_key,
 )
 from topology.keep_alive import KeepAliveThread
 from topology.lease_clock import LeaseClock
+from topology.router_secrets import RouterSecrets
 from topology.store import (
     ABSENT,
     PREFIX,
@@ -162,6 +162,8 @@ class Membership:
         """Nonce and era of the cluster, and the revision they were written at (K-9)."""
         self.is_joined = False
         """Whether the first snapshot has been handed over."""
+        self.secrets = RouterSecrets()
+        """Of this router and the others (K-1b)."""
         self._record = record
         self._key = router_store_key(record)
         self._clock = clock
@@ -248,7 +250,7 @@ class Membership:
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(REVOKE_TIMEOUT_S):
                 await self.store.compare_and_put(
-                    self._key, encode_record(self._record), UNCONDITIONAL, self.rid
+                    self._key, self.secrets.encode(self._record), UNCONDITIONAL, self.rid
                 )
 
     async def leave(self) -> None:
@@ -257,7 +259,7 @@ class Membership:
         leaving = replace(self._record, leaving=True)
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(REVOKE_TIMEOUT_S):
-                await self.store.compare_and_put(self._key, encode_record(leaving), UNCONDITIONAL, self.rid)
+                await self.store.compare_and_put(self._key, self.secrets.encode(leaving), UNCONDITIONAL, self.rid)
                 await self.store.revoke(self.rid)
 
     async def close(self) -> None:
@@ -279,7 +281,7 @@ class Membership:
             # Unconditional: a put of unknown fate is simply repeated, the key is ours alone.
             await self._insist(
                 lambda: self.store.compare_and_put(
-                    self._key, encode_record(self._record), UNCONDITIONAL, self.rid
+                    self._key, self.secrets.encode(self._record), UNCONDITIONAL, self.rid
                 )
             )
             while True:
@@ -314,6 +316,7 @@ class Membership:
         self._check_nonce(values.get(CLUSTER_KEY, b""))
         self._check_lease()
         self._seen.note(self.nonce, revision, _last_put(stored))
+        self.secrets.load(stored)
         snapshot = ViewSnapshot(revision, readable_changes(change_of_stored, stored))
         if self.is_joined:
             self._hand_over([snapshot])
@@ -328,6 +331,7 @@ class Membership:
                 self._check_own(batch)
                 self._check_lease()
                 self._seen.note(self.nonce, batch.revision, batch.events[-1])
+                self.secrets.apply(batch.events)
                 self._hand_over(
                     [ViewChanges(batch.revision, readable_changes(change_of_event, batch.events))]
                 )

@@ -48,6 +48,10 @@ WITHOUT: dict[str, Elsewhere] = {
         "one number instead of two: topology.membership makes the lease and the incarnation from it",
         "topology/test_membership.py::test_the_incarnation_is_the_id_of_the_lease_its_key_lives_under",
     ),
+    "K-1b": Elsewhere(
+        "who may be a neighbour: in the simulator all routers are honest",
+        "router/test_neighbours.py::test_a_router_that_shows_no_proof_or_a_wrong_one_gets_no_credit_and_is_refused",
+    ),
     "K-3b": Elsewhere(
         "what becomes of an exception of our own code: in the simulator each one is a finding that ends the seed",
         "delivery_records/test_faults.py::test_a_fault_with_one_transfer_ends_its_link_and_nothing_is_lost_or_doubled",

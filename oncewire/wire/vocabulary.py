@@ -76,6 +76,9 @@ ROUTER_PROTOCOL_MIN = Symbol("x-opt-router-protocol-min")
 ROUTER_PROTOCOL_MAX = Symbol("x-opt-router-protocol-max")
 ROUTER_NONCE = Symbol("x-opt-router-nonce")
 ROUTER_COST = Symbol("x-opt-router-cost")
+ROUTER_CHALLENGE = Symbol("x-opt-router-challenge")
+ROUTER_PROOF = Symbol("x-opt-router-proof")
+"""Of the attach of the link for frames, the answer to the challenge (K-1b)."""
 
 # --- routed links (R-1 to R-4) ----------------------------------------------------------------------------------------
 

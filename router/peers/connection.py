@@ -40,10 +40,12 @@ from oncewire.wire import (
     Symbol,
     Target,
 )
+from oncewire.wire.vocabulary import ROUTER_PROOF
 from router.amqp_errors import amqp_error
 from router.logs import EventLog, Part
 from router.peers.handshake import NeighbourIdentity
 from router.peers.output import NeighbourOutput, QueuedFrame
+from router.peers.proof import Verdict
 from router.routed.half import FIRST_FRAMES, CarriedLinks, Half
 from router.routed.terms import way_of
 
@@ -86,6 +88,14 @@ class NeighbourOwner(Protocol):
         """Who the neighbour is, or why it cannot be one."""
         ...
 
+    def prove(self, identity: NeighbourIdentity, challenge: bytes) -> bytes:
+        """What shows the neighbour who this router is (K-1b)."""
+        ...
+
+    def judge(self, identity: NeighbourIdentity, challenge: bytes, shown: object) -> Verdict:
+        """Whether the neighbour is the incarnation that it names (K-1b)."""
+        ...
+
     def on_up(self, connection: NeighbourConnection) -> None:
         """Frames can be sent."""
 
@@ -116,7 +126,9 @@ class NeighbourConnection(EngineProtocol):
     timer_resolution_s = 0.01
     peer_noun = "a neighbour"
 
-    def __init__(self, neighbours: NeighbourOwner, engine: Connection, is_dialer: bool, cost: int) -> None:
+    def __init__(
+        self, neighbours: NeighbourOwner, engine: Connection, is_dialer: bool, cost: int, challenge: bytes
+    ) -> None:
         """Wait for the transport.
 
         Args:
@@ -124,6 +136,7 @@ class NeighbourConnection(EngineProtocol):
             engine: a fresh engine.
             is_dialer: whether this router opened the connection.
             cost: of this link as configured here; the larger one of both sides counts.
+            challenge: that the open frame states, fresh for this connection (K-1b).
         """
         super().__init__(engine, neighbours.turn, time.monotonic)
         self._neighbours = neighbours
@@ -143,10 +156,17 @@ class NeighbourConnection(EngineProtocol):
         self.was_up = False
         self.on_known: Callable[[NeighbourConnection], None] = lambda _connection: None
         """Told when it is known which router this is."""
+        self._challenge = challenge
+        self._unproven: ReceiverLink | None = None
+        """The neighbour's link for frames, which has no credit before it is known who sends (K-1b)."""
         self._sender: SenderLink | None = None
         self._granted = 0
         self._received = 0
         self._opened_at = self._heard_at = time.monotonic()
+        self.is_proven = False
+        """Whether etcd vouches for the neighbour."""
+        self._waits_for = ""
+        """What the handshake waits for, other than an answer."""
         self._queue_check: asyncio.TimerHandle | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             ConnectionOpened: self._on_opened,
@@ -231,6 +251,7 @@ class NeighbourConnection(EngineProtocol):
             target=Target(address=ADDRESS),
             snd_settle_mode=SenderSettleMode.SETTLED,
             rcv_settle_mode=ReceiverSettleMode.FIRST,
+            properties={ROUTER_PROOF: self._neighbours.prove(identity, self._challenge)},
         )
 
     def _on_attached(self, event: LinkAttached) -> None:
@@ -239,16 +260,49 @@ class NeighbourConnection(EngineProtocol):
             link.context.on_attached()
         elif link.remote_attach is not None and way_of(link.remote_attach) is not None:
             assert isinstance(link, ReceiverLink | SenderLink)
+            if not self.is_proven:
+                self.close("amqp:not-allowed", "routed links follow the link for frames (K-1b)")
+                return
             self._neighbours.open_routed(self, link)
         elif isinstance(link, ReceiverLink) and link.local_attach is None:
             remote = link.remote_attach
             assert remote is not None
             link.reply(source=remote.source, target=remote.target)
             link.context = self
-            self._grant(link)
-            self.engine.session_window = FIRST_FRAMES  # of sessions of routed links, which come later (R-8)
+            self._unproven = link
+            self.check_proof()
         elif link is not self._sender and link.local_attach is None:
             link.refuse(AmqpError(Symbol("amqp:not-allowed"), "routers only send to each other here"))
+
+    def check_proof(self) -> None:
+        """K-1b: let the neighbour send once etcd vouches for it; the view may tell of it later than it connects."""
+        link = self._unproven
+        if link is None or link.remote_attach is None or self.identity is None:
+            return
+        shown = (link.remote_attach.properties or {}).get(ROUTER_PROOF)
+        verdict = self._neighbours.judge(self.identity, self._challenge, shown)
+        if verdict is Verdict.NOT_KNOWN:
+            self._waits_for = verdict.value
+            return
+        self._unproven = None
+        if verdict is not Verdict.PROVEN:
+            self.close("amqp:unauthorized-access", verdict.value)
+            return
+        self._waits_for = ""
+        self.is_proven = True
+        self._grant(link)
+        self.engine.session_window = FIRST_FRAMES  # of sessions of routed links, which come later (R-8)
+        self._come_up()
+        self.mark_dirty()
+
+    def _come_up(self) -> None:
+        """Both sides know who the other one is: the neighbour has granted credit, and so has this router."""
+        if self.is_up or not self.is_proven or self._sender is None or not self._sender.credit:
+            return
+        self.is_up = self.was_up = True
+        self.on_known(self)
+        self.watch_deadline()
+        self._neighbours.on_up(self)
 
     def _grant(self, link: ReceiverLink) -> None:
         self._granted = self._received + CREDIT
@@ -257,11 +311,8 @@ class NeighbourConnection(EngineProtocol):
     def _on_flow(self, event: LinkFlow) -> None:
         if isinstance(event.link.context, Half):
             event.link.context.on_flow(event)
-        elif event.link is self._sender and event.credit_limit and not self.is_up:
-            self.is_up = self.was_up = True
-            self.on_known(self)
-            self.watch_deadline()
-            self._neighbours.on_up(self)
+        elif event.link is self._sender:
+            self._come_up()
 
     def _on_delivery(self, event: DeliveryReceived) -> None:
         if isinstance(event.link.context, Half):
@@ -376,7 +427,7 @@ class NeighbourConnection(EngineProtocol):
         self._timer = None
         ends_at = min(self._heard_at + self._neighbours.silence_s, self._opened_at + HANDSHAKE_TIMEOUT_S)
         if time.monotonic() >= ends_at:
-            self.refusal = self.refusal or "no answer to the handshake"
+            self.refusal = self.refusal or self._waits_for or "no answer to the handshake"
             self.abort()
         else:
             delay = max(self.timer_resolution_s, ends_at - time.monotonic())

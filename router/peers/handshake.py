@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from delivery_records.channels import codec as channel_codec
 from oncewire.wire import Fields, Open, UByte, UInt, ULong, vocabulary
 
+MAX_CHALLENGE_BYTES = 64
+"""Of any release: more says nothing more."""
+
 
 @dataclass(frozen=True, slots=True)
 class NeighbourIdentity:
@@ -15,16 +18,19 @@ class NeighbourIdentity:
     node_id: str
     rid: int
     cost: int
+    challenge: bytes
+    """To be answered (K-1b); empty if it asks for no proof."""
 
 
-def open_properties(rid: int, nonce: bytes, cost: int) -> Fields:
-    """What a router says of itself in its open frame: incarnation, protocol versions, cluster, cost."""
+def open_properties(rid: int, nonce: bytes, cost: int, challenge: bytes) -> Fields:
+    """What a router says of itself in its open frame: incarnation, protocol versions, cluster, cost, challenge."""
     return {
         vocabulary.ROUTER_INCARNATION: ULong(rid),
         vocabulary.ROUTER_PROTOCOL_MIN: UByte(channel_codec.PROTOCOL_VERSION),
         vocabulary.ROUTER_PROTOCOL_MAX: UByte(channel_codec.PROTOCOL_VERSION),
         vocabulary.ROUTER_NONCE: nonce,
         vocabulary.ROUTER_COST: UInt(cost),
+        vocabulary.ROUTER_CHALLENGE: challenge,
     }
 
 
@@ -41,12 +47,15 @@ def identify(open_frame: Open, rid: int, nonce: bytes) -> NeighbourIdentity | st
     cost = properties.get(vocabulary.ROUTER_COST)
     oldest = properties.get(vocabulary.ROUTER_PROTOCOL_MIN)
     newest = properties.get(vocabulary.ROUTER_PROTOCOL_MAX)
+    challenge = properties.get(vocabulary.ROUTER_CHALLENGE, b"")
     if (
         vocabulary.INTER_ROUTER not in open_frame.desired_capabilities
         or not isinstance(other, int)
         or not isinstance(cost, int)
         or not isinstance(oldest, int)
         or not isinstance(newest, int)
+        or not isinstance(challenge, bytes)
+        or len(challenge) > MAX_CHALLENGE_BYTES
     ):
         return "only routers of this network may connect here"
     if not oldest <= channel_codec.PROTOCOL_VERSION <= newest:
@@ -55,4 +64,4 @@ def identify(open_frame: Open, rid: int, nonce: bytes) -> NeighbourIdentity | st
         return "the other router belongs to another cluster: its etcd has another nonce"
     if other == rid:
         return "this router has connected to itself"
-    return NeighbourIdentity(open_frame.container_id, other, max(1, cost))
+    return NeighbourIdentity(open_frame.container_id, other, max(1, cost), challenge)

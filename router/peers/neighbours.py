@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from secrets import token_bytes
 
 from delivery_records.channels import codec as channel_codec
 from delivery_records.channels.codec import ChannelCodecError, Header, Target
@@ -39,11 +40,13 @@ from router.peers.connection import NeighbourConnection
 from router.peers.handshake import NeighbourIdentity, identify, open_properties
 from router.peers.link_costs import LinkCosts
 from router.peers.output import FRAME, LINK_STATE, BatchError, QueuedFrame, read_batch
+from router.peers.proof import CHALLENGE_BYTES, Handshake, Verdict
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks, RoutedRefusal
 from router.routing import Routing
 from router.users import Users
 from topology.linkstate_codec import LinkStateError
+from topology.membership import Membership
 
 MAX_CHANNEL = 8191
 """Each routed link has a session of its own on the link to the next router (R-3)."""
@@ -67,10 +70,10 @@ class Neighbours:
     """The inter-router side of one incarnation."""
 
     def __init__(
-        self, config: RouterConfig, rid: int, nonce: bytes, driver: RecordsDriver, turn: Turn, log: EventLog,
+        self, config: RouterConfig, membership: Membership, driver: RecordsDriver, turn: Turn, log: EventLog,
         costs: LinkCosts,
     ) -> None:  # fmt: skip
-        self.rid = rid
+        self.rid = rid = membership.rid
         self.turn = turn
         self.links: dict[int, NeighbourConnection] = {}
         """Links that are up, by the neighbour's incarnation."""
@@ -89,7 +92,8 @@ class Neighbours:
         password = config.inter_router_password
         self._logins = Logins(Users({ROUTER_USER: password} if password else {}), self._on_guess)
         self._salted: SaltedPasswords = {}
-        self._nonce = nonce
+        self._nonce = membership.nonce
+        self._secrets = membership.secrets
         self._driver = driver
         self.log = log
         self._connections: set[NeighbourConnection] = set()
@@ -116,7 +120,8 @@ class Neighbours:
             self._logins.verify_for(lambda: connection) if has_plain else None,
             extra=scram,
         )
-        connection = NeighbourConnection(self, self._engine(Role.SERVER, sasl, 1), False, 1)
+        challenge = token_bytes(CHALLENGE_BYTES)
+        connection = NeighbourConnection(self, self._engine(Role.SERVER, sasl, 1, challenge), False, 1, challenge)
         return connection
 
     def outgoing(self, cost: int, host: str = "") -> NeighbourConnection:
@@ -126,7 +131,8 @@ class Neighbours:
         if password:
             with_plain = self._may_send_plain(host)
             sasl = SaslClient(password_mechanisms(ROUTER_USER, password, nonce, self._salted, with_plain))
-        return NeighbourConnection(self, self._engine(Role.CLIENT, sasl, cost), True, cost)
+        challenge = token_bytes(CHALLENGE_BYTES)
+        return NeighbourConnection(self, self._engine(Role.CLIENT, sasl, cost, challenge), True, cost, challenge)
 
     def _may_send_plain(self, host: str) -> bool:
         config = self._config
@@ -135,7 +141,7 @@ class Neighbours:
     def _on_guess(self, user: str, host: str, failures: int) -> None:
         self.log.event(RouterEvent.LOGIN_FAILED, user=user, peer=host, failures=failures, listener="inter_router")
 
-    def _engine(self, role: Role, sasl: SaslClient | SaslServer, cost: int) -> Connection:
+    def _engine(self, role: Role, sasl: SaslClient | SaslServer, cost: int, challenge: bytes) -> Connection:
         return Connection(
             role,
             container_id=self._config.node_id,
@@ -146,7 +152,7 @@ class Neighbours:
             offered_capabilities=[INTER_ROUTER, ROUTED_LINKS],
             channel_max=MAX_CHANNEL,
             desired_capabilities=[INTER_ROUTER],
-            properties=open_properties(self.rid, self._nonce, cost),
+            properties=open_properties(self.rid, self._nonce, cost, challenge),
             sasl=sasl,
             now=time.monotonic(),
         )
@@ -164,6 +170,17 @@ class Neighbours:
     def check(self, open_frame: Open) -> NeighbourIdentity | str:
         """Who the neighbour is, or why it cannot be one (HELLO)."""
         return identify(open_frame, self.rid, self._nonce)
+
+    def prove(self, identity: NeighbourIdentity, challenge: bytes) -> bytes:
+        """What shows this neighbour, on a connection with this challenge of ours, who we are (K-1b)."""
+        return self._handshake(identity, challenge).prove(self._secrets)
+
+    def judge(self, identity: NeighbourIdentity, challenge: bytes, shown: object) -> Verdict:
+        """Whether the neighbour is the incarnation that it names (K-1b)."""
+        return self._handshake(identity, challenge).judge(self._secrets, shown)
+
+    def _handshake(self, identity: NeighbourIdentity, challenge: bytes) -> Handshake:
+        return Handshake(self.rid, challenge, identity.rid, identity.challenge)
 
     def on_up(self, connection: NeighbourConnection) -> None:
         """A link is up. Of two links to one neighbour that of the smaller incarnation's dialing stays."""
@@ -258,6 +275,8 @@ class Neighbours:
         for rid in self._routers_seen - set(routers):
             self.routing.router_gone(rid)
         self._routers_seen = set(routers)
+        for connection in list(self._connections):
+            connection.check_proof()
         self._update_paths()
 
     def _update_paths(self) -> None:

@@ -42,7 +42,7 @@ async def give_up_between_connection_and_answer() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     owner = Owner()
     engine = Connection(Role.CLIENT, container_id="r1", sasl=SaslClient("ANONYMOUS"), now=0.0)
-    connection = NeighbourConnection(cast("NeighbourOwner", owner), engine, True, 1)
+    connection = NeighbourConnection(cast("NeighbourOwner", owner), engine, True, 1, b"")
     port = server.sockets[0].getsockname()[1]
     owner.dialing = asyncio.create_task(_open(connection, f"127.0.0.1:{port}"))
     with pytest.raises(asyncio.CancelledError):

@@ -209,8 +209,10 @@ async def test_routers_log_in_with_scram_and_guesses_of_their_password_are_limit
     settings = {"inter_router.port": str(port), "inter_router.password": "secret-of-routers"}
     async with LocalNetwork(1, log_folder=tmp_path, log_level="info", settings=settings):
         assert await login_outcome(port, scram("router", "secret-of-routers")) is True
-        tried = [login_outcome(port, scram("router", f"guess-{number}")) for number in range(30)]
-        results = await asyncio.gather(*tried)
+        results: list[bool | None] = []
+        for first in range(0, 30, 5):  # the guesser computes proofs in this loop: with more at once it is given up
+            guesses = [scram("router", f"guess-{first + number}") for number in range(5)]
+            results += await asyncio.gather(*[login_outcome(port, guess) for guess in guesses])
         assert results.count(None) >= 30 - MAX_GUESSES * PROOFS_PER_GUESS
         assert await login_outcome(port, SaslClient("PLAIN", "router", "secret-of-routers")) is None
     log = text_of(tmp_path / "r1.log")
