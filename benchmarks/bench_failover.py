@@ -97,8 +97,8 @@ class Square:
         else:
             await strike_router(self.network, "r2", fault)
 
-    async def mend(self, fault: str) -> None:
-        """Mend it, and wait until it is in use again."""
+    async def repair(self, fault: str) -> None:
+        """Repair it, and wait until it is in use again."""
         if fault == CUT_OFF:
             self._relay.heal()
         else:
@@ -148,7 +148,7 @@ class Mesh:
         else:
             await strike_router(self.network, "r1", fault)
 
-    async def mend(self, fault: str) -> None:
+    async def repair(self, fault: str) -> None:
         """Bring it back."""
         if fault == CUT_OFF:
             self._relays["r1"].heal()
@@ -187,9 +187,9 @@ async def run_round(place: Square | Mesh, fault: str, topic: str, times: Times) 
         delivered, accepted = await flow.until_accepted_after(struck, WITHIN_S)
         times.delivered.append(delivered - struck)
         times.accepted.append(accepted - struck)
-        mended = time.monotonic()
-        await place.mend(fault)
-        times.back.append(time.monotonic() - mended)
+        repaired = time.monotonic()
+        await place.repair(fault)
+        times.back.append(time.monotonic() - repaired)
         await flow.until_accepted_after(time.monotonic(), WITHIN_S)
 
 

@@ -293,7 +293,7 @@ class Figures:
 
 
 def measure(rows: int, seconds: float) -> Figures:
-    """All figures, in one sitting of some minutes."""
+    """All figures, in one run of some minutes."""
     settings = 'defaults.retention_s = 86400\noutbox.max_bytes = "8 GiB"\n'
     with (
         tempfile.TemporaryDirectory() as name,

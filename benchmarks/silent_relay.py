@@ -36,7 +36,7 @@ class SilentRelay:
         await self._server.wait_closed()
 
     def fall_silent(self) -> None:
-        """From now on every byte is lost, of new connections too; nobody is told."""
+        """From now on every byte is lost, of new connections too, without a sign to either end."""
         self._is_healthy.clear()
 
     def heal(self) -> None:

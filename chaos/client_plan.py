@@ -54,7 +54,7 @@ class PublisherPlan:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberPlan:
-    """A subscriber that processes in batches, as with a data base; it runs until it is told to stop."""
+    """A subscriber that processes in batches, as with a data base; it runs until it is stopped."""
 
     name: str
     address: str

@@ -1,6 +1,6 @@
 """The client processes of experiments: `python -m chaos.load PLAN`, started by chaos/client_process.py.
 
-A publisher sends its share of the source at a steady rate, until it ends or it is told to stop; a subscriber processes
+A publisher sends its share of the source at a steady rate, until it ends or is stopped; a subscriber processes
 what it gets in batches. Both write down each event before they act on it, and end at once when the experiment that
 started them is gone.
 """

@@ -85,7 +85,7 @@ class Strikes:
 
         Args:
             target: the router.
-            meanwhile: what else happens while it stands still.
+            meanwhile: what else happens while it is stopped.
 
         Raises:
             TrialFailed: its key stayed, or it went on as the old incarnation.

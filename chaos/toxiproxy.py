@@ -43,7 +43,7 @@ class ToxiproxyNotFound(Exception):
 
 
 class ToxiproxyFailed(Exception):
-    """Toxiproxy did not start, or refused what it was told. The text says why."""
+    """Toxiproxy did not start, or refused a request. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)

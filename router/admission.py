@@ -101,7 +101,7 @@ class ListenerGate:
         Args:
             name: of the listener, for the log.
             admission: its places.
-            log: where refusals are told.
+            log: gets the refusals.
             is_full: whether all that the listener may have is used, by others than those that have places, too.
         """
         self.name = name

@@ -42,7 +42,7 @@ MECHANISMS = (OAUTHBEARER, XOAUTH2, PLAIN)
 CHECK_S = 5.0
 """Longest check; a connection may take 10 s to open."""
 MAX_CHECKS = 64
-"""Checks at once. Further logins are told to try again: clients that all come back do not overrun who is asked."""
+"""Checks at once. Further logins get the reply to try again: clients that all come back do not overrun who is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class LoginRefused(Exception):
 
 
 class LoginUndecided(Exception):
-    """It cannot be known just now: the client is told to try again. The text is for the router's log."""
+    """It cannot be known just now: the client should try again. The text is for the router's log."""
 
 
 class Authenticator(Protocol):

@@ -17,7 +17,7 @@ PERIOD_S = 0.1
 ALARM_S = 0.25
 """A later loop is worth a line in the log."""
 ENDANGERED_FRACTION = 0.5
-"""A stall of this part of what neighbours bear is one too many: the next may be the one they do not."""
+"""A stall of this part of the neighbours' timeout is reported: a longer one may exceed it."""
 YOUNG_EVERY = 10
 """Periods between collections of young objects: once a second."""
 FULL_EVERY = 3000
@@ -31,7 +31,7 @@ class LoopWatch:
         """Nothing is measured yet.
 
         Args:
-            log: where lag is told.
+            log: gets the lag.
             borne_s: neighbours that hear nothing for so long route around this router.
         """
         self.lag_s = 0.0

@@ -25,7 +25,7 @@ EXHAUSTED_PAUSE_S = 0.1
 
 
 class Gate(Protocol):
-    """Who is let in."""
+    """Who is admitted."""
 
     def admits(self, accepted: socket.socket, host: str) -> bool:
         """Whether a connection from this address may stay; else it is closed at once."""
@@ -135,7 +135,7 @@ async def listen(
         port: 0 = any free one.
         flag: of the port, for errors.
         tls: None = plain TCP.
-        gate: who is let in; None = everybody.
+        gate: who is admitted; None = everybody.
 
     Raises:
         CliError: the address is in use, not ours, or not to be had.

@@ -43,7 +43,7 @@ class Guesses:
     """
 
     def __init__(self, guessed: Callable[[str, str, int], None]) -> None:
-        """There are none; `guessed` is told user, address and number of each wrong password that counts."""
+        """There are none; `guessed` is called with user, address and number of each wrong password that counts."""
         self._guessed = guessed
         self._wrong: dict[tuple[str, str], dict[bytes, tuple[float, int]]] = {}
 

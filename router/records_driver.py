@@ -35,10 +35,10 @@ class ClientLink(Protocol):
 
 
 class DriverWatch(Protocol):
-    """Follows what the record core is told and decides (telemetry); it decides nothing itself."""
+    """Follows what the record core gets and decides (telemetry); it decides nothing itself."""
 
     def on_inputs(self, batch: Sequence[Input]) -> None:
-        """Before the record core is told."""
+        """Before the record core gets it."""
         ...
 
     def on_effects(self, done: Sequence[effects.Effect]) -> None:

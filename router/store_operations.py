@@ -1,6 +1,6 @@
 """Carries out what the record core asks of etcd: reads and proposals of attachment keys.
 
-Success of a proposal is not reported: the watch delivers it (K-2). Failures are told apart by whether the write may
+Success of a proposal is not reported: the watch delivers it (K-2). Failures are distinguished by whether the write may
 have been applied (K-2a).
 """
 

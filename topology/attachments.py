@@ -130,13 +130,13 @@ class ClusterLife:
     nonce: bytes
     """Part of every network tag: what was sent in another life is never taken for something of this one."""
     era: int
-    """Part of every incarnation a subscriber is told. 0: written by a version that knew none."""
+    """Part of every incarnation number of a subscriber. 0: written by a version that knew none."""
     etcd_id: int
     """The etcd cluster this life began in; 0: not known."""
 
 
 def new_life(etcd_id: int) -> ClusterLife:
-    """A life that is told from every other."""
+    """An incarnation that is distinct from every other."""
     return ClusterLife(
         secrets.token_bytes(NONCE_BYTES), 1 + secrets.randbelow((1 << ERA_BITS) - 1), etcd_id
     )

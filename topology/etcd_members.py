@@ -217,8 +217,8 @@ class EtcdMembers(ABC):
     ) -> AsyncGenerator[WatchBatch, None]:
         """One watch that survives everything but compaction and a change of history (K-4, K-7); see `Store.watch`.
 
-        A connection begins with the last revision that was told: what comes again must be what came then, or history
-        was set back and has grown since (K-9).
+        A connection begins with the last revision that was delivered: what comes again must be what came then, or
+        history was set back and has grown since (K-9).
 
         Args:
             once: watches at one member from a revision on; ends only by an exception. It is asked for one revision more

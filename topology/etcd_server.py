@@ -226,7 +226,7 @@ class EtcdServer:
         self._child.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: when this returns the process stands still; its connections stay."""
+        """SIGSTOP: when this returns the process is stopped; its connections stay."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitpid(self.pid, os.WUNTRACED)
 
@@ -442,6 +442,6 @@ def _output_of(path: str, argument: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EtcdNotFound(
-            f"{path} does not run: {error}. Mend or remove it, or give the URL of an etcd"
+            f"{path} does not run: {error}. Repair or remove it, or give the URL of an etcd"
         ) from None
     return done.stdout + done.stderr

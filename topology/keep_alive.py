@@ -17,7 +17,7 @@ from topology.store import ClusterStore, LeaseLost, StoreError
 RETRY_S = 0.2
 """After a keep-alive that failed: some ten tries fit before the fence deadline."""
 STALL_LIMIT_S = 30.0
-"""A router whose loop stands still for so long is given up: while its lease lives, no joiner is confirmed (A-6)."""
+"""A router whose loop is stalled for so long loses its lease: while that lasts, no joiner is confirmed (A-6)."""
 STOP_S = 5.0
 """How long the owner waits for the thread; it needs milliseconds."""
 
@@ -102,7 +102,7 @@ class KeepAliveThread:
             sent_at = self._now()
             if sent_at - self._pulse_at > STALL_LIMIT_S:
                 _log.error(
-                    "the router stands still for more than %.0f s: its lease is given up", STALL_LIMIT_S
+                    "the router is stalled for more than %.0f s: its lease is no longer kept", STALL_LIMIT_S
                 )
                 self._clock.lose()
                 return

@@ -92,7 +92,7 @@ def run_seeds(
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """What a worker process is told to become."""
+    """What a worker process gets at its start."""
 
     make_cores: Callable[[], Cores]
 

@@ -135,7 +135,7 @@ def tell_shortened(result: Result, cores: Cores = SHIPPED, seconds: float = SHOR
 
 def _undisturbed(setting: Setting, cores: Cores) -> Scenario:
     world = setting.build(cores)
-    with suppress(Exception):  # whatever it breaks is told by the replay
+    with suppress(Exception):  # whatever it breaks is shown by the replay
         heal(world, random.Random(0))
     return Scenario(setting, tuple(world.story))
 

@@ -24,7 +24,7 @@ MAX_JOBS = 256
 COLLECT_EVERY = 50_000
 """Objects between two runs of the garbage collector in a worker; with the interpreter's 700 they cost an eighth."""
 END_S = 5.0
-"""A worker that was told to end and still runs after this is killed."""
+"""A worker that was asked to end and still runs after this is killed."""
 _BOOT = (
     "import sys; sys.path[:] = {path!r}\n"
     "from chaos.campaign.workers import serve; serve({fileno})"

@@ -170,7 +170,7 @@ def _processes() -> list[Experiment]:
             load=replace(STEADY, is_durable=True),
         ),
         Experiment(
-            "etcd-leader", "the leader of three etcd members is killed, or stands still; it comes back",
+            "etcd-leader", "the leader of three etcd members is killed, or stopped; it comes back",
             _singly(
                 EtcdFault(Member.LEADER), EtcdFault(Member.LEADER, signal.SIGSTOP), EtcdFault(Member.LEADER)
             ),
@@ -179,7 +179,7 @@ def _processes() -> list[Experiment]:
             settings=LONG_LEASE,
         ),
         Experiment(
-            "etcd-member", "a follower of three etcd members is killed, or stands still; it comes back",
+            "etcd-member", "a follower of three etcd members is killed, or stopped; it comes back",
             _singly(
                 EtcdFault(Member.FOLLOWER), EtcdFault(Member.FOLLOWER, signal.SIGSTOP), EtcdFault(Member.FOLLOWER)
             ),

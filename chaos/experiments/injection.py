@@ -1,4 +1,4 @@
-"""Carries one fault out on its target: break, wait, mend. What waits for a load and keeps the record is `runner.py`."""
+"""Carries out one fault on its target: break, wait, repair. `runner.py` waits for the load and keeps the record."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Injector:
             network: the proxies, etcd and routers.
             trial: the clients.
             strikes: keeps the record of faults.
-            say: is told each step.
+            say: is called with each step.
         """
         self._experiment = experiment
         self._network = network
@@ -69,7 +69,7 @@ class Injector:
         self._joined = 0
 
     async def carry_out(self, fault: FaultPlan, target: Target) -> None:
-        """Break, wait, mend.
+        """Break, wait, repair.
 
         Raises:
             TrialFailed, LocalNetworkError, ToxiproxyFailed, EtcdFailed: it did not go as it must.

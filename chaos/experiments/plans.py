@@ -272,7 +272,7 @@ SUBSCRIBERS = {"s2": "load/p2", "s3": "load/p3", "s1": "load/p1", "all": "load/*
 STEADY = Load(
     publishers=PUBLISHERS,
     subscribers=SUBSCRIBERS,
-    # More than any experiment sends: publishers are told to stop when the last fault is over.
+    # More than any experiment sends: publishers are stopped when the last fault is over.
     rows=300_000,
     rate=250.0,
     # Four seconds of messages: a publisher goes on for as long as a router may be silent.

@@ -34,7 +34,7 @@ class Timeline:
     """Steps in the order of their times, from the beginning of the load."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        """`say` is told each step as it happens."""
+        """`say` is called with each step as it happens."""
         self._tell = say
         self._start = time.monotonic()
         self._steps: list[Step] = []

@@ -52,7 +52,7 @@ async def run_experiment(
         experiment: what to do.
         seed: decides which client prefers which router, and who is hit.
         folder: an empty one for journals and logs.
-        say: is told each step.
+        say: is called with each step.
 
     Raises:
         ToxiproxyNotFound, EtcdNotFound, DataSetError: something is missing.
@@ -81,7 +81,7 @@ def internal_errors(folder: Path) -> list[str]:
 
 
 def draw_targets(candidates: Sequence[Sequence[Target]], chance: random.Random) -> list[Target] | None:
-    """One target with enough load for each fault, by chance; None while there are not enough.
+    """One target with enough load for each fault, at random; None while there are not enough.
 
     No fault hits only what another one hits too: it would test nothing.
     """
@@ -176,7 +176,7 @@ class _Run:
             raise several.exceptions[0] from several
 
     async def _choose(self, faults: Sequence[FaultPlan]) -> list[Target]:
-        """Wait until all clients have caught up and each fault has a target with enough load; then one by chance."""
+        """Wait until all clients have caught up and each fault has a target with enough load; then one at random."""
         began = spread_at = time.monotonic()
         while True:
             self._trial.look()

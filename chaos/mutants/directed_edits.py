@@ -23,7 +23,7 @@ DIRECTED: tuple[Edit, ...] = (
         "            self._fenced = True\n"
         "        return not self._fenced\n",
         "        return True\n",
-        "what was sent while the process stood still is accepted after its lease has ended (F14)",
+        "what was sent while the process was stopped is accepted after its lease has ended (F14)",
         is_directed=True,
     ),
     Edit(

@@ -29,7 +29,7 @@ class Plan:
     faults: int
     """How many faults shall have been fired in the end with today's code."""
     first_seed: int
-    """The smallest seed; sittings at several machines take different ones, and their ledgers can be put together."""
+    """The smallest seed; runs on several machines take different ones, and their ledgers can be put together."""
     seconds: float | None
     """No further experiment is begun after so long; None: until there are enough faults."""
 
@@ -45,7 +45,7 @@ class Summary:
 
     code: str
     runs: list[Run]
-    """All of today's code, earlier sittings' included."""
+    """All of today's code, earlier runs included."""
     wanted: int
     kept: Path | None = None
     """Journals, logs and timeline of the experiment that failed last."""

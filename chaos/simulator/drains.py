@@ -33,7 +33,7 @@ class Drains:
         self._stop_router = stop_router
 
     def begin(self, index: int, milliseconds: int) -> None:
-        """The router is told to stop: it takes no connection, its key says so, and its clients are to move."""
+        """The router is asked to stop: it takes no connection, its key says so, and its clients are to move."""
         world = self._world
         router = world.routers[index]
         if router.drains_until is not None:

@@ -151,13 +151,13 @@ class Members:
         self._feed(router, [inputs.StoreHealth(True)])
 
     def stall(self, index: int, milliseconds: int) -> None:
-        """The router's event loop stands still."""
+        """The router's event loop is stalled."""
         router = self._world.routers[index]
         router.stalled_until = self._world.now + milliseconds / 1000
         router.is_frozen = False
 
     def freeze(self, index: int, milliseconds: int) -> None:
-        """The whole process stands still (SIGSTOP), and no keep-alive is sent."""
+        """The whole process is stopped (SIGSTOP), and no keep-alive is sent."""
         self.stall(index, milliseconds)
         self._world.routers[index].is_frozen = True
 

@@ -64,7 +64,7 @@ class Operators:
         self._feed(asked, [inputs.EndSubscription(number, seen.key, seen.epoch, only_if_away)])
 
     def on_answer(self, router: Router, answer: effects.OrderAnswered) -> None:
-        """He is told what became of it.
+        """The operator gets the result.
 
         Raises:
             Violation: it is not what happened.

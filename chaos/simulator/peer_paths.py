@@ -28,7 +28,7 @@ class PeerPaths:
         return flows + [("n.mend", one, other) for one, other in sorted(self.cut)]
 
     def clog(self, one: int, other: int) -> None:
-        """One direction stands still."""
+        """One direction is stalled."""
         self.clogged.add((one, other))
 
     def flow(self, one: int, other: int) -> None:

@@ -32,7 +32,7 @@ class Router:
     stalled_until: float = 0.0
     """Until then it does nothing at all, and its timers are late (K-3a)."""
     is_frozen: bool = False
-    """The stall is the whole process's, so that the thread that keeps the lease alive stands still, too."""
+    """The stall is the whole process's, so that the thread that keeps the lease alive is stalled, too."""
     drains_until: float | None = None
     """K-8a: what its clock shows at the limit of its drain; None while it serves."""
     must_reload: bool = False
@@ -57,7 +57,7 @@ class Router:
         return now < self.stalled_until
 
     def next_deadline(self) -> float | None:
-        """When its record core wants to be called; later if it stands still then."""
+        """When its record core wants to be called; later if it is stalled then."""
         if self.records is None:
             return None
         deadline = self.records.next_deadline()

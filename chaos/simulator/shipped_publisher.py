@@ -182,7 +182,7 @@ class ShippedPublisher:
         self._core.lost()
 
     def crash(self, *, is_durable: bool = False) -> None:
-        """The process dies. `is_durable`: the transaction under way was written, but nobody was told."""
+        """The process dies. `is_durable`: the transaction under way was written, but nobody got an answer."""
         self.disconnect()
         if self._committing is not None and is_durable:
             self.world.coverage[coverage.TORN] += 1
@@ -287,7 +287,7 @@ class ShippedPublisher:
             self.judge.on_first_send(self.index, message)
 
     def _report(self, number: int, outcome: ClientOutcome) -> None:
-        """The application is told."""
+        """The application gets the outcome."""
         if not outcome.is_accepted:
             self.given_up.add(self._base + number)
         self._core.told(number)

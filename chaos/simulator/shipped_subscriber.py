@@ -208,7 +208,7 @@ class ShippedSubscriber:
         self._core.lost()
 
     def crash(self, *, is_durable: bool = False) -> None:
-        """The process dies. `is_durable`: the transaction under way was written, but nobody was told."""
+        """The process dies. `is_durable`: the transaction under way was written, but nobody got an answer."""
         self.disconnect()
         if self._committing is not None and is_durable:
             self.world.coverage[coverage.TORN] += 1

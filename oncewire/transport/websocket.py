@@ -20,7 +20,7 @@ from oncewire.transport.engine_protocol import EngineProtocol
 
 SUBPROTOCOL = "amqp"
 MESSAGE_BYTES = 65_535
-"""Longest message we write. Qpid JMS reads no longer ones unless it is told to, and longer ones save nothing."""
+"""Longest message we write. Qpid JMS reads no longer ones unless it is configured to, and longer ones save nothing."""
 LEAST_READ_BYTES = 1 << 20
 """Messages up to this are read, however small frames are: Qpid JMS puts as many frames into one as fill this."""
 MAX_READ_BYTES = 1 << 31
@@ -77,7 +77,7 @@ class WebSocketTransport(asyncio.Transport):
         """Carry bytes until the connection has ended, and tell the protocol, as every transport does.
 
         Args:
-            release: frees what the WebSocket has, before the protocol is told.
+            release: frees what the WebSocket has, before the protocol is notified.
         """
         writing = asyncio.create_task(self._write_all())
         try:

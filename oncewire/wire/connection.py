@@ -82,7 +82,7 @@ NO_LIMIT = 1 << 62
 # about as much as so many transfers.
 COSTLY_FRAME = 15
 
-# What the peer is told about its fault; longer texts may hold parts of what it sent and not fit its frames.
+# What the close says of the peer's fault; longer texts may hold parts of what it sent and not fit its frames.
 MAX_DESCRIPTION = 160
 
 
@@ -103,7 +103,7 @@ class Connection:
         max_frame_size: bytes, the largest frame we take; at least 512.
         channel_max: highest channel number; 255 = up to 256 sessions.
         handle_max: highest link handle in each session, for both ends.
-        idle_time_out_ms: after so many milliseconds without a frame the peer counts as gone. Half of it is told to
+        idle_time_out_ms: after so many milliseconds without a frame the peer counts as gone. Half of it is announced to
             the peer (2.4.5). 0 = never.
         incoming_window: transfer frames the peer may have in flight per session; topped up by the engine.
         offered_capabilities, desired_capabilities, properties: as in open.

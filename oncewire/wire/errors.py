@@ -1,6 +1,6 @@
 """Errors of the wire engine, and the error conditions of AMQP 1.0 (part 2, sections 2.8.15 to 2.8.18).
 
-Two faults must never be mixed up: what our own caller did wrong (``LocalProtocolError``: mend the calling code) and
+Two faults must never be mixed up: what our own caller did wrong (``LocalProtocolError``: fix the calling code) and
 what the peer sent (``RemoteProtocolError``: answer with its condition and close, end or detach as the section says).
 """
 

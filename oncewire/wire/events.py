@@ -25,7 +25,7 @@ class SaslOutcome:
     """The SASL layer ended (5.3.2). After ``ok=False`` a ``ConnectionLost`` follows.
 
     Attributes:
-        ok: whether the peer (at a server) or we (at a client) were let in.
+        ok: whether the peer (at a server) or we (at a client) were admitted.
         mechanism: the mechanism's name; empty when the dialogue failed before one was chosen.
         user: the authenticated user; None for ANONYMOUS and on failure.
     """

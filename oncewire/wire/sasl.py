@@ -92,7 +92,7 @@ class Failure:
     """The client is refused; ``reason`` is for our log and is not sent.
 
     Attributes:
-        code: what the client is told: AUTH, or SYS_TEMP where it cannot be known just now who it is.
+        code: what the client gets: AUTH, or SYS_TEMP where it cannot be known just now who it is.
     """
 
     reason: str

@@ -134,7 +134,7 @@ class ClientConnection(PacedProtocol):
             engine: a fresh engine in the server's role.
             driver: the incarnation that serves it; None = there is none, and the client is sent elsewhere (A-1).
             sasl: of the engine.
-            is_redirected: whether it is told of other routers (K-8a).
+            is_redirected: whether it learns of other routers (K-8a).
         """
         super().__init__(engine, listener.turn, time.monotonic, listener.unfinished)
         self._listener = listener

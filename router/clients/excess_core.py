@@ -55,7 +55,7 @@ class Parts:
         self._parts: dict[Hashable, _Part] = {}
 
     def is_stuck(self, sizes: Mapping[Hashable, int], may_send: bool, now: float) -> bool:
-        """Whether one of them stands still, and not because of us.
+        """Whether one of them is stalled, and not because of us.
 
         Args:
             sizes: bytes that have come of each that is not complete now.

@@ -61,7 +61,7 @@ class Entrance:
     Attributes:
         host: that is listened on; it says whether other machines can come. Empty = they can.
         has_tls: whether what they send is encrypted.
-        is_websocket: they are told of no other routers: nobody knows where a client by WebSocket reaches those.
+        is_websocket: they do not learn of other routers: nobody knows where a client by WebSocket reaches those.
         on_open: to be called when the client has logged in and opened.
     """
 

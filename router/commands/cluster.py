@@ -28,7 +28,7 @@ _NEXT = """\
 Start the routers now. Then
 - a publisher with unfinished deliveries is refused once with oncewire:session-expired: the outcome of exactly these is
   unknown, and its application decides whether to send them again, marked as in doubt;
-- a subscriber is told a new incarnation; what its map holds of before stays until its application ends it;
+- a subscriber gets a new incarnation; what its map holds of before stays until its application ends it;
 - what is sent from now on is neither lost nor processed twice."""
 
 

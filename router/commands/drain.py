@@ -18,7 +18,7 @@ from topology.inspector.login_cli import authorization_of, login_option
 
 POLL_S = 0.1
 END_S = 10.0
-"""From the limit of a drain to the end of the process; a router that stands still longer has other troubles."""
+"""From the limit of a drain to the end of the process; a router that is stalled for longer has another problem."""
 VERDICT_NO = 1
 
 
@@ -130,7 +130,7 @@ async def _wait_gone(api: Api, rid: object, ends_at: float) -> bool:
         except aiohttp.ClientConnectionError:
             return True
         except (aiohttp.ClientError, ValueError, TimeoutError):
-            state = {}  # it is busy, or stands still
+            state = {}  # it is busy, or stalled
         if state.get("rid", rid) != rid and not state.get("draining"):
             return True
         await asyncio.sleep(POLL_S)

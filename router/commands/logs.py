@@ -97,7 +97,7 @@ def _name(file: str) -> str:
 
 
 def _lines(stack: ExitStack, file: str) -> Iterator[bytes]:
-    """The lines of a file, unpacked if it is packed; opened now, so that a wrong name is told before anything else."""
+    """The lines of a file, unpacked if it is packed; opened now, so that a wrong name is reported first."""
     try:
         stream = io.BufferedReader(
             io.FileIO(sys.stdin.fileno(), closefd=False) if file == STDIN else stack.enter_context(io.FileIO(file))

@@ -27,7 +27,7 @@ from router.tls import RouterTls
 from router.users import Users, load_users, warn_of_open_file
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0
-"""The record core answers before this, unless the whole router stands still."""
+"""The record core answers before this, unless the whole router is stalled."""
 _TRACE_END_S = 1.0
 """After a trace's time: the next step would have ended it by then, and there may be none."""
 _CLOSED = "an operator has closed this connection"
@@ -69,7 +69,7 @@ class RouterControls:
             config: the settings it has begun with.
             listener: the connections of its clients.
             access: who may do what.
-            log: where reloads are told.
+            log: gets the reloads.
             load: reads the settings again, as at the start; None = it was started without a file.
             tls: its files are read again with the settings.
         """

@@ -30,7 +30,7 @@ KEEPALIVE_S = 75.0
 
 @web.middleware
 async def _say_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What aiohttp refuses by itself, and our own faults, are told as every other error."""
+    """What aiohttp refuses by itself, and our own faults, are reported as every other error."""
     try:
         return await handler(request)
     except web.HTTPMethodNotAllowed as error:
@@ -83,10 +83,10 @@ class HttpServer:
         Args:
             status: what this router tells of itself.
             access: who may do what.
-            log: where faults are told.
+            log: gets the faults.
             routes: further routes (inspector, management).
             tls: None = without TLS.
-            gate: who is let in; None = everybody.
+            gate: who is admitted; None = everybody.
         """
         self._gate = gate
         self._status = status

@@ -25,7 +25,7 @@ _COUNTERS = {
     "accepted_connections": ("oncewire_client_connections_accepted", "Client connections accepted"),
     "loop_stalls": (
         "oncewire_loop_stalls",
-        "Times the event loop stood still for half of what neighbours bear before they route around it",
+        "Times the event loop was stalled for half of the time after which neighbours route around the router",
     ),
     "refused_handshakes": ("oncewire_tls_handshakes_failed", "TLS handshakes that failed at the listeners"),
     "attach_delays": ("oncewire_attach_delays", "Times a client was not read because it attaches too often"),

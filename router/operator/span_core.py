@@ -1,4 +1,4 @@
-"""Spans of deliveries, made from what the record core is told and decides; it knows nothing of OpenTelemetry.
+"""Spans of deliveries, made from what the record core gets and decides; it knows nothing of OpenTelemetry.
 
 At the ingress `accept` lasts from a delivery's arrival to the outcome its publisher is told, and `settle` from there to
 its settlement. At an egress `forward` lasts from the transfer to what the subscriber says, and `settle` from there on.
@@ -66,7 +66,7 @@ class _Link:
         self.by_tag: dict[bytes, Span] = {}
         """By the tag this side knows: the publisher's own, or the network tag."""
         self.by_id: dict[int, bytes] = {}
-        """The tags of open `accept` spans by delivery-id: that is how outcomes are told."""
+        """The tags of open `accept` spans by delivery-id: outcomes name it."""
 
 
 class DeliverySpans:
@@ -95,7 +95,7 @@ class DeliverySpans:
     # ------------------------------------------------------------------ what happens
 
     def on_inputs(self, batch: Sequence[inputs.Input], now_ns: int) -> None:
-        """Before the record core is told. A sampled message gets the context of its `accept` span."""
+        """Before the record core gets it. A sampled message gets the context of its `accept` span."""
         for item in batch:
             kind = type(item)
             if kind is inputs.PublisherTransfer:
@@ -163,7 +163,7 @@ class DeliverySpans:
         }
         transfer.message = with_context(transfer.message, span.context)
         if transfer.settled:
-            self._end(span, now_ns)  # I-1c: nobody is told an outcome
+            self._end(span, now_ns)  # I-1c: nobody gets an outcome
         else:
             link = self._link(transfer.link)
             self._end_settled(transfer.link, [transfer.tag], now_ns)  # it was not taken, and has come again

@@ -114,7 +114,7 @@ class Telemetry:
 
 
 class Watch:
-    """Follows one record core: what it is told, and what it decides."""
+    """Follows one record core: what it gets, and what it decides."""
 
     def __init__(self, telemetry: Telemetry, records: Records, ratio: float, log: EventLog) -> None:
         """Follow `records` until `end`."""
@@ -124,7 +124,7 @@ class Watch:
         self._is_broken = False
 
     def on_inputs(self, batch: Sequence[inputs.Input]) -> None:
-        """Before the record core is told."""
+        """Before the record core gets it."""
         if not self._is_broken:
             try:
                 self._spans.on_inputs(batch, time.time_ns())

@@ -124,7 +124,7 @@ async def _open(connection: NeighbourConnection, address: str, tls: ssl.SSLConte
 
 
 class _BackOff:
-    """50 ms x 2^n up to a limit, half to the whole of it by chance so that routers do not dial in step."""
+    """50 ms x 2^n up to a limit, half to the whole of it at random so that routers do not dial in step."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s

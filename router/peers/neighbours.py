@@ -146,7 +146,7 @@ class Neighbours:
             role,
             container_id=self._config.node_id,
             max_frame_size=self._config.max_frame_size,
-            # Half of this is told (2.4.5): our silence. So the neighbour says something twice as often, whatever its
+            # Half of this is announced (2.4.5): our silence. So the neighbour sends twice as often, whatever its
             # own settings are, and routing gives it up before the engine would.
             idle_time_out_ms=round(2000 * self.silence_s),
             offered_capabilities=[INTER_ROUTER, ROUTED_LINKS],

@@ -1,4 +1,4 @@
-"""What client processes are told, and the effects they keep beside their durable journal."""
+"""What client processes get, and the effects they keep beside their durable journal."""
 
 from __future__ import annotations
 

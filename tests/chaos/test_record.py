@@ -1,4 +1,4 @@
-"""The record of faults on real processes: its ledger survives whatever ends a sitting, and its page says the same."""
+"""The record of faults on real processes: its ledger survives whatever ends a run, and its page says the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
 NAMES = list(catalogue(1))
 FAULTS = 500
-"""What `oncewire chaos record` fires unless it is told otherwise."""
+"""What `oncewire chaos record` fires by default."""
 FAULTS_OF_ONE_SEED = sum(experiment.faults for experiment in catalogue(1).values())
 
 

@@ -111,7 +111,7 @@ async def test_a_router_that_forgot_everything_makes_what_was_unsettled_unknown(
 
 
 async def test_two_processes_of_one_identity_do_not_fight_for_ever(router: RouterProcess) -> None:
-    """One of them keeps the link, the other is told that there are two."""
+    """One of them keeps the link, the other gets the error that there are two."""
     events: list[ClientEvent] = []
     async with (
         connect(router.url, container_id="twin", on_event=events.append) as one,

@@ -64,7 +64,7 @@ def test_the_next_one_to_try_stays_so_when_a_list_comes() -> None:
     failover.next_try(first=True)
     failover.learn([router("c")])
     assert failover.next_try()[0] == router("b")
-    failover.learn([router("d")])  # c, which was next, is gone: what was told last comes next
+    failover.learn([router("d")])  # c, which was next, is gone: what was learnt last comes next
     assert [failover.next_try()[0] for _ in range(3)] == [router("d"), router("a"), router("b")]
 
 

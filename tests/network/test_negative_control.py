@@ -21,7 +21,7 @@ def swap(lines: list[str], at: int) -> list[str]:
 
 
 def damaged(experiment: Experiment, damage: Callable[[list[str], int], list[str]]) -> dict[str, int]:
-    """Counts of the verdict with this damage to the fifth processed message of s1; the journal is mended again."""
+    """Counts of the verdict with this damage to the fifth processed message of s1; the journal is repaired again."""
     path = experiment.folder / "s1.jsonl"
     whole = path.read_text()
     lines = whole.splitlines(keepends=True)

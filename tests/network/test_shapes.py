@@ -42,7 +42,7 @@ async def test_nothing_leaks_when_the_middle_of_a_chain_is_killed_between_accept
     async with network_under_load(tmp_path, load, edges=edges) as experiment:
         await experiment.until_published(0.3)
         await experiment.target("r3")
-        # While B stands still the accepts of C's subscriber cannot be answered: all that is there is in between.
+        # While B is stopped the accepts of C's subscriber cannot be answered: all that is there is in between.
         experiment.network.sigstop("r2")
         between = await experiment.until_finished("r3")
         await experiment.strikes.kill(replace(between, router="r2"))

@@ -12,7 +12,7 @@ AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 
 
 class Stranger(asyncio.Protocol):
-    """A connection that says what it is told to, and notes when it is closed."""
+    """A connection that sends what it is given, and notes when it is closed."""
 
     def __init__(self) -> None:
         self.is_closed = asyncio.Event()

@@ -1,4 +1,4 @@
-"""etcd comes back without its data: exactly-once is lost for what was under way, and everybody is told (c.3)."""
+"""etcd comes back without its data: exactly-once is lost for what was under way, and everybody is notified (c.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""etcd comes back from an older backup (K-9): everybody is told, nothing is silently doubled or dropped."""
+"""etcd comes back from an older backup (K-9): everybody is notified, nothing is silently doubled or dropped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Clients:
         return await (await RawClient.connect(self._ports[1], name)).publisher("orders")
 
     async def expired(self, name: str, tag: bytes) -> None:
-        """The publisher is told that the outcome of this delivery is unknown (A-5)."""
+        """The publisher learns that the outcome of this delivery is unknown (A-5)."""
         client = await RawClient.connect(self._ports[1], name)
         link = client.session.attach_sender(
             "pub", source=Source(address="pub"), target=Target(address="orders"), unsettled={tag: None},

@@ -63,7 +63,7 @@ def test_the_shortest_lease_goes_with_the_silence_that_is_the_default() -> None:
 
 
 async def test_a_neighbour_that_beats_more_seldom_by_its_settings_is_kept(tmp_path: Path) -> None:
-    """What the other one is told of our silence when the link opens (AMQP 2.4.5) makes it speak often enough."""
+    """What the other one learns of our silence when the link opens (AMQP 2.4.5) makes it speak often enough."""
     network = LocalNetwork(2, log_folder=tmp_path, log_level="info", settings={"etcd.lease_ttl_s": "300"})
     network.routers["r1"].settings |= QUICK
     network.routers["r2"].settings |= {"inter_router.heartbeat_s": "50", "inter_router.silence_s": "150"}
@@ -195,7 +195,7 @@ async def test_a_stopped_router_knows_afterwards_how_long_it_stood_still() -> No
         await metric(router.http, "loop_stalls_total")
         os.kill(router.process.pid, signal.SIGSTOP)
         try:
-            await asyncio.sleep(1.0)  # the fault itself: so long it stands still
+            await asyncio.sleep(1.0)  # the fault itself: so long it is stopped
         finally:
             os.kill(router.process.pid, signal.SIGCONT)
 

@@ -9,7 +9,7 @@ from oncewire.wire import Connection, ConnectionClosed, ConnectionLost, Event, R
 from router.config import IDLE_TIMEOUT_S
 
 STOPPED_S = 3.0
-"""A client whose router stands still is to know it by then."""
+"""A client whose router is stopped notices it by then."""
 
 
 class Line:

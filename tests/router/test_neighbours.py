@@ -1,4 +1,4 @@
-"""Links between routers: who is let in (K-1b), and what happens to a link that is doubled, silent or wrong."""
+"""Links between routers: who is admitted (K-1b), and what happens to a link that is doubled, silent or wrong."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.router.raw_client import until
 
 
 class Driven:
-    """A driver with a fresh core, and what its parts were told."""
+    """A driver with a fresh core, and what its parts got."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
@@ -30,7 +30,7 @@ class Driven:
 
 
 class LinkShell:
-    """Takes down what it is told to do."""
+    """Records what it should do."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []

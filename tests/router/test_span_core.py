@@ -1,4 +1,4 @@
-"""Spans of deliveries, made from what real record cores are told and decide."""
+"""Spans of deliveries, made from what real record cores get and decide."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 `python crash_node.py --announce --config FILE`, in a session of its own. Points, in the order of a batch:
 
     appended    messages are in the journal's transaction, which is not durable
-    durable     it is durable, and nobody was told that they are accepted
+    durable     it is durable, and nobody knows that they are accepted
     chosen      the end of an attempt is durable, Spark does not know it
     staged      a task's rows are staged, the task does not know it
     manifest    the batch is decided, nothing is published, the driver does not know it

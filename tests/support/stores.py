@@ -23,7 +23,7 @@ from topology.gateway_store import GatewayStore
 from topology.memory_store import MemoryEtcd, MemoryStore
 from topology.store import ClusterStore, WatchBatch, WatchEvent
 
-# Generous: reached only by a defect, or by a machine that stands still.
+# Generous: reached only by a defect, or by a machine that is stalled.
 DEADLINE_S = 20.0
 QUICK_TIMEOUT_S = 0.5
 

@@ -2,7 +2,7 @@
 
 Frames go from hop to hop as the routers' best paths say, so what a fault costs is what the shipped cores make of it. A
 link is one TCP connection: in order, and what cannot pass waits, until either end gives the connection up. Only the
-dialing is told here again, at its longest pauses.
+dialing is modelled here again, at its longest pauses.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RoutedNet(Net):
         self.states: dict[int, LinkStateView] = {}
         self.lines: list[Line] = []
         self.stopped: dict[int, list[tuple[Line, int, int, Item]]] = {}
-        """What waits for a router that stands still."""
+        """What waits for a router that is stopped."""
         self.delivered: list[tuple[float, bytes]] = []
         """When each delivery went out to a subscriber, and its network tag."""
         self.given_up = 0
@@ -104,7 +104,7 @@ class RoutedNet(Net):
             line.up.discard(node.rid)
 
     def stop(self, index: int) -> None:
-        """SIGSTOP: it stands still; the system keeps its connections and takes what is sent to it."""
+        """SIGSTOP: the system keeps its connections and takes what is sent to it."""
         self.stopped[self.nodes[index].rid] = []
 
     def go_on(self, index: int) -> None:
@@ -115,7 +115,7 @@ class RoutedNet(Net):
         self._act(node, self.states[node.rid].handle_timer(self.now))
 
     def silence(self, line: Line, *ends: int) -> None:
-        """Nothing gets through from these ends any more, and nobody is told."""
+        """Nothing gets through from these ends any more, without a sign to anybody."""
         line.silent |= set(ends)
 
     def heal(self, line: Line) -> None:

@@ -1,6 +1,6 @@
 """How long a fault between the routers stops a flow, in virtual time, with the constants that are shipped.
 
-A killed router is routed around within 300 ms, one that stands still or is cut off within 3 s; a router suspected in
+A killed router is routed around within 300 ms, one that is stopped or cut off within 3 s; a router suspected in
 vain costs a change of path, and no message.
 """
 

@@ -224,10 +224,10 @@ async def test_an_outage_shorter_than_the_deadline_fences_no_router_and_is_logge
     async with member(network) as follower:
         rid = follower.membership.rid
         await network.cut_off()
-        await eventually(lambda: follower.health[-1] is False, "the outage is told")
+        await eventually(lambda: follower.health[-1] is False, "the outage is reported")
         assert follower.membership.vet(time.monotonic())
         await network.restore()
-        await eventually(lambda: follower.health[-1] is True, "its end is told")
+        await eventually(lambda: follower.health[-1] is True, "its end is reported")
         assert follower.health == [True, False, True]
         last = await write(network, store_key(f"pubs/{KEY}"), encode_record(PUBLISHER))
         await eventually(lambda: follower.view.applied >= last, "the watch goes on")

@@ -1,4 +1,4 @@
-"""Best paths: as short as networkx finds them, the same whatever order the links are told in, and free of circles."""
+"""Best paths: as short as networkx finds them, the same whatever order the links come in, and free of circles."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class QueuesApi:
     """Handlers for routes; which role each needs is for whoever adds the routes.
 
     Args:
-        reader: the store; None = the router has none, and every request is told so.
+        reader: the store; None = the router has none, and every request gets that answer.
         rights_of: what whoever asks may see.
     """
 

@@ -61,7 +61,7 @@ class QueueOptions:
         return PATIENCE_S + self.messages * SECONDS_PER_MESSAGE
 
     def schedule(self) -> list[Kind]:
-        """What is killed: each kind as often, in an order by chance."""
+        """What is killed: each kind as often, in random order."""
         chance = random.Random(self.seed)
         rounds = -(-self.kills // len(Kind))
         kinds = itertools.chain.from_iterable(chance.sample(list(Kind), len(Kind)) for _ in range(rounds))

@@ -34,7 +34,7 @@ _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmp
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What the job is told.
+    """What the job gets at its start.
 
     Attributes:
         bridge: address of the bridge node.

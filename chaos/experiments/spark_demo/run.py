@@ -73,7 +73,7 @@ class SparkOptions:
         return self.messages // (self.kills + 1)
 
     def schedule(self) -> list[tuple[int, Kind]]:
-        """What is killed, and after how many outputs: each kind as often, in an order by chance."""
+        """What is killed, and after how many outputs: each kind as often, in random order."""
         chance = random.Random(self.seed)
         rounds = -(-self.kills // len(Kind))
         kinds = itertools.chain.from_iterable(chance.sample(list(Kind), len(Kind)) for _ in range(rounds))

@@ -30,7 +30,7 @@ Finalize = Callable[[Transaction], object]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a consumer was told.
+    """What a consumer was notified of.
 
     Attributes:
         network: where topics are.

@@ -5,7 +5,7 @@ import { now } from "./ages.js";
 
 const FIRST_WAIT_S = 0.5;
 const LONGEST_WAIT_S = 15;
-/** A router that stands still keeps its connections: after this much silence it is asked something. */
+/** A router that is stopped keeps its connections: after this much silence it is asked something. */
 const SILENCE_S = 6;
 const CHECK_MS = 1000;
 const WHOLE = new Set(["routers", "links"]);
