@@ -24,7 +24,8 @@ class PublisherOutcomes:
     """What the publisher was told, and what it is told at the end of this turn."""
 
     __slots__ = (
-        "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told", "_told_settled", "_turn", "_window", "last_progress",
+        "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told",
+        "_told_settled", "_turn", "_window", "last_progress",
     )  # fmt: skip
 
     def __init__(

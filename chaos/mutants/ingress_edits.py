@@ -26,7 +26,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         "        self.forget_egress(egress)\n        subscription = turn.view.subscriptions.get(egress.key)\n",
         "        self.forget_egress(egress)\n"
         "        for ingress in self.ingresses.values():\n"
-        "            ingress.on_subscription_deleted(egress.key, egress.name)\n"
+        "            ingress.on_subscription_deleted(egress.key, '')\n"
         "        subscription = turn.view.subscriptions.get(egress.key)\n",
         "acceptance that waits only for connected subscribers loses what the others owe",
         aim=("drop-s",),

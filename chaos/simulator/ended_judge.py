@@ -14,8 +14,9 @@ from delivery_records.limits import OWING_NAMES
 class EndedJudge:
     """Watches reports of ended subscriptions, and the acceptances behind them.
 
-    A subscription owed a message for certain when it was sent it, in the life that ended. It is judged when the message was
-    sent and accepted on one link: an ingress does not know what ended before that.
+    A subscription owed a message for certain when it was sent it, in the life that ended. A message is judged when it
+    was sent and accepted on one link: an ingress does not know what ended before that. Users may use one another's
+    names (`same_names`): a report of a name is taken for one of each.
     """
 
     def __init__(self, world: WorldState) -> None:
@@ -46,15 +47,17 @@ class EndedJudge:
         if count < len(names) or len(names) != min(count, OWING_NAMES):
             raise Violation(f"MISCOUNTED: p{publisher} is told {count} ended, and {len(names)} names")
         named = [s.index for s in world.subscribers if "/".join(world.names("s", s.index)) in names]
-        for subscriber in named:
-            key = (Kind.SUBSCRIPTION, world.subscription_key(subscriber))
-            held = world.etcd.keys.get(key)
-            lives = world.etcd.created.get(key, set()) - ({held.create_revision} if held is not None else set())
-            if not lives and not world.restores:
-                raise Violation(f"UNENDED: p{publisher} is told that s{subscriber} ended, and it never did")
+        if named and not world.restores and not any(self._has_ended(subscriber) for subscriber in named):
+            raise Violation(f"UNENDED: p{publisher} is told that s{named[0]} ended, and it never did")
         for number in self._sent.get(publisher, ()):
             if number >= oldest:
                 self._named.update((subscriber, publisher, number) for subscriber in named)
+
+    def _has_ended(self, subscriber: int) -> bool:
+        """Any life of it that etcd has seen, but for the present one."""
+        etcd, key = self._world.etcd, (Kind.SUBSCRIPTION, self._world.subscription_key(subscriber))
+        held = etcd.keys.get(key)
+        return bool(etcd.created.get(key, set()) - ({held.create_revision} if held is not None else set()))
 
     def check_accepted(self, publisher: int, number: int, ended: Iterable[tuple[int, int]]) -> None:
         """A message is accepted that these (subscriber, life) have not processed, and they are gone.

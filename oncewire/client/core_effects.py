@@ -74,7 +74,7 @@ class ReportOwing:
 
 @dataclass(frozen=True, slots=True)
 class ReportEnded:
-    """Subscriptions ended while they owed messages from this number on: the first names, and how many there are (I-3b)."""
+    """Subscriptions ended that owed this message or later ones: the first names, and how many there are (I-3b)."""
 
     number: int
     names: tuple[str, ...]

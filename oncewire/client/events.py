@@ -65,9 +65,9 @@ class SessionExpired:
 class SubscriptionsEnded:
     """Subscriptions were deleted before they had processed messages of this publisher (rule I-3b).
 
-    The messages that they lack are not reported as lost: *accepted* is about the subscriptions that still exist. They are numbered
-    `first_message` or higher, and their outcomes come after this event. Whether a subscription unsubscribed, expired, or was
-    ended by an operator or for being slow, is in the log of its router. What ends while the publisher is disconnected is not reported.
+    These messages end as the other subscriptions decide: *accepted* is about the subscriptions that still exist. Their
+    outcomes come after this event. The log of its router has the reason: it unsubscribed, it expired, an operator
+    ended it, or it was too slow. What ends while the publisher is disconnected is not reported.
 
     Attributes:
         link: name of the publisher.
@@ -131,7 +131,7 @@ class LinkStatistics:
         messages: publisher: messages taken; subscriber: deliveries handed to the application.
         accepted: of these, how many ended with accepted.
         not_accepted: how many ended with another outcome.
-        subscriptions_ended: publisher: subscriptions that ended before they had processed its messages (SubscriptionsEnded).
+        subscriptions_ended: publisher: subscriptions that ended before they had processed its messages.
         resumed_links: times the link was resumed at a router.
         resumed_entries: unsettled entries presented at those times.
         longest_gap_s: longest time the link was disconnected, in seconds.
