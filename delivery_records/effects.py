@@ -172,6 +172,16 @@ class TellOwing:
 
 
 @dataclass(frozen=True, slots=True)
+class TellEnded:
+    """Report subscriptions that ended while they owed deliveries: first names, their number, the oldest owed (I-3b)."""
+
+    link: int
+    names: Sequence[str]
+    count: int
+    tag: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class TellStart:
     """Tell the publisher that `tag` and all before it were sent before revision `created` (I-6a)."""
 
@@ -298,6 +308,7 @@ Effect: TypeAlias = (
     | Confirm
     | CompleteDrain
     | TellOwing
+    | TellEnded
     | TellStart
     | DetachLink
     | CloseConnection

@@ -89,19 +89,21 @@ class Fanout:
         begun = sorted(cursor.start for cursor in self.cursors.values())
         return ((slot, bisect_right(begun, slot.number)) for slot in slots)
 
-    def leave(self, key: str) -> bool:
-        """Take a subscription out; what it owed is owed no longer. True when it owed anything at all."""
+    def leave(self, key: str) -> Slot | None:
+        """Take a subscription out; what it owed is owed no longer. Returns the oldest delivery that it owed."""
         self.listeners.pop(key, None)
         cursor = self.cursors.pop(key, None)
         if cursor is None:
-            return False
+            return None
         self._left_at = self._turn.view.applied
+        oldest: Slot | None = None
         for slot in self._window.slots():
             if slot.verdict is None and cursor.owes(slot.number):
                 slot.pending -= 1
                 assert slot.pending >= 0
                 self._trace(slot, Rule.OWED_NO_LONGER, slot.pending)
-        return True
+                oldest = oldest or slot
+        return oldest
 
     def owing(self, number: int) -> list[str]:
         """Names of the subscriptions that owe a delivery; one with a fixed outcome is owed by nobody."""

@@ -385,7 +385,7 @@ class Ingress(Endpoint):
         if self.phase not in (Phase.ACTIVE, Phase.SUSPENDED) or not self.fanout.is_active:
             return
         if is_new or self.fanout.has_other_mode(subscription):
-            self.on_subscription_deleted(subscription.key)
+            self.on_subscription_deleted(subscription.key, subscription.name)
             for slot in self.window.slots() if self._turn.tracing is not None else ():
                 self.trace(slot, Rule.NOT_OWED, subscription.name)
             self.fanout.join(subscription)
@@ -399,11 +399,14 @@ class Ingress(Endpoint):
             self._start_told = self.window.end
             self._turn.out.append(effects.TellStart(self.link, subscription.created, self.window.newest.tag))
 
-    def on_subscription_deleted(self, key: str) -> None:
-        """I-3: what a deleted subscription owed is owed no longer."""
-        if self.fanout.leave(key):
+    def on_subscription_deleted(self, key: str, name: str) -> None:
+        """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
+        if key in self.fanout.cursors:
             self.retries.forget_subscription(key)
             self.mark_dirty()
+        oldest = self.fanout.leave(key)
+        if oldest is not None and self.link is not None:
+            self.outcomes.on_subscription_ended(name, oldest)
 
     # ------------------------------------------------------------------ ends of the link
 

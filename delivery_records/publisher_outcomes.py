@@ -24,7 +24,8 @@ class PublisherOutcomes:
     """What the publisher was told, and what it is told at the end of this turn."""
 
     __slots__ = (
-        "_exactly_once", "_owner", "_settles_first", "_told", "_told_settled", "_turn", "_window", "last_progress",
+        "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told",
+        "_told_settled", "_turn", "_window", "last_progress",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +39,10 @@ class PublisherOutcomes:
         self._settles_first = settles_first
         self._told: dict[Told, list[int]] = {}
         self._told_settled: dict[Told, list[int]] = {}
+        self._ended: list[str] = []
+        self._ended_count = 0
+        self._ended_from: Slot | None = None
+        """The oldest delivery that one of them owed (I-3b)."""
         self.last_progress = turn.now
         """When the publisher settled last, or was told an outcome while all before were settled (I-4)."""
 
@@ -95,8 +100,25 @@ class PublisherOutcomes:
             return Told(DeliveryOutcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
         return _ACCEPTED
 
+    def on_subscription_ended(self, name: str, oldest: Slot) -> None:
+        """I-3b: a subscription ended that owed this delivery, and none before it."""
+        if self._exactly_once:
+            self._ended_count += 1
+            if len(self._ended) < OWING_NAMES:
+                self._ended.append(name)
+            if self._ended_from is None or oldest.number < self._ended_from.number:
+                self._ended_from = oldest
+
+    def _report_ended(self, link: int) -> None:
+        assert self._ended_from is not None
+        told = effects.TellEnded(link, tuple(self._ended), self._ended_count, self._ended_from.tag)
+        self._ended, self._ended_count, self._ended_from = [], 0, None
+        self._turn.out.append(told)
+
     def send(self, link: int) -> None:
-        """State what this turn decided: one disposition for each outcome."""
+        """State what this turn decided: one disposition for each outcome, behind who ended without (I-3b)."""
+        if self._ended_count:
+            self._report_ended(link)
         if self._told:
             told, self._told = self._told, {}
             self._dispose(link, told, False)

@@ -98,6 +98,7 @@ class RecordsDriver:
             effects.Confirm,
             effects.CompleteDrain,
             effects.TellOwing,
+            effects.TellEnded,
             effects.TellStart,
             effects.DetachLink,
             effects.CloseConnection,

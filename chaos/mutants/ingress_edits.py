@@ -26,7 +26,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         "        self.forget_egress(egress)\n        subscription = turn.view.subscriptions.get(egress.key)\n",
         "        self.forget_egress(egress)\n"
         "        for ingress in self.ingresses.values():\n"
-        "            ingress.on_subscription_deleted(egress.key)\n"
+        "            ingress.on_subscription_deleted(egress.key, '')\n"
         "        subscription = turn.view.subscriptions.get(egress.key)\n",
         "acceptance that waits only for connected subscribers loses what the others owe",
         aim=("drop-s",),
@@ -134,6 +134,24 @@ INGRESS_EDITS: tuple[Edit, ...] = (
         "            pass\n",
         "a message whose only subscription ended before it was done is accepted, and nobody has it",
         aim=("expire-s", "stock_publisher=1", "publishers=1", "subscribers=1", "settled_subscriber=0"),
+    ),
+    Edit(
+        "ends-unreported", "I-3b", "publisher_outcomes",
+        "        if self._ended_count:\n            self._report_ended(link)\n",
+        "",
+        "a publisher is told accepted and cannot know that a subscription ended without the message",
+        aim=("expire-s", "end-s", "publishers=1", "stock_publisher=0", "stock_subscriber=0"),
+    ),
+    Edit(
+        "ends-reported-too-late", "I-3b", "publisher_outcomes",
+        "        if self._ended_count:\n            self._report_ended(link)\n"
+        "        if self._told:\n            told, self._told = self._told, {}\n"
+        "            self._dispose(link, told, False)\n",
+        "        if self._told:\n            told, self._told = self._told, {}\n"
+        "            self._dispose(link, told, False)\n"
+        "        if self._ended_count:\n            self._report_ended(link)\n",
+        "a publisher has forgotten a message when it hears that a subscription ended without it",
+        aim=("expire-s", "end-s", "publishers=1", "stock_publisher=0", "stock_subscriber=0"),
     ),
     Edit(
         "tells-released", "I-3", "publisher_outcomes",

@@ -18,7 +18,7 @@ OPERATOR_EDITS: tuple[Edit, ...] = (
         "            inputs.EndSubscription: lambda order: (\n"
         "                self._orders.start(order),\n"
         "                self.turn.out and isinstance(self.turn.out[-1], effects.Propose)\n"
-        "                and [each.on_subscription_deleted(order.key) for each in self.ingresses.values()],\n"
+        "                and [each.on_subscription_deleted(order.key, '') for each in self.ingresses.values()],\n"
         "            ),\n",
         "a router that forgets at once what a subscription is owed accepts it although the deletion fails",
         aim=("end-s", "drop-s", "routers=2", "slow_store=1"),

@@ -44,7 +44,7 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        for key, subscription in turn.view.subscriptions.items():\n"
         "            if subscription.record.rid == rid:\n"
         "                for ingress in self._endpoints.ingresses.values():\n"
-        "                    ingress.on_subscription_deleted(key)\n",
+        "                    ingress.on_subscription_deleted(key, '')\n",
         "a router that times a subscription out on its own accepts what the subscriber still expects",
         aim=("crash",),
     ),

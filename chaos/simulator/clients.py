@@ -181,6 +181,7 @@ class Publisher:
             self._up(inputs.LinkDetach(self.connection.link, True))
         elif isinstance(effect, effects.PublisherReply):
             self.is_replied = True
+            self.judge.ended.on_attached(self.index)
             for number in [number for number, mark in self.map.items() if mark is Mark.ACCEPTED]:
                 self._settled(number)
             self.resend = list(self.map)
@@ -194,6 +195,9 @@ class Publisher:
         elif isinstance(effect, effects.TellStart):
             last = self.base + int.from_bytes(effect.tag, "big")
             self._sent_before(effect.created, [number for number in self.map if number <= last])
+        elif isinstance(effect, effects.TellEnded):
+            oldest = self.base + int.from_bytes(effect.tag, "big")
+            self.judge.ended.on_reported(self.index, effect.names, effect.count, oldest)
         elif isinstance(effect, effects.GrantPublisherCredit):
             self.limit = effect.limit
         elif isinstance(effect, effects.Dispose):

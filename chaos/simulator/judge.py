@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from chaos.simulator import coverage
+from chaos.simulator.ended_judge import EndedJudge
 from chaos.simulator.histories import Histories
 from chaos.simulator.operators import Operators
 from chaos.simulator.promises import PromiseJudge
@@ -29,6 +30,7 @@ class Judge:
         self._world = world
         self._histories = Histories(world)
         self.sessions = SessionJudge(world)
+        self.ended = EndedJudge(world)
         self.promises = PromiseJudge(world, operators)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
@@ -126,6 +128,7 @@ class Judge:
         """G1 is about subscriptions confirmed before this moment."""
         self.attempted += 1
         self._histories.on_sent(publisher, number)
+        self.ended.on_first_send(publisher, number)
         self._owed[(publisher, number)] = [
             (subscriber, created)
             for subscriber, created in self._confirmed.items()
@@ -139,6 +142,8 @@ class Judge:
         self._check_released(publisher, number)
         for subscriber in self._still_owed(publisher, number):
             raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
+        gone = [owing for owing in self._unprocessed((publisher, number)) if self.created(owing[0]) != owing[1]]
+        self.ended.check_accepted(publisher, number, gone)
 
     def _check_released(self, publisher: int, number: int) -> None:
         """I-3: *accepted* tells a stock publisher that somebody is done with its message."""
@@ -170,6 +175,15 @@ class Judge:
             if is_here and message not in self.processed.get(subscriber, ()):
                 owed.append(subscriber)
         return owed
+
+    def _unprocessed(self, message: Message) -> list[tuple[int, int]]:
+        """(subscriber, life) of those that the message was owed to when it was sent, and that are not done with it."""
+        return [
+            (subscriber, created)
+            for subscriber, created in self._owed[message]
+            if message not in self.processed.get(subscriber, ())
+            and message not in self._retries_lost.get(subscriber, ())
+        ]
 
     # ------------------------------------------------------------------ what excuses
 
@@ -220,6 +234,7 @@ class Judge:
         if body != self._world.body(publisher, number):
             raise Violation(f"ALTERED: p{publisher}/{number} arrives as {len(body)} bytes, another message")
         self._check_start(subscriber, (publisher, number), incarnation)
+        self.ended.on_received(subscriber, publisher, number, incarnation)
         self._histories.on_received(subscriber, publisher, number, incarnation)
 
     def _check_start(self, subscriber: int, message: Message, incarnation: int) -> None:

@@ -204,6 +204,7 @@ class ShippedPublisher:
         core = self._core
         if isinstance(effect, effects.PublisherReply):
             self.is_replied = True
+            self.judge.ended.on_attached(self.index)
             resume = "resumed" if effect.resumed else "new"
             self._carry_out(core.attached(capable=effect.exactly_once, resume=resume))
         elif isinstance(effect, effects.AskEcho):
@@ -213,6 +214,8 @@ class ShippedPublisher:
             core.started(effect.created, effect.tag)
             last = self._base + int.from_bytes(effect.tag, "big")
             self._know_start(effect.created, range(self._base, last + 1))
+        elif isinstance(effect, effects.TellEnded):
+            self._carry_out(core.ended(effect.tag, effect.names, effect.count))
         elif isinstance(effect, effects.GrantPublisherCredit):
             self._carry_out(core.flow(effect.limit, session=effect.session))
         elif isinstance(effect, effects.Dispose):
@@ -261,6 +264,8 @@ class ShippedPublisher:
                 connection.up.append(inputs.ClientFlow(connection.link, echoed_epoch=effect.value))
             elif isinstance(effect, wanted.ReportOutcome):
                 self._report(effect.number, effect.outcome)
+            elif isinstance(effect, wanted.ReportEnded):
+                self.judge.ended.on_reported(self.index, effect.names, effect.count, self._base + effect.number)
             elif isinstance(effect, wanted.ReportExpired) and effect.sent_again:
                 self.world.coverage[coverage.IN_DOUBT] += bool(effect.numbers)
                 self.judge.may_come_again((self.index, self._base + number) for number in effect.numbers)

@@ -141,7 +141,7 @@ class WatchHandlers:
             self._to_ingresses.remember_epoch(old.epoch, old.key)
         subscription = turn.view.subscriptions.get(change.key)
         if subscription is None:
-            self._subscription_deleted(change.key)
+            self._subscription_deleted(change.key, "" if old is None else old.name)
             return
         self._subscription_attached(subscription, awaited)
         for ingress in list(self._endpoints.ingresses.values()):
@@ -197,7 +197,7 @@ class WatchHandlers:
         self._endpoints.forget_egress(egress)
         turn.out.append(effects.DetachLink(egress.link, egress.outgoing.is_closing, STOLEN, text))
 
-    def _subscription_deleted(self, key: str) -> None:
+    def _subscription_deleted(self, key: str, name: str) -> None:
         turn = self._turn
         egress = self._endpoints.egresses.get(key)
         if egress is not None:
@@ -211,7 +211,7 @@ class WatchHandlers:
                 text = egress.slow_reason if egress.is_expelled else "the subscription has expired or was deleted"
                 turn.out.append(effects.DetachLink(egress.link, True, "amqp:resource-deleted", text, info))
         for ingress in self._endpoints.ingresses.values():
-            ingress.on_subscription_deleted(key)  # I-3
+            ingress.on_subscription_deleted(key, name)  # I-3
         self._attaching.on_deleted(subscription_path(key))
 
     # ------------------------------------------------------------------ publishers

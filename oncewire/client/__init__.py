@@ -33,6 +33,7 @@ from oncewire.client.events import (
     NewIncarnation,
     SessionExpired,
     SubscriptionExpired,
+    SubscriptionsEnded,
 )
 from oncewire.client.journal import Journal, MemoryJournal
 from oncewire.client.link_names import RandomContainerWarning
@@ -87,6 +88,7 @@ __all__ = [
     "StillOwed",
     "Subscriber",
     "SubscriptionExpired",
+    "SubscriptionsEnded",
     "UsageError",
     "WindowFull",
     "connect",

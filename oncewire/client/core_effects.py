@@ -73,6 +73,15 @@ class ReportOwing:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportEnded:
+    """Subscriptions ended that owed this message or later ones: the first names, and how many there are (I-3b)."""
+
+    number: int
+    names: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReportActive:
     """The first credit of this attach came: messages flow. `resumed` entries were presented and are sent again."""
 
@@ -96,6 +105,7 @@ PublisherEffect: TypeAlias = (
     | AnswerDrain
     | AskOwing
     | ReportOwing
+    | ReportEnded
     | ReportActive
     | ReportExpired
     | RefuseLink

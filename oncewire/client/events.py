@@ -62,6 +62,27 @@ class SessionExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionsEnded:
+    """Subscriptions were deleted before they had processed messages of this publisher (rule I-3b).
+
+    These messages end as the other subscriptions decide: *accepted* is about the subscriptions that still exist. Their
+    outcomes come after this event. The log of its router has the reason: it unsubscribed, it expired, an operator
+    ended it, or it was too slow. What ends while the publisher is disconnected is not reported.
+
+    Attributes:
+        link: name of the publisher.
+        subscriptions: container-id/link name of the first of them.
+        count: how many they are.
+        first_message: number of the oldest message that one of them lacks (`Sending.number`).
+    """
+
+    link: str
+    subscriptions: tuple[str, ...]
+    count: int
+    first_message: int
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionExpired:
     """The subscription was deleted while attached (E-7); NewIncarnation follows when a new one was created."""
 
@@ -95,6 +116,7 @@ ClientEvent: TypeAlias = (
     | LinkActive
     | LinkInterrupted
     | SessionExpired
+    | SubscriptionsEnded
     | SubscriptionExpired
     | NewIncarnation
     | DeliveryGivenUp
@@ -109,6 +131,7 @@ class LinkStatistics:
         messages: publisher: messages taken; subscriber: deliveries handed to the application.
         accepted: of these, how many ended with accepted.
         not_accepted: how many ended with another outcome.
+        subscriptions_ended: publisher: subscriptions that ended before they had processed its messages.
         resumed_links: times the link was resumed at a router.
         resumed_entries: unsettled entries presented at those times.
         longest_gap_s: longest time the link was disconnected, in seconds.
@@ -117,6 +140,7 @@ class LinkStatistics:
     messages: int = 0
     accepted: int = 0
     not_accepted: int = 0
+    subscriptions_ended: int = 0
     resumed_links: int = 0
     resumed_entries: int = 0
     longest_gap_s: float = 0.0

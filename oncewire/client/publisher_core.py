@@ -21,6 +21,7 @@ from oncewire.client.core_effects import (
     PublisherEffect,
     RefuseLink,
     ReportActive,
+    ReportEnded,
     ReportExpired,
     ReportOutcome,
     ReportOwing,
@@ -315,6 +316,11 @@ class PublisherCore:
         """The router answered `ask()`."""
         message = self._messages.get(int.from_bytes(tag, "big")) if len(tag) == TAG_BYTES else None
         return [] if message is None else [ReportOwing(message.number, tuple(names), count)]
+
+    def ended(self, tag: bytes, names: Sequence[str], count: int) -> list[PublisherEffect]:
+        """Subscriptions ended while they owed the message of this tag, or later ones; outcomes follow (I-3b)."""
+        is_ours = self._attached and len(tag) == TAG_BYTES
+        return [ReportEnded(int.from_bytes(tag, "big"), tuple(names), count)] if is_ours else []
 
     def disposition(
         self, deliveries: Sequence[tuple[int, bytes]], outcome: Outcome | None, settled: bool

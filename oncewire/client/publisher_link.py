@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ from oncewire.client.core_effects import (
     PublisherEffect,
     RefuseLink,
     ReportActive,
+    ReportEnded,
     ReportExpired,
     ReportOutcome,
     ReportOwing,
@@ -21,7 +23,7 @@ from oncewire.client.core_effects import (
 )
 from oncewire.client.delivery_states import outcome_of
 from oncewire.client.errors import ClientError, LinkRefused, MessageTooLarge
-from oncewire.client.events import SessionExpired
+from oncewire.client.events import SessionExpired, SubscriptionsEnded
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import ClientLink, LinkOwner
 from oncewire.client.publisher_core import PublisherCore
@@ -30,10 +32,12 @@ from oncewire.wire import (
     AmqpSession,
     DeliveryReceived,
     DispositionReceived,
+    Fields,
     LimitError,
     LinkFlow,
     SenderLink,
     Source,
+    Symbol,
     Target,
     TerminusDurability,
     TerminusExpiryPolicy,
@@ -42,6 +46,10 @@ from oncewire.wire import (
     vocabulary,
 )
 
+logger = logging.getLogger("oncewire.client")
+
+ENDED_LOG_S = 60.0
+"""A publisher logs ended subscriptions once in this time: those that only come and go must not fill its log."""
 UNSEEN_OUTCOMES = 1024
 """Outcomes other than accepted that are kept for `flush()` until they are awaited."""
 
@@ -70,6 +78,7 @@ class PublisherLink(ClientLink):
         # Ended with another outcome than accepted, and perhaps not awaited.
         self._unhappy: deque[Sending] = deque(maxlen=UNSEEN_OUTCOMES)
         self._owing: dict[int, asyncio.Future[ReportOwing]] = {}
+        self._ended_logged_at: float | None = None
         self._room: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -138,7 +147,7 @@ class PublisherLink(ClientLink):
         self._perform(self._core.attached(capable=capable, resume=resume if isinstance(resume, str) else ""))
 
     def on_flow(self, event: LinkFlow) -> None:
-        """Credit, a proof of life that is asked for, or an answer to `ask`."""
+        """Credit, a proof of life that is asked for, an answer to `ask`, or who ended without (I-3b)."""
         wire = self._wire
         if wire is None or event.link is not wire or event.credit_limit is None:
             return
@@ -146,10 +155,14 @@ class PublisherLink(ClientLink):
         properties = event.properties
         asked = None if properties is None else properties.get(vocabulary.ASKED)
         if properties is not None and isinstance(asked, bytes):
-            named = properties.get(vocabulary.OWING)
-            names = [str(name) for name in named] if isinstance(named, (list, tuple)) else []
-            count = vocabulary.number_in(properties, vocabulary.OWING_COUNT)
-            self._perform(self._core.asked(asked, names, len(names) if count is None else count))
+            self._perform(
+                self._core.asked(asked, *_named(properties, vocabulary.OWING, vocabulary.OWING_COUNT))
+            )
+        ended = None if properties is None else properties.get(vocabulary.ENDED_TAG)
+        if properties is not None and isinstance(ended, bytes):
+            self._perform(
+                self._core.ended(ended, *_named(properties, vocabulary.ENDED, vocabulary.ENDED_COUNT))
+            )
         start = vocabulary.number_in(properties, vocabulary.START)
         start_tag = None if properties is None else properties.get(vocabulary.START_TAG)
         if start is not None and isinstance(start_tag, bytes):
@@ -245,6 +258,8 @@ class PublisherLink(ClientLink):
             self._became_active(resumed=effect.resumed > 0, unsettled=effect.resumed)
         elif isinstance(effect, ReportExpired):
             self.client.tell(SessionExpired(self.name, len(effect.numbers), effect.sent_again))
+        elif isinstance(effect, ReportEnded):
+            self._report_ended(effect)
         elif isinstance(effect, ReportOwing):
             answer = self._owing.get(effect.number)
             if answer is not None and not answer.done():
@@ -265,6 +280,17 @@ class PublisherLink(ClientLink):
                 wire.flow({vocabulary.ASK: effect.tag})
             elif isinstance(effect, AnswerDrain):
                 wire.drained()
+
+    def _report_ended(self, report: ReportEnded) -> None:
+        self.statistics.subscriptions_ended += report.count
+        self.client.tell(SubscriptionsEnded(self.name, report.names, report.count, report.number))
+        now = self._loop.time()
+        if self._ended_logged_at is None or now - self._ended_logged_at >= ENDED_LOG_S:
+            self._ended_logged_at = now
+            logger.warning(
+                "%d subscription(s) ended before they had processed message %d of %s, or later ones: %s",
+                report.count, report.number, self.name, ", ".join(report.names),
+            )  # fmt: skip
 
     def _transfer(self, effect: SendTransfer) -> None:
         assert isinstance(self._wire, SenderLink)
@@ -301,3 +327,11 @@ class PublisherLink(ClientLink):
             if not sending.future.done():
                 sending.future.set_exception(error)
                 sending.future.exception()  # whoever does not wait for it needs no warning
+
+
+def _named(properties: Fields, names_key: Symbol, count_key: Symbol) -> tuple[list[str], int]:
+    """The subscriptions that a router names in a flow, and how many it counts."""
+    named = properties.get(names_key)
+    names = [str(name) for name in named] if isinstance(named, (list, tuple)) else []
+    count = vocabulary.number_in(properties, count_key)
+    return names, len(names) if count is None else count

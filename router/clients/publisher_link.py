@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from delivery_records import effects
@@ -164,15 +164,19 @@ class PublisherLink:
 
     def _tell_owing(self, effect: effects.TellOwing) -> None:
         """Name those that owe a delivery; names that do not fit the client's frame are left out, the count is not."""
-        told: Fields = {
-            vocabulary.ASKED: effect.tag,
-            vocabulary.OWING: list(effect.names),
-            vocabulary.OWING_COUNT: UInt(effect.count),
-        }
+        told: Fields = {vocabulary.ASKED: effect.tag, vocabulary.OWING_COUNT: UInt(effect.count)}
+        self._flow_with_names(told, vocabulary.OWING, effect.names)
+
+    def _tell_ended(self, effect: effects.TellEnded) -> None:
+        """I-3b: subscriptions that ended while they owed the publisher's deliveries."""
+        told: Fields = {vocabulary.ENDED_COUNT: UInt(effect.count), vocabulary.ENDED_TAG: effect.tag}
+        self._flow_with_names(told, vocabulary.ENDED, effect.names)
+
+    def _flow_with_names(self, told: Fields, key: Symbol, names: Sequence[str]) -> None:
         try:
-            self.link.flow(told)
+            self.link.flow({**told, key: list(names)})
         except LimitError:
-            self.link.flow({**told, vocabulary.OWING: []})
+            self.link.flow({**told, key: []})
 
     def _tell_start(self, effect: effects.TellStart) -> None:
         """I-6a: what the publisher tells its next router."""
@@ -212,6 +216,7 @@ class PublisherLink:
         effects.PublisherReply: _reply,
         effects.AskEcho: _ask_echo,
         effects.TellOwing: _tell_owing,
+        effects.TellEnded: _tell_ended,
         effects.TellStart: _tell_start,
         effects.DetachLink: _detach,
         effects.CloseConnection: _close,

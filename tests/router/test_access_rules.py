@@ -11,7 +11,7 @@ import pytest
 
 from delivery_records.patience import Patience, SlowAction
 from oncewire.cli.errors import CliError
-from oncewire.client import LinkRefused, connect
+from oncewire.client import ClientEvent, LinkRefused, SubscriptionsEnded, connect
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import vocabulary
 from router.access_rules import (
@@ -235,14 +235,26 @@ async def test_who_looks_a_subscription_up_has_the_patience_of_its_topic() -> No
 @pytest.mark.parametrize("action", ["expel", "detach"])
 async def test_a_publisher_goes_on_when_a_subscriber_that_answers_nothing_is_ended(action: str) -> None:
     rules = json.dumps([{"topics": ["orders"], "after_s": 1, "action": action}])
-    async with running_router("--standalone", f"--slow-rules={rules}") as router, connect(router.url) as client:
-        subscriber = await RawClient.connect(router.port)
+    heard: list[SubscriptionsEnded] = []
+
+    def on_event(event: ClientEvent) -> None:
+        if isinstance(event, SubscriptionsEnded):
+            heard.append(event)
+
+    async with (
+        running_router("--standalone", f"--slow-rules={rules}") as router,
+        connect(router.url, on_event=on_event) as client,
+    ):
+        subscriber = await RawClient.connect(router.port, container_id="slow")
         link = await subscriber.subscriber("orders", timeout=2)
         stated = link.reply.properties
         assert stated is not None
         assert (stated[vocabulary.PATIENCE], stated[vocabulary.WHEN_SLOW]) == (1, action)
-        publisher = await client.publisher("orders")
+        publisher = await client.publisher("orders", name="out")
         sending = await publisher.submit(b"1")
         assert (await sending).is_accepted
+        # Before the outcome (I-3b), whether it was expelled or its time was over while it was detached.
+        assert heard == [SubscriptionsEnded("out", ("slow/sub",), 1, sending.number)]
+        assert publisher.statistics.subscriptions_ended == 1
         log = await router.stop()
     assert '"event": "subscriber_slow"' in log
