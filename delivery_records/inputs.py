@@ -53,7 +53,7 @@ NO_PLACE = LinkPlace()
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who attaches a link (A-2c)."""
+    """Who attaches a link (A-2c), and for how long a policy lets it be kept (K-5c)."""
 
     vhost: str = ""
     """The virtual host; empty: the default one."""
@@ -61,6 +61,8 @@ class Owner:
     """As logged in; empty: anonymous."""
     adopts: bool = False
     """The user's links have the keys that they had without a login."""
+    longest_s: float | None = None
+    """Longest terminus time-out that a policy grants (K-5c); None: as the limits say."""
 
 
 NOBODY = Owner()

@@ -1,4 +1,4 @@
-"""Edits of when a subscription is slow, and of what becomes of it then (rule K-5b)."""
+"""Edits of what a policy does: to a slow subscription (rule K-5b), and to time-outs (K-5c)."""
 
 from __future__ import annotations
 
@@ -34,5 +34,19 @@ PATIENCE_EDITS: tuple[Edit, ...] = (
         "timeout_of(subscription),\n",
         "a subscriber that is not told how long it may take cannot keep to it",
         aim=("drop-s", "patience_s=10", "routers=1"),
+    ),
+    Edit(
+        "kept-for-longer-than-granted", "K-5c", "terms",
+        "        return Terms(cap_s, CAPPED_NEVER)\n    asked",
+        "        return Terms(limits.subscription_timeout_cap_s, CAPPED_NEVER)\n    asked",
+        "a subscriber that asks for `never` holds its topic for longer than its user may",
+        aim=("drop-s", "never=1", "longest_s=20", "routers=1"),
+    ),
+    Edit(
+        "a-session-for-longer-than-granted", "K-5c", "terms",
+        "    return Terms(max(0.0, min(asked, cap_s)), request.expiry_policy)\n\n\ndef _cap_s",
+        "    return Terms(max(0.0, min(asked, limits.publisher_timeout_cap_s)), request.expiry_policy)\n\n\ndef _cap_s",
+        "a publisher's session is kept for longer than its user may",
+        aim=("drop-p", "longest_s=20", "routers=1"),
     ),
 )  # fmt: skip

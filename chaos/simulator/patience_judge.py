@@ -1,4 +1,4 @@
-"""When a subscription may be called slow (K-5b), by what its link was sent and has answered."""
+"""What a policy may do: call a subscription slow (K-5b), by what its link was sent and answered; grant less (K-5c)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ class _Link:
         self.limit = 0
         self.sent = 0
         self.dry_since = now
+
+
+def check_granted(effect: effects.Effect, longest_s: int) -> None:
+    """A router states how long a terminus is kept.
+
+    Raises:
+        Violation: it is longer than the policy grants.
+    """
+    stating = effects.SubscriberReply | effects.Confirm | effects.PublisherReply
+    if isinstance(effect, stating) and effect.timeout_s > longest_s:
+        raise Violation(f"UNGRANTED: {effect.timeout_s:g} s are stated, {longest_s} s were granted")
 
 
 class PatienceJudge:

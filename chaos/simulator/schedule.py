@@ -17,6 +17,7 @@ from chaos.simulator.swarm import (
     draw_budget,
     draw_drains,
     draw_fault,
+    draw_longest,
     draw_narrow,
     draw_orders,
     draw_patience,
@@ -97,7 +98,8 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
             setting = replace(setting, traits=replace(setting.traits, session_end=True))
         traits = draw_patience(random.Random(f"patience {seed}"), setting.traits)
         same_names = random.Random(f"names {seed}").random() < 0.1
-        setting = replace(setting, traits=replace(traits, same_names=same_names))
+        longest_s = draw_longest(random.Random(f"longest {seed}"))
+        setting = replace(setting, traits=replace(traits, same_names=same_names, longest_s=longest_s))
     result.setting = setting
     world = setting.build(cores)
     try:

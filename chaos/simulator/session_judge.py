@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.simulator.promises import FASTEST_CLOCK
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 
@@ -53,7 +54,7 @@ class SessionJudge:
         if is_over or is_stolen or publisher in self._held_up:
             return
         away_s = world.now - self._left.get(publisher, world.now)
-        if away_s < SHORTEST_TIMEOUT_S:
+        if away_s < min(SHORTEST_TIMEOUT_S, (world.traits.longest_s or SHORTEST_TIMEOUT_S) / FASTEST_CLOCK):
             raise Violation(f"EXPIRED: the session of p{publisher} ends without a cause, {away_s:.0f} s after it left")
 
     def on_session_expired(self, publisher: int) -> None:

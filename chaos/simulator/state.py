@@ -155,8 +155,9 @@ class WorldState:
         return (kind if self.traits.same_names else f"{kind}{index}", "link")
 
     def owner(self, index: int) -> inputs.Owner:
-        """Who a client is (A-2c)."""
-        return inputs.Owner(user=f"u{index}") if self.traits.same_names else inputs.NOBODY
+        """Who a client is (A-2c), and for how long a policy lets its links be kept (K-5c)."""
+        user = f"u{index}" if self.traits.same_names else ""
+        return inputs.Owner(user=user, longest_s=self.traits.longest_s or None)
 
     def client_of(self, connection: SimulatedConnection) -> ClientRole | None:
         """Whose link it is; None when the client has left it."""

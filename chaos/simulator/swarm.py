@@ -181,6 +181,15 @@ def draw_patience(rng: random.Random, traits: Traits) -> Traits:
     return replace(traits, patience_s=rng.choice([2, 10, 40]), expels=rng.random() < 0.6)
 
 
+def draw_longest(rng: random.Random) -> int:
+    """In some worlds a policy keeps subscriptions and sessions for less time than clients ask for (K-5c).
+
+    Args:
+        rng: of its own.
+    """
+    return rng.choice([5, 20, 70]) if rng.random() < 0.1 else 0
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 

@@ -66,6 +66,8 @@ class Traits:
     """All publishers have the same container-id and link name, and all subscribers, each with a login of its own."""
     expels: bool = False
     """With it: it ends their subscriptions then; else it detaches their links."""
+    longest_s: int = 0
+    """Longest time-out that a policy grants subscriptions and sessions (K-5c); 0: what they ask for."""
 
 
 PLAIN = Traits()

@@ -23,7 +23,7 @@ from chaos.simulator.etcd import Held
 from chaos.simulator.judge import Judge
 from chaos.simulator.members import Members
 from chaos.simulator.operators import Operators
-from chaos.simulator.patience_judge import PatienceJudge
+from chaos.simulator.patience_judge import PatienceJudge, check_granted
 from chaos.simulator.peer_paths import PeerPaths
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.routers import Router, key_of, record_of
@@ -239,6 +239,8 @@ class World(WorldState):
     def _send_to_client(self, router: Router, effect: _ToClient) -> None:
         if self.patience is not None:
             self.patience_judge.on_effect(effect)
+        if self.traits.longest_s:
+            check_granted(effect, self.traits.longest_s)
         connection = self.connections.get(effect.link)
         if connection is not None and connection.is_open:
             connection.down.append(effect)

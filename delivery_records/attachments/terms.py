@@ -28,7 +28,7 @@ class Terms:
 
 def subscription_terms(request: SubscriberAttach, limits: Limits) -> Terms:
     """T_sub and policy granted to an attach that shows life."""
-    cap_s = limits.subscription_timeout_cap_s
+    cap_s = _cap_s(request, limits.subscription_timeout_cap_s)
     if request.patience is not None and request.patience.action is SlowAction.EXPEL:
         cap_s = min(cap_s, request.patience.seconds)  # K-5b: away is no progress either
     if request.expiry_policy == NEVER:
@@ -39,13 +39,20 @@ def subscription_terms(request: SubscriberAttach, limits: Limits) -> Terms:
 
 def publisher_terms(request: PublisherAttach, limits: Limits) -> Terms:
     """T_pub and policy granted; a stock publisher's session is worth nothing once its link is gone (c.5)."""
+    cap_s = _cap_s(request, limits.publisher_timeout_cap_s)
     if request.expiry_policy == NEVER:
-        return Terms(limits.publisher_timeout_cap_s, CAPPED_NEVER)
+        return Terms(cap_s, CAPPED_NEVER)
     default = limits.publisher_timeout_s if request.exactly_once or request.unsettled is not None else 0.0
     asked = default if request.timeout_s is None else request.timeout_s
     if request.exactly_once:
         asked = max(asked, default)
-    return Terms(max(0.0, min(asked, limits.publisher_timeout_cap_s)), request.expiry_policy)
+    return Terms(max(0.0, min(asked, cap_s)), request.expiry_policy)
+
+
+def _cap_s(request: SubscriberAttach | PublisherAttach, cap_s: float) -> float:
+    """K-5c: a policy of the owner may grant less than the limits do."""
+    longest_s = request.owner.longest_s
+    return cap_s if longest_s is None else min(cap_s, longest_s)
 
 
 def held_terms(record: SubscriptionRecord) -> Terms:

@@ -175,6 +175,7 @@ class View:
         "applied",
         "coming",
         "dead",
+        "keys_of",
         "publisher_epochs",
         "publishers",
         "publishers_of",
@@ -199,6 +200,8 @@ class View:
         """Sessions of the snapshot that is being applied; one may come behind a subscriber that has its deliveries."""
         self.publishers_of: dict[str, int] = {}
         """How many publishers each topic has (C-4)."""
+        self.keys_of: dict[tuple[str, str], int] = {}
+        """How many subscriptions and publishers each (virtual host, user) has, for quotas."""
         self._matching: dict[str, list[Subscription]] = {}
         self._map_shares: dict[str, int] = {}
 
@@ -311,6 +314,7 @@ class View:
         old = self.subscriptions.pop(change.key, None)
         if old is not None:
             del self.subscription_epochs[old.epoch]
+            self._count_key(old.record, -1)
             self._forget_matching(old.record.topic)
         if change.record is not None:
             assert isinstance(change.record, SubscriptionRecord)
@@ -318,6 +322,7 @@ class View:
                 change.key, change.record, change.mod_revision, change.create_revision
             )
             self.subscription_epochs[change.mod_revision] = change.key
+            self._count_key(change.record, 1)
             self._forget_matching(change.record.topic)
 
     def _apply_publisher(self, change: Change) -> None:
@@ -325,6 +330,7 @@ class View:
         if old is not None:
             del self.publisher_epochs[old.epoch]
             self._count_publisher(old.record.topic, -1)
+            self._count_key(old.record, -1)
             if old.session:
                 del self.sessions[old.session]
         if change.record is not None:
@@ -335,6 +341,7 @@ class View:
             self.publishers[change.key] = new
             self.publisher_epochs[new.epoch] = new.key
             self._count_publisher(new.record.topic, 1)
+            self._count_key(new.record, 1)
             if new.session:
                 self.sessions[new.session] = new.key
 
@@ -345,6 +352,14 @@ class View:
             self.publishers_of[topic] = count
         else:
             del self.publishers_of[topic]
+
+    def _count_key(self, record: SubscriptionRecord | PublisherRecord, step: int) -> None:
+        owner = (record.vhost, record.user)
+        count = self.keys_of.get(owner, 0) + step
+        if count:
+            self.keys_of[owner] = count
+        else:
+            del self.keys_of[owner]
 
     def _forget_matching(self, pattern: str) -> None:
         for topic in [topic for topic in self._matching if matches(pattern, topic)]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -38,7 +39,8 @@ def _random_write(etcd: SimEtcd, rng: random.Random, number: int) -> None:
         etcd.delete(kind, key)
     elif kind is Kind.SUBSCRIPTION:
         topic = rng.choice(["orders.*", "orders.eu", "#"])
-        etcd.put(kind, key, replace(SUBSCRIPTION, topic=topic, rid=number, map_bound=rng.choice([0, 7, 12])))
+        user, bound = rng.choice(["", "ann"]), rng.choice([0, 7, 12])
+        etcd.put(kind, key, replace(SUBSCRIPTION, topic=topic, user=user, rid=number, map_bound=bound))
     else:
         held = etcd.keys.get((kind, key))
         session = SESSION_IS_THIS_PUT
@@ -51,6 +53,9 @@ def _same(one: View, other: View) -> None:
     for view in (one, other):
         assert set(view.subscription_epochs.values()) == set(view.subscriptions)
         assert set(view.publisher_epochs.values()) == set(view.publishers)
+        owners = [(each.record.vhost, each.record.user) for each in view.subscriptions.values()]
+        owners += [(each.record.vhost, each.record.user) for each in view.publishers.values()]
+        assert view.keys_of == Counter(owners)
         assert view.sessions == {p.session: p.key for p in view.publishers.values() if p.session}
     assert one.subscriptions == other.subscriptions
     assert one.publishers == other.publishers
