@@ -47,7 +47,11 @@ def check_pattern(pattern: str) -> None:
     _, pattern = split_vhost(pattern)
     if not pattern:
         raise TopicError("the topic is empty; give a name such as orders or orders.eu")
-    if len(pattern.encode()) > MAX_TOPIC_BYTES:
+    try:
+        size = len(pattern.encode())
+    except UnicodeEncodeError:
+        raise TopicError("the topic has half of a surrogate pair, which UTF-8 cannot write; leave it out") from None
+    if size > MAX_TOPIC_BYTES:
         raise TopicError(f"the topic is longer than {MAX_TOPIC_BYTES} bytes")
     if is_pattern(pattern) and "." in pattern and "/" in pattern:
         raise TopicError(f"pattern {pattern!r} mixes . and /; use one separator")

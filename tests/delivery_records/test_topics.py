@@ -31,6 +31,12 @@ def _matches_by_trying(pattern: list[str], topic: list[str]) -> bool:
     return bool(topic) and head in ("*", topic[0]) and _matches_by_trying(rest, topic[1:])
 
 
+def test_half_of_a_surrogate_pair_is_no_topic() -> None:
+    """It cannot be written as UTF-8; JSON and URLs can bring it."""
+    with pytest.raises(TopicError, match="UTF-8"):
+        check_topic("orders\ud800")
+
+
 @given(PARTS, TOPIC, SEPARATOR, SEPARATOR)
 def test_a_pattern_matches_what_trying_everything_matches(
     pattern: list[str], topic: list[str], one: str, other: str
