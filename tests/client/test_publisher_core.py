@@ -10,6 +10,7 @@ from oncewire.client.core_effects import (
     AskOwing,
     RefuseLink,
     ReportActive,
+    ReportEnded,
     ReportExpired,
     ReportOutcome,
     ReportOwing,
@@ -410,6 +411,16 @@ def test_asking_who_owes_needs_a_message_in_flight() -> None:
     p.tell([0])
     assert p.core.ask(0) == []
     assert p.core.asked(tag(0), [], 0) == []
+
+
+def test_who_ended_is_reported_with_the_number_of_the_oldest_message_it_owed() -> None:
+    p = PublisherDriver()
+    p.submit(2)
+    p.attach()
+    assert p.core.ended(tag(1), ["a/b"], 2) == [ReportEnded(1, ("a/b",), 2)]
+    assert p.core.ended(b"no number", ["a/b"], 1) == []
+    p.core.lost()
+    assert p.core.ended(tag(1), ["a/b"], 1) == []
 
 
 def test_one_commit_at_a_time_gathers_what_comes_meanwhile() -> None:

@@ -243,7 +243,7 @@ async def test_a_publisher_goes_on_when_a_subscriber_that_answers_nothing_is_end
 
     async with (
         running_router("--standalone", f"--slow-rules={rules}") as router,
-        connect(router.url, on_event=on_event) as client,
+        connect(router.url, container_id="shop", on_event=on_event) as client,
     ):
         subscriber = await RawClient.connect(router.port, container_id="slow")
         link = await subscriber.subscriber("orders", timeout=2)
