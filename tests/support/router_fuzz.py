@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from chaos.fuzz.mutations import NUMBERS, STRANGE
+from chaos.fuzz.streams import mutated_stream
 from oncewire.wire import (
     ACCEPTED,
     RELEASED,
@@ -40,7 +42,6 @@ from oncewire.wire import (
 )
 from oncewire.wire.frames import encode_frame
 from tests.router.raw_client import EXACTLY_ONCE, RawClient
-from tests.support.engine_fuzz import NUMBERS, STRANGE, mutated_stream
 
 TOPIC = "fuzz/orders"
 IDENTITIES = 6
