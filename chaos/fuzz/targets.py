@@ -40,5 +40,6 @@ GOALS = {
     "settings": Goal("chaos.fuzz.settings:SETTINGS_TARGET", 20_000, 1_000, 66),
     "etcd-values": Goal("chaos.fuzz.etcd_values:ETCD_VALUES", 500_000, 5_000, 130),
     "router-messages": Goal("chaos.fuzz.router_messages:ROUTER_MESSAGES", 5_000_000, 20_000, 130),
+    "linked-routers": Goal("chaos.fuzz.linked_routers:LINKED_ROUTERS", 200_000, 6, 1),
 }
 """Most inputs go to what reads bytes of strangers and takes microseconds; a whole engine or two routers take longer."""
