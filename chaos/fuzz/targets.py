@@ -33,13 +33,14 @@ class Goal:
 
 
 GOALS = {
-    "frames": Goal("chaos.fuzz.frames:FRAMES", 50_000, 2_500, 130),
-    "performatives": Goal("chaos.fuzz.frames:PERFORMATIVES", 1_500_000, 5_000, 130),
-    "logins": Goal("chaos.fuzz.logins:LOGINS", 600_000, 5_000, 130),
-    "parameters": Goal("chaos.fuzz.parameters:PARAMETERS", 2_500_000, 20_000, 130),
-    "settings": Goal("chaos.fuzz.settings:SETTINGS_TARGET", 20_000, 1_000, 66),
-    "etcd-values": Goal("chaos.fuzz.etcd_values:ETCD_VALUES", 500_000, 5_000, 130),
-    "router-messages": Goal("chaos.fuzz.router_messages:ROUTER_MESSAGES", 5_000_000, 20_000, 130),
-    "linked-routers": Goal("chaos.fuzz.linked_routers:LINKED_ROUTERS", 200_000, 6, 1),
+    "frames": Goal("chaos.fuzz.frames:FRAMES", 20_000, 2_500, 130),
+    "performatives": Goal("chaos.fuzz.frames:PERFORMATIVES", 1_000_000, 5_000, 130),
+    "logins": Goal("chaos.fuzz.logins:LOGINS", 300_000, 5_000, 130),
+    "parameters": Goal("chaos.fuzz.parameters:PARAMETERS", 3_000_000, 20_000, 130),
+    "settings": Goal("chaos.fuzz.settings:SETTINGS_TARGET", 10_000, 1_000, 66),
+    "etcd-values": Goal("chaos.fuzz.etcd_values:ETCD_VALUES", 200_000, 5_000, 130),
+    "router-messages": Goal("chaos.fuzz.router_messages:ROUTER_MESSAGES", 6_000_000, 20_000, 130),
+    "record-core": Goal("chaos.fuzz.record_core:RECORD_CORE", 100_000, 200, 30),
+    "linked-routers": Goal("chaos.fuzz.linked_routers:LINKED_ROUTERS", 105_000, 6, 1),
 }
 """Most inputs go to what reads bytes of strangers and takes microseconds; a whole engine or two routers take longer."""

@@ -29,6 +29,7 @@ PLANTED = {
     "settings": "chaos.fuzz.settings:format_config",
     "etcd-values": "chaos.fuzz.etcd_values:decode_life",
     "router-messages": "chaos.fuzz.router_messages:decode_message",
+    "record-core": "delivery_records.egress:Egress.on_msg",
     "linked-routers": "router.clients.subscriber_link:SubscriberLink.flow_input",
 }
 """What a fault is planted in, of each target."""
