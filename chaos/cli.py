@@ -12,6 +12,7 @@ from chaos.campaign import cli as campaign_commands
 from chaos.experiments.cli import run as run_experiments
 from chaos.experiments.command import check_fresh, run_network
 from chaos.experiments.demo import MIN_MESSAGES
+from chaos.fuzz.cli import fuzz as fuzz_targets
 from chaos.record.cli import record as record_experiments
 
 MAX_ROUTERS = 16
@@ -96,5 +97,6 @@ for _command in (
     campaign_commands.simulate,
     campaign_commands.mutants,
     campaign_commands.campaign,
+    fuzz_targets,
 ):
     chaos.add_command(_command)

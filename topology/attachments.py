@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -187,6 +186,10 @@ class _Reader:
         value = self._fields.get(name, default)
         if not isinstance(value, str):
             raise self._wrong(name, "text")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise self._wrong(name, "text that UTF-8 can write") from None
         return value
 
     def flag(self, name: str) -> bool:
@@ -205,7 +208,7 @@ class _Reader:
         value = self._fields.get(name, 0.0)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self._wrong(name, "a number of seconds")
-        if not (math.isfinite(value) and value >= 0):
+        if not 0 <= value <= MAX_REVISION:  # a larger integer is no float, and nobody waits so long
             raise self._wrong(name, "a finite number of seconds, not below 0")
         return float(value)
 

@@ -37,14 +37,19 @@ def mutants_version() -> str:
 
 def processes_version() -> str:
     """A hash over all of routers and clients as processes, and over the experiments that are made with them."""
-    digest = hashlib.sha256(code_version(*EXPERIMENTS).encode())
-    for package in PROCESSES:
-        spec = importlib.util.find_spec(package)
+    return packages_version(*PROCESSES, seed=code_version(*EXPERIMENTS))
+
+
+def packages_version(*names: str, seed: str = "") -> str:
+    """A hash over whole packages, and over single modules; `seed` stands for what else counts."""
+    digest = hashlib.sha256(seed.encode())
+    for name in names:
+        spec = importlib.util.find_spec(name)
         assert spec is not None
-        assert spec.submodule_search_locations
-        root = Path(spec.submodule_search_locations[0])
-        for path in sorted(root.rglob("*.py")):
-            digest.update(f"{package}/{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+        assert spec.origin is not None
+        root = Path(spec.origin).parent
+        for path in sorted(root.rglob("*.py")) if spec.submodule_search_locations else [Path(spec.origin)]:
+            digest.update(f"{name}/{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
 

@@ -110,9 +110,9 @@ def _revision(message: RouterMessage) -> int:
         named = message.publisher_epoch
         if message.after > named:
             named = message.after
-        return named if message.to is None else max(named, *message.to)
+        return named if message.to is None else max((named, *message.to))
     if isinstance(message, Sync):
-        return max(message.publisher_epoch, *message.subscription_epochs)
+        return max((message.publisher_epoch, *message.subscription_epochs))
     if isinstance(message, (Ack, Nack)):
         return message.subscription_epoch
     assert isinstance(message, Settle)

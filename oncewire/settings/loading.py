@@ -15,6 +15,8 @@ from oncewire.settings.schema import REQUIRED, Setting
 
 DEFAULT = "default"
 """Where a value is from that no source has."""
+LONGEST_SHOWN = 200
+"""Characters of a key or value in an error: enough to find it, and still a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Schema:
         self.settings = settings
         self._names = {each.key: name for name, each in settings.items()}
         self._tables = {each.table for each in settings.values()} - {""}
+        self._depth = max((key.count(".") for key in self._names), default=0)
         self._command = command
         self._is_file_only = is_file_only
 
@@ -79,7 +82,7 @@ class Schema:
     def _flat(self, table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, object]]:
         for name, value in table.items():
             key = prefix + name
-            if isinstance(value, dict) and key not in self._names:
+            if isinstance(value, dict) and key not in self._names and key.count(".") <= self._depth:
                 yield from self._flat(value, key + ".")
             else:
                 yield key, value
@@ -88,7 +91,7 @@ class Schema:
         name = self._names.get(key)
         if name is not None:
             return name
-        what = f"unknown setting {key} in {file}"
+        what = f"unknown setting {_shown(key)} in {file}"
         if key in self._tables:
             inside = ", ".join(each for each in self._names if each.startswith(f"{key}."))
             raise CliError(what, f"{key} is a table, its settings stand below [{key}]", f"set one of {inside}")
@@ -113,8 +116,8 @@ class Schema:
     def _parse(self, found: Setting, value: object, source: str) -> object:
         try:
             return found.parse(value)
-        except (ValueError, TypeError):
-            shown = "***" if found.secret else repr(value)
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            shown = "***" if found.secret else _shown(repr(value))
             ways = "" if self._is_file_only else f" in the file, {found.flag} or {found.variable}"
             raise CliError(
                 f"{found.key} = {shown} (from {source}) cannot be used",
@@ -145,6 +148,16 @@ def read_toml(file: str) -> dict[str, Any]:
         ) from None
     except tomllib.TOMLDecodeError as error:
         raise CliError(f"the configuration file {file} is not TOML", str(error), "fix that line") from None
+    except (ValueError, RecursionError):  # of Python itself
+        raise CliError(
+            f"the configuration file {file} cannot be read",
+            "it has a number of thousands of digits, or lists or tables hundreds of levels deep",
+            "no setting needs such a value: leave it out",
+        ) from None  # fmt: skip
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -221,3 +221,15 @@ def test_a_fault_with_a_disconnected_publisher_does_not_start_its_time_anew() ->
     net.feed(net.nodes[0], inputs.SendFailed(Sync(epoch, (1,), (0,), (LONG_TAG,)), (net.nodes[1].rid,)))
     assert not net.nodes[0].core.ingresses
     assert net.nodes[0].core.timers.deadline(Timer.EXPIRY, net.publisher_path()) == end
+
+
+@pytest.mark.parametrize("message", [Msg(1, 0, b"1", b"body", to=()), Sync(1, (), (), ())])
+def test_a_frame_that_names_no_subscription_is_no_fault(message: Msg | Sync) -> None:
+    """No router sends one; whoever does restarts nothing, and nobody is given it."""
+    net = Net(2)
+    subscriber, publisher = net.subscriber(net.nodes[1]), net.publisher(net.nodes[0])
+    channel = net.nodes[1].core.channels.channel(net.nodes[0].rid)
+    generation = channel.generation
+    net.feed(net.nodes[1], inputs.RouterFrame(net.nodes[0].rid, generation, channel.received + 1, message))
+    assert (channel.generation, subscriber.deliveries) == (generation, [])
+    assert publisher.detached() is None

@@ -14,13 +14,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from chaos.fuzz.hostile import TOPIC, HostileClient
 from oncewire.wire import Source, Symbol, Target, ULong
 from router.commands.local_network import LocalNetwork
 from tests.router.honest_pair import others_lose_nothing
 from tests.router.raw_client import EXACTLY_ONCE, RawClient, RawSubscriber
 from tests.router.relay import assert_no_internal_error
 from tests.router.test_network import port_of, state_of
-from tests.support.router_fuzz import TOPIC, HostileClient
 
 ROUTERS = ("r1", "r2", "r3")
 AT_ONCE = 12

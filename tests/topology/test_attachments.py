@@ -113,6 +113,8 @@ def test_optional_fields_may_be_left_out() -> None:
         ({"topic": None}, "topic"),
         ({"timeout_s": -1}, "timeout_s"),
         ({"timeout_s": 1e999}, "timeout_s"),
+        ({"timeout_s": 10**400}, "timeout_s"),
+        ({"container_id": "half of a pair \ud800"}, "container_id"),
         ({"timeout_s": "60"}, "timeout_s"),
         ({"mode": "exactly-twice"}, "mode"),
         ({"map_bound": 1.5}, "map_bound"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chaos.fuzz.streams import established, feed, fresh, legal_frame, mutated_start, mutated_stream
 from oncewire.wire import (
     ACCEPTED,
     ConnectionState,
@@ -16,7 +17,6 @@ from oncewire.wire import (
     DispositionReceived,
     Role,
 )
-from tests.support.engine_fuzz import established, feed, fresh, legal_frame, mutated_start, mutated_stream
 from tests.support.engines import frame, one
 
 STREAMS = 2_000

@@ -1,0 +1,143 @@
+"""Fuzzing: no target has findings, each finds a planted fault, runs are repeatable, the page is that of the ledger."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from chaos.cli import chaos
+from chaos.fuzz.fuzzing import Plan, make_record, make_runs
+from chaos.fuzz.ledger import BLOCKS
+from chaos.fuzz.page import write_page
+from chaos.fuzz.target import InputTarget
+from chaos.fuzz.targets import GOALS
+from chaos.ledger import read_ledger
+
+EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
+PLANTED = {
+    "frames": "oncewire.wire.connection:Connection._receive_disposition",
+    "performatives": "chaos.fuzz.frames:decode_message",
+    "logins": "chaos.fuzz.logins:PlainServer.step",
+    "parameters": "chaos.fuzz.parameters:tag_of",
+    "settings": "chaos.fuzz.settings:format_config",
+    "etcd-values": "chaos.fuzz.etcd_values:decode_life",
+    "router-messages": "chaos.fuzz.router_messages:decode_message",
+    "record-core": "delivery_records.egress:Egress.on_msg",
+    "linked-routers": "router.clients.subscriber_link:SubscriberLink.flow_input",
+}
+"""What a fault is planted in, of each target."""
+
+
+class Planted(Exception):
+    """A fault that somebody has made."""
+
+
+def fails_sometimes(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Fails with every fifth call."""
+    calls = 0
+
+    def call(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls % 5 == 0:
+            raise Planted
+        return whole(*args, **options)
+
+    return call
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_mutated_input_is_taken_or_refused(name: str) -> None:
+    counts, found = make_runs(GOALS[name].target, range(GOALS[name].smoke))
+    assert found == []
+    assert counts.inputs >= GOALS[name].smoke
+    # Neither is everything refused nor everything taken: inputs reach deep, and still break rules.
+    if isinstance(GOALS[name].target, InputTarget):
+        assert counts.inputs // 20 < counts.refused < counts.inputs
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = GOALS[name].target
+    owner, _, attribute = PLANTED[name].replace(":", ".").rpartition(".")
+    whole = resolve_name(PLANTED[name])
+    monkeypatch.setattr(resolve_name(owner), attribute, fails_sometimes(whole))
+    _, found = make_runs(target, range(GOALS[name].smoke))
+    assert any("Planted" in each.what for each in found)
+
+
+def test_a_run_is_always_the_same() -> None:
+    for name, goal in GOALS.items():
+        first, second = (make_runs(goal.target, range(5, 6)) for _ in range(2))
+        assert first == second, name
+
+
+def is_dear(data: bytes) -> bool:
+    return bool([data.hex() for _ in range(9_999)])
+
+
+def test_an_input_whose_cost_is_out_of_proportion_is_a_finding() -> None:
+    target = InputTarget("dear", "", (), lambda _rng: [b"10 bytes.."], is_dear)
+    _, found = make_runs(target, range(1))
+    assert "steps for 10 bytes" in found[0].what
+
+
+# --- ledger and page --------------------------------------------------------------------------------------------------
+
+
+def plan_in(folder: Path, inputs: int = 300) -> Plan:
+    return Plan(folder / "fuzz.jsonl", {"router-messages": replace(GOALS["router-messages"], inputs=inputs, block=10)})
+
+
+def test_a_record_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    assert make_record(plan_in(tmp_path))
+    assert make_record(plan_in(tmp_path, 500))
+    blocks = read_ledger(tmp_path / "fuzz.jsonl", BLOCKS)
+    assert [(each.first, each.counts.inputs) for each in blocks] == [(0, 200), (10, 200), (20, 200)]
+    assert "**600 inputs, 0 of them through two linked routers" in plan_in(tmp_path).page.read_text()
+
+
+def test_numbers_of_other_code_are_kept_and_not_added(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path)
+    assert make_record(plan)
+    code = read_ledger(plan.ledger, BLOCKS)[0].code
+    plan.ledger.write_text(plan.ledger.read_text().replace(code, "0123456789ab"))
+    assert make_record(plan)
+    page = plan.page.read_text()
+    assert "**400 inputs" in page
+    assert "| `router-messages` | `0123456789ab` | 400 | 0 |" in page.split("## Earlier versions")[1]
+
+
+def test_findings_stand_on_the_page_and_fail_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_in(tmp_path)
+    monkeypatch.setattr("chaos.fuzz.router_messages.decode_message", fails_sometimes(bytes))
+    assert not make_record(plan)
+    assert "Planted" in plan.page.read_text().split("## Findings")[1]
+
+
+def test_the_page_says_what_the_ledger_says() -> None:
+    blocks = read_ledger(EVIDENCE / "fuzz.jsonl", BLOCKS)
+    assert blocks
+    assert (EVIDENCE / "fuzz.md").read_text() == write_page(blocks, GOALS)
+
+
+def test_the_command_writes_the_page_anew_from_the_ledger(tmp_path: Path) -> None:
+    shutil.copy(EVIDENCE / "fuzz.jsonl", tmp_path)
+    done = CliRunner().invoke(chaos, ["fuzz", "--page-only", "--state", str(tmp_path / "fuzz.jsonl")])
+    assert done.exit_code == 0
+    assert (tmp_path / "fuzz.md").read_text() == (EVIDENCE / "fuzz.md").read_text()
+
+
+def test_the_command_prints_how_a_finding_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.fuzz.router_messages.decode_message", fails_sometimes(bytes))
+    done = CliRunner().invoke(chaos, ["fuzz", "router-messages", "--runs", "50", "--first", "7"])
+    assert done.exit_code == 1
+    assert "repeat it: oncewire chaos fuzz router-messages --first" in done.output
+    assert CliRunner().invoke(chaos, ["fuzz", "no-such"]).exit_code == 2
