@@ -16,6 +16,9 @@ from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.patience import Patience
 from delivery_records.tags import PUBLISHER_PART
 
+Raised: TypeAlias = Exception
+"""What handling an input raised. mypyc finds the type of a field by a name of the module, and not all of Python's."""
+
 
 @dataclass(frozen=True, slots=True)
 class PublisherReply:
@@ -294,7 +297,7 @@ class RoomAgain:
 class Faulted:
     """Handling an input raised; what it concerned has been ended (K-3b). Log the traceback and count it."""
 
-    error: Exception
+    error: Raised
 
 
 Effect: TypeAlias = (

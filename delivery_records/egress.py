@@ -156,9 +156,10 @@ class Egress(Endpoint):
             found.sync = state
             found.number = number
             state.numbers[number] = found
-            if found.outcome is not None and found.state in (*DONE_AT_SUBSCRIBER, State.SKIPPED):
+            is_skipped = found.state is State.SKIPPED
+            if found.outcome is not None and (is_skipped or found.state in DONE_AT_SUBSCRIBER):
                 state.acknowledge(number, found.outcome)
-                if found.state is not State.SKIPPED:
+                if not is_skipped:
                     self.outgoing.trace(found, Rule.ACKNOWLEDGED_AGAIN, found.outcome.value)
         state.places = sum(entry.state in IN_PLACE for entry in entries.values())
         self.outgoing.pump()

@@ -178,9 +178,9 @@ def _detail(turn: Turn, endpoints: Endpoints, key: str, whole: bytes) -> str:
 
 
 def _state_of(entry: Entry) -> str:
-    if entry.outcome is None or entry.state not in (*MAPPED, State.SKIPPED):
-        return IN_DOUBT
-    return entry.outcome.value
+    if entry.outcome is not None and (entry.state in MAPPED or entry.state is State.SKIPPED):
+        return entry.outcome.value
+    return IN_DOUBT
 
 
 def _of(outcome: DeliveryOutcome | None) -> str:
