@@ -131,7 +131,8 @@ class ClientQuota:
             raise self._refusal("min_frame_size", rule.min_frame_size, text)
         use = self._uses.find(self._who)
         if rule.connections is not None and use is not None and use.connections >= rule.connections:
-            raise self._refusal("connections", rule.connections, _limited("connections of this user at this router", rule.connections))
+            text = _limited("connections of this user at this router", rule.connections)
+            raise self._refusal("connections", rule.connections, text)
         self._use = self._uses.enter(self._who)
         self._share_bytes(rule)
 
