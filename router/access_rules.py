@@ -6,21 +6,21 @@ They are looked at when a link is attached, and again when the settings change, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from delivery_records.patience import Patience, SlowAction
 from delivery_records.topics import TopicError, check_pattern
 from oncewire.settings.parsers import NotAllowed
+from router.groups import fits
 
-ANONYMOUS = "$anonymous"
-"""Stands in rules for whoever has not logged in; `*` fits it, too."""
 USER_PLACE = "${user}"
 """In a pattern: the user's name, where it is one token without wildcards; else the pattern fits nothing."""
 MAX_RULES = 1000
 """Each attach looks at all of them."""
+RIGHTS = ("publish", "subscribe", "view", "replay")
+"""What a rule of access can allow."""
 _NOT_IN_A_TOKEN = frozenset("./*#")
 _SLOW_ACTIONS = {"wait": None, **{action.value: action for action in SlowAction}}
 
@@ -30,14 +30,18 @@ class AccessRule:
     """Allows users something; what no rule allows is refused.
 
     Attributes:
-        users: names; `*` stands for any characters.
+        users: names, `*` for any characters, and groups.
         publish: topics, and patterns of topics, that they may publish to.
         subscribe: patterns; they may subscribe to what matches nothing else than these do.
+        view: queues whose payloads they may see in the inspector.
+        replay: queues whose ended items they may replay.
     """
 
     users: tuple[str, ...]
     publish: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
+    view: tuple[str, ...] = ()
+    replay: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +67,62 @@ class SlowRule:
         return None if action is None else Patience(self.after_s, action)
 
 
-def may_publish(rules: Sequence[AccessRule], user: str, topic: str) -> bool:
-    """Whether some rule allows it. Without rules everybody may do everything."""
-    return not rules or any(
-        covers(each, topic) for rule in _of(rules, user) for each in _of_user(rule.publish, user)
-    )
+def allowing_rule(
+    rules: Sequence[AccessRule], right: str, user: str, address: str, groups: Collection[str] = ()
+) -> int | None:
+    """The place, from 1 on, of the first rule that allows it.
 
-
-def may_subscribe(rules: Sequence[AccessRule], user: str, pattern: str) -> bool:
-    """Whether some rule allows all that the pattern matches. Without rules everybody may do everything."""
-    return not rules or any(
-        covers(each, pattern) for rule in _of(rules, user) for each in _of_user(rule.subscribe, user)
-    )
-
-
-def patience_of(rules: Sequence[SlowRule], user: str, pattern: str) -> Patience | None:
-    """What a subscriber of this topic or pattern is granted."""
-    for rule in rules:
-        if _fits(rule.users, user) and any(covers(each, pattern) for each in _of_user(rule.topics, user)):
-            return rule.patience
+    Args:
+        rules: those of the settings.
+        right: publish, subscribe, view or replay.
+        user: as logged in; empty without a login.
+        address: a topic, a pattern or an address of a queue.
+        groups: of the user.
+    """
+    for number, rule in enumerate(rules, 1):
+        if fits(rule.users, user, groups) and any(
+            covers(each, address) for each in _of_user(getattr(rule, right), user)
+        ):
+            return number
     return None
 
 
-def adopts(users: Sequence[str], user: str) -> bool:
+def may_publish(rules: Sequence[AccessRule], user: str, topic: str, groups: Collection[str] = ()) -> bool:
+    """Whether some rule allows it. Without rules everybody may do everything."""
+    return not rules or allowing_rule(rules, "publish", user, topic, groups) is not None
+
+
+def may_subscribe(rules: Sequence[AccessRule], user: str, pattern: str, groups: Collection[str] = ()) -> bool:
+    """Whether some rule allows all that the pattern matches. Without rules everybody may do everything."""
+    return not rules or allowing_rule(rules, "subscribe", user, pattern, groups) is not None
+
+
+def decide(rules: Sequence[AccessRule], right: str) -> bool:
+    """Whether rules decide who may `view` or `replay`: one of them names queues for it. Else roles do."""
+    return any(getattr(rule, right) for rule in rules)
+
+
+def slow_number(
+    rules: Sequence[SlowRule], user: str, pattern: str, groups: Collection[str] = ()
+) -> int | None:
+    """Which rule counts for a subscriber of this topic or pattern: its place, from 1 on."""
+    for number, rule in enumerate(rules, 1):
+        if fits(rule.users, user, groups) and any(covers(each, pattern) for each in _of_user(rule.topics, user)):
+            return number
+    return None
+
+
+def patience_of(
+    rules: Sequence[SlowRule], user: str, pattern: str, groups: Collection[str] = ()
+) -> Patience | None:
+    """What a subscriber of this topic or pattern is granted."""
+    number = slow_number(rules, user, pattern, groups)
+    return None if number is None else rules[number - 1].patience
+
+
+def adopts(users: Sequence[str], user: str, groups: Collection[str] = ()) -> bool:
     """A-2c: whether a user keeps the links that were made without a login."""
-    return bool(user) and _fits(users, user)
+    return bool(user) and fits(users, user, groups)
 
 
 def covers(allowed: str, wanted: str) -> bool:
@@ -114,14 +149,6 @@ def _tokens(pattern: str) -> tuple[str, ...]:
     return tuple(pattern.replace("/", ".").split("."))
 
 
-def _of(rules: Sequence[AccessRule], user: str) -> Iterator[AccessRule]:
-    return (rule for rule in rules if _fits(rule.users, user))
-
-
-def _fits(patterns: Sequence[str], user: str) -> bool:
-    return any(fnmatchcase(user or ANONYMOUS, pattern) for pattern in patterns)
-
-
 def _of_user(patterns: Sequence[str], user: str) -> Iterator[str]:
     for pattern in patterns:
         if USER_PLACE not in pattern:
@@ -134,25 +161,23 @@ def _of_user(patterns: Sequence[str], user: str) -> Iterator[str]:
 
 
 def access_rules(value: object) -> tuple[AccessRule, ...]:
-    """A list of tables {users, publish, subscribe}; in a text as JSON."""
+    """A list of tables {users, publish, subscribe, view, replay}; in a text as JSON."""
     return tuple(
-        AccessRule(
-            _names(table, "users", None), _patterns(table, "publish", ()), _patterns(table, "subscribe", ()),
-        )
-        for table in _tables(value, {"users", "publish", "subscribe"})
-    )  # fmt: skip
+        AccessRule(names_of(table, "users", None), **{right: _patterns(table, right, ()) for right in RIGHTS})
+        for table in tables_of(value, {"users", *RIGHTS})
+    )
 
 
 def slow_rules(value: object) -> tuple[SlowRule, ...]:
     """A list of tables {topics, users, after_s, action}; in a text as JSON."""
-    return tuple(_slow_rule(table) for table in _tables(value, {"topics", "users", "after_s", "action"}))
+    return tuple(_slow_rule(table) for table in tables_of(value, {"topics", "users", "after_s", "action"}))
 
 
 def user_patterns(value: object) -> tuple[str, ...]:
     """A list of names of users; in a text they are separated by commas."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
-    return _names({"users": value}, "users", None) if value else ()
+    return names_of({"users": value}, "users", None) if value else ()
 
 
 def _slow_rule(table: Mapping[str, object]) -> SlowRule:
@@ -163,10 +188,11 @@ def _slow_rule(table: Mapping[str, object]) -> SlowRule:
         raise NotAllowed("after_s is a number of seconds")
     if action != "wait" and not 1 <= after_s <= 604_800:
         raise NotAllowed("after_s must be 1 to 604800 seconds")
-    return SlowRule(_patterns(table, "topics", ("#",)), _names(table, "users", ("*",)), float(after_s), action)
+    return SlowRule(_patterns(table, "topics", ("#",)), names_of(table, "users", ("*",)), float(after_s), action)
 
 
-def _tables(value: object, names: set[str]) -> Sequence[Mapping[str, object]]:
+def tables_of(value: object, names: set[str]) -> Sequence[Mapping[str, object]]:
+    """Rules as they stand in a file, or in a text as JSON; each has some of these names and no others."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
@@ -182,7 +208,8 @@ def _tables(value: object, names: set[str]) -> Sequence[Mapping[str, object]]:
     return value
 
 
-def _names(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
+def names_of(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
+    """A list of texts of a rule; a default of None: it must be there."""
     found = table.get(key, default)
     if isinstance(found, tuple):
         return found
@@ -194,7 +221,7 @@ def _names(table: Mapping[str, object], key: str, default: tuple[str, ...] | Non
 def _patterns(table: Mapping[str, object], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
     if key not in table or (table[key] == [] and not default):
         return default
-    found = _names(table, key, None)
+    found = names_of(table, key, None)
     for pattern in found:
         try:
             check_pattern(pattern)

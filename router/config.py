@@ -24,6 +24,8 @@ from oncewire.settings.parsers import (
 from oncewire.settings.schema import Applies, setting
 from router.access_rules import AccessRule, SlowRule, access_rules, slow_rules, user_patterns
 from router.certificate_users import CertificateRule, certificate_rules
+from router.groups import groups
+from router.quotas import QuotaRule, quota_rules
 from router.routed.limits import RoutedLimits
 from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, origins, prefixes
 from topology import linkstate
@@ -142,7 +144,8 @@ class RouterConfig:
         applies=Applies.NOW, is_table=True,
     )  # fmt: skip
     access_rules: tuple[AccessRule, ...] = setting(
-        "access.rules", access_rules, (), "tables {users, publish, subscribe}: lists of texts; in a text as JSON",
+        "access.rules", access_rules, (),
+        "tables {users, publish, subscribe, view, replay}: lists of texts; in a text as JSON",
         "Who may publish and subscribe what; with a rule, what none allows is refused. None = everybody everything.",
         applies=Applies.NOW,
     )  # fmt: skip
@@ -151,6 +154,18 @@ class RouterConfig:
         'tables {topics, users, after_s, action = "expel", "detach" or "wait"}; in a text as JSON',
         "Subscribers that answer nothing for after_s: the first rule that fits. None = publishers wait (K-5b).",
         applies=Applies.NEW,
+    )  # fmt: skip
+    quota_rules: tuple[QuotaRule, ...] = setting(
+        "quota.rules", quota_rules, (),
+        "tables {users, and some of connections, sessions, links, keys, attach_rate, unsettled, bytes, map_entries, "
+        "timeout_s, min_frame_size, min_map, message_size}; in a text as JSON",
+        "How much a user may use, where that is less than limits.* allow: the first rule that fits.",
+        applies=Applies.NEW,
+    )  # fmt: skip
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = setting(
+        "groups", groups, (), 'a table name = ["user", "user-*"]; in a text as JSON',
+        "Groups of users. `@name` stands for one where rules, adopts_links and roles name users.",
+        applies=Applies.NOW, is_table=True,
     )  # fmt: skip
     adopts_links: tuple[str, ...] = setting(
         "adopts_links", user_patterns, (), "a list of users, * for any characters; in a text name,name",

@@ -10,6 +10,7 @@ from oncewire.settings.printing import in_force
 from oncewire.settings.schema import settings_of
 from oncewire.wire import LocalProtocolError, saslprep
 from router.config import RouterConfig, anonymous_is_allowed
+from router.groups import MARK, named_groups
 from topology.linkstate import MIN_HEARTBEATS_IN_SILENCE
 
 SETTINGS = settings_of(RouterConfig)
@@ -53,6 +54,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
 
     open_to_all = anonymous_is_allowed(config.allow_anonymous, config.listen_host)
     _check_logins(config, refuse)
+    _check_groups(config, refuse)
     if not open_to_all and not config.users and not config.has_strangers:
         refuse(
             "listen_host",
@@ -130,7 +132,7 @@ def _check_logins(config: RouterConfig, refuse: Callable[[str, str, str], None])
     """Users come from one place, and their logins can be carried out."""
     if config.users and config.users_file:
         refuse("users_file", "users is set, too", "keep one of them; `oncewire users add` puts a user into the file")
-    strangers = [user for user, _ in config.roles if user not in dict(config.users)]
+    strangers = [user for user, _ in config.roles if user not in dict(config.users) and not user.startswith(MARK)]
     if strangers and not config.has_strangers:
         refuse(
             "roles", f"there is no user {strangers[0]}", f"set a password: users.{strangers[0]}, or leave the role out"
@@ -141,6 +143,21 @@ def _check_logins(config: RouterConfig, refuse: Callable[[str, str, str], None])
             saslprep(config.inter_router_password, "password")
         except LocalProtocolError as error:
             refuse("inter_router_password", f"{error}: SCRAM cannot use it", "choose another one, at every router")
+
+
+def _check_groups(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """Groups that are named exist: a rule for nobody would look like one that is kept."""
+    known = {name for name, _ in config.groups}
+    for field, patterns in (
+        ("access_rules", [each for rule in config.access_rules for each in rule.users]),
+        ("slow_rules", [each for rule in config.slow_rules for each in rule.users]),
+        ("quota_rules", [each for rule in config.quota_rules for each in rule.users]),
+        ("adopts_links", config.adopts_links),
+        ("roles", [user for user, _ in config.roles]),
+    ):
+        unknown = next((name for name in named_groups(patterns) if name not in known), None)
+        if unknown is not None:
+            refuse(field, f"there is no group {unknown}", f"add it: groups.{unknown} = [users], or leave it out")
 
 
 def _check_other_logins(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:

@@ -62,7 +62,7 @@ def toml(value: object) -> str:
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        items = ", ".join(f"{name} = {toml(item)}" for name, item in asdict(value).items())
+        items = ", ".join(f"{name} = {toml(item)}" for name, item in asdict(value).items() if item is not None)
         return f"{{ {items} }}"
     if isinstance(value, Mapping):
         items = ", ".join(f"{toml(name)} = {toml(item)}" for name, item in value.items())

@@ -43,6 +43,13 @@ class Bucket:
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
 
+    def change(self, rate: float, now: float) -> None:
+        """Tokens come back at this rate from now on."""
+        if rate != self._rate:
+            self._fill(now)
+            self._rate, self._burst = rate, rate * BURST_S
+            self._tokens = min(self._tokens, self._burst)
+
     def take(self, now: float) -> None:
         """Take one, be it there or not."""
         self._fill(now)
@@ -83,6 +90,7 @@ class AttachRates:
         self._users[user] = bucket
         if len(self._users) > MAX_USERS:
             self._users.popitem(last=False)
+        bucket.change(rate, now)
         bucket.take(now)
         own.take(now)
 

@@ -40,12 +40,14 @@ from oncewire.wire import (
     SaslOutcome,
     SaslServer,
     SenderLink,
+    SessionBegun,
     SessionEnded,
     StateError,
     Symbol,
 )
 from router.amqp_errors import amqp_error
 from router.clients.attach_pace import AttachPace
+from router.clients.client_quota import ClientQuota
 from router.clients.connection_limits import (
     CLOSE_TIMEOUT_S,
     MAX_CONTAINER_ID_BYTES,
@@ -63,7 +65,7 @@ from router.config import RouterConfig
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
-from router.routed.links import RoutedLinks, RoutedRefusal, served_prefixes
+from router.routed.links import RoutedLinks, RoutedRefusal
 from router.routed.terms import Origin
 
 ClientLink = PublisherLink | SubscriberLink
@@ -92,8 +94,8 @@ class ConnectionOwner(Protocol):
     def remove(self, connection: ClientConnection) -> None:
         """A client is disconnected."""
 
-    def refusal(self, connection: ClientConnection) -> str | None:
-        """Why this client is refused; None = it is admitted."""
+    def refusal(self, connection: ClientConnection) -> tuple[str, str] | None:
+        """Condition and text where this client is refused; None = it is admitted, and a service registered (R-1)."""
         ...
 
     def redirect(self, container_id: str) -> dict[str, object] | None:
@@ -107,8 +109,8 @@ class ConnectionOwner(Protocol):
     routed: RoutedLinks | None
     """Links to services; None = no incarnation serves (R-1)."""
 
-    def may_serve(self, connection: ClientConnection) -> bool:
-        """Whether this client may serve addresses (R-1)."""
+    def quota(self, connection: ClientConnection, windows: SessionWindows) -> ClientQuota:
+        """How much the user of this connection may use."""
         ...
 
     def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
@@ -152,6 +154,7 @@ class ClientConnection(PacedProtocol):
         self.peer_host = ""
         self._node_links = NodeLinks(listener.node, self)
         self._windows = SessionWindows(listener.window_limits())
+        self.quota = listener.quota(self, self._windows)
         self._links: dict[int, ClientLink] = {}
         self._places = Places()
         self._attaches = listener.attach_pace(self)
@@ -163,6 +166,7 @@ class ClientConnection(PacedProtocol):
             LinkFlow: self._on_flow,
             LinkAttached: self._on_attached,
             LinkDetached: self._on_detached,
+            SessionBegun: self._on_session_begun,
             SessionEnded: self._on_session_ended,
             ConnectionOpened: self._on_opened,
             ConnectionClosed: self._on_over,
@@ -354,7 +358,7 @@ class ClientConnection(PacedProtocol):
             PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
         )
         try:
-            attach = shell.attach_input()
+            attach = self.quota.admit(shell.attach_input(), self.driver.records.view)
         except LinkRefusal as refusal:
             self.driver.links.pop(shell.number, None)
             self._refuse(link, refusal)
@@ -372,6 +376,7 @@ class ClientConnection(PacedProtocol):
         if link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
             try:
                 self.refuse_unless_allowed(link, address_of(link))
+                self.quota.take_link()
                 routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name))
             except LinkRefusal as refusal:
                 self._refuse(link, refusal)
@@ -414,6 +419,12 @@ class ClientConnection(PacedProtocol):
         # A-9: a detach with an error suspends, whatever it says of closing.
         inputs.append(LinkDetach(shell.number, event.needs_answer))
 
+    def _on_session_begun(self, event: SessionBegun, _inputs: list[Input]) -> None:
+        refusal = self.quota.refusal_of_session()
+        if refusal is not None:
+            self._listener.count_refusal(self, "", refusal)
+            event.session.end(AmqpError(Symbol(refusal.condition), refusal.description))
+
     def _on_session_ended(self, event: SessionEnded, inputs: list[Input]) -> None:
         for link in event.session.links:
             if isinstance(link.context, NodeLink):
@@ -437,25 +448,11 @@ class ClientConnection(PacedProtocol):
             return
         problem = self._listener.refusal(self)
         if problem is not None:
-            self.close(CONNECTION_FORCED, problem)
-            return
-        if not self._is_welcome_to_serve(event):
+            self.close(*problem)
             return
         self.log.event(
             RouterEvent.CLIENT_CONNECTED, container_id=self.container_id, peer=self.peer, user=self.user or ""
         )
-
-    def _is_welcome_to_serve(self, event: ConnectionOpened) -> bool:
-        """R-1: register a service; one that may not be is closed. A client that is none is welcome."""
-        prefixes, routed = served_prefixes(event.open), self._listener.routed
-        if prefixes is None or routed is None:
-            return True
-        refusal = routed.refusal(prefixes, may_serve=self._listener.may_serve(self))
-        if refusal is not None:
-            self.close(refusal.condition, str(refusal))
-            return False
-        routed.add_service(self, prefixes)
-        return True
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
         self.policy.user, self.mechanism = event.user, event.mechanism
@@ -585,6 +582,7 @@ class ClientConnection(PacedProtocol):
 
     def _update_windows(self, driver: RecordsDriver) -> None:
         """C-6: offer each session the frames there is room for."""
+        self.quota.count_links()
         publishers = [
             (each.number, each.link.session) for each in self._links.values() if isinstance(each, PublisherLink)
         ]

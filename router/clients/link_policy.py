@@ -9,9 +9,11 @@ from delivery_records.inputs import Owner
 from delivery_records.patience import Patience
 from delivery_records.tags import link_key
 from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
-from router.access_rules import ANONYMOUS, adopts, may_publish, may_subscribe, patience_of
+from router.access_rules import adopts, may_publish, may_subscribe, patience_of
 from router.clients.link_refusal import LinkRefusal
 from router.config import RouterConfig
+from router.groups import ANONYMOUS, groups_of
+from router.quotas import QuotaRule, quota_of
 
 
 class LinkPolicy:
@@ -29,11 +31,23 @@ class LinkPolicy:
     def owner(self) -> Owner:
         """Whose links these are (A-2c)."""
         user = self.user or ""
-        return Owner(user=user, adopts=adopts(self._config().adopts_links, user))
+        return Owner(user=user, adopts=adopts(self._config().adopts_links, user, self.groups))
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that the user is in."""
+        return groups_of(self._config().groups, self.user or "")
+
+    @property
+    def quota(self) -> QuotaRule:
+        """How much the user may use."""
+        return quota_of(self._config().quota_rules, self.user or "", self.groups)
 
     def patience_for(self, topic: str | None) -> Patience | None:
         """How long a subscriber of this topic may make no progress (K-5b); None: it is not known, and not limited."""
-        return None if topic is None else patience_of(self._config().slow_rules, self.user or "", topic)
+        if topic is None:
+            return None
+        return patience_of(self._config().slow_rules, self.user or "", topic, self.groups)
 
     def subscribed_to(self, link_name: str, container_id: str, view: View) -> str | None:
         """The topic or pattern of a subscription that is looked up; None: there is none, as far as the view knows."""
@@ -62,7 +76,7 @@ class LinkPolicy:
             if address is None:
                 raise LinkRefusal("amqp:not-found", "there is no subscription of that name to look up")
         is_publisher = isinstance(link, ReceiverLink)
-        if not (may_publish if is_publisher else may_subscribe)(rules, user, address):
+        if not (may_publish if is_publisher else may_subscribe)(rules, user, address, self.groups):
             verb = "publish to" if is_publisher else "subscribe to"
             why = f"no rule of access.rules lets {user or ANONYMOUS} {verb} {address}"
             raise LinkRefusal(UNAUTHORIZED_ACCESS, f"this user may not {verb} this address", why)

@@ -14,6 +14,7 @@ from functools import partial
 
 from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
+    CONNECTION_FORCED,
     EXTERNAL,
     PLAIN,
     SCRAM_HASHES,
@@ -33,18 +34,19 @@ from router.authentication import Checks
 from router.certificate_users import certificate_of, user_of
 from router.clients.attach_pace import AttachPace
 from router.clients.attach_rate_core import AttachRates
+from router.clients.client_quota import ClientQuota, Uses
 from router.clients.connection import ClientConnection
 from router.clients.excess import ExcessWatch
 from router.clients.link_refusal import LinkRefusal
 from router.clients.local_node import LocalNode
 from router.clients.redirect import choose, other_routers, redirect_info, server_list
-from router.clients.session_window import FIRST_WINDOW, WindowLimits
+from router.clients.session_window import FIRST_WINDOW, SessionWindows, WindowLimits
 from router.config import RouterConfig, anonymous_is_allowed
 from router.listening import Listener, listen, port_of
 from router.logs import EventLog, RouterEvent
 from router.passwords import Logins
 from router.records_driver import RecordsDriver
-from router.routed.links import RoutedLinks
+from router.routed.links import RoutedLinks, served_prefixes
 from router.users import Users, load_users
 
 PRODUCT = "oncewire"
@@ -89,6 +91,7 @@ class ClientListener:
         self.accepted = 0
         self.refused_links = 0
         self.attach_rates = AttachRates()
+        self.uses = Uses()
         self.node: LocalNode | None = None
         """Serves `$management`; the router process sets it before it listens."""
         self.routed: RoutedLinks | None = None
@@ -169,7 +172,8 @@ class ClientListener:
             config: the settings.
             users: who may log in from now on; None = as before. Connections of users who are gone are closed.
         """
-        has_new_rules = config.access_rules != self.config.access_rules
+        before = self.config
+        has_new_rules = (config.access_rules, config.groups) != (before.access_rules, before.groups)
         self.config = config
         if users is not None:
             self.users = self._logins.users = users
@@ -244,7 +248,13 @@ class ClientListener:
 
     def attach_pace(self, connection: ClientConnection) -> AttachPace:
         """How often a connection may attach."""
-        return AttachPace(connection, self.attach_rates, self.config.attach_rate)
+        return AttachPace(
+            connection, self.attach_rates, lambda: connection.policy.quota.attach_rate or self.config.attach_rate
+        )
+
+    def quota(self, connection: ClientConnection, windows: SessionWindows) -> ClientQuota:
+        """How much the user of a connection may use."""
+        return ClientQuota(connection, self.uses, windows, lambda: self.config)
 
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""
@@ -273,6 +283,7 @@ class ClientListener:
 
     def remove(self, connection: ClientConnection) -> None:
         """A client's transport is gone."""
+        connection.quota.leave()
         self._open.discard(connection)
         self._on_open.pop(connection, None)
         if connection in self._connections:
@@ -282,19 +293,39 @@ class ClientListener:
         if not self._connections:
             self._is_empty.set()
 
-    def refusal(self, connection: ClientConnection) -> str | None:
-        """Why this client must go elsewhere; None = it may stay."""
+    def refusal(self, connection: ClientConnection) -> tuple[str, str] | None:
+        """Condition and text where this client may not stay; None = it may, and is registered if it serves (R-1)."""
         if self.driver is None or not connection.is_served:
-            return "this router has no valid lease in etcd just now; connect to another router"
+            return CONNECTION_FORCED, "this router has no valid lease in etcd just now; connect to another router"
         if self._is_removed(connection):  # while its login was under way
-            return _REMOVED
+            return CONNECTION_FORCED, _REMOVED
         if len(self._open) >= self._most_open:
-            return f"this router has {self._most_open} connections; connect to another router"
+            return CONNECTION_FORCED, f"this router has {self._most_open} connections; connect to another router"
+        try:
+            connection.quota.open()
+        except LinkRefusal as refusal:
+            self.count_refusal(connection, "", refusal)
+            return refusal.condition, refusal.description
+        not_served = self._refusal_to_serve(connection)
+        if not_served is not None:
+            return not_served
         self._open.add(connection)
         self._gate.know(connection)
         on_open = self._on_open.pop(connection, None)
         if on_open is not None:
             on_open()
+        return None
+
+    def _refusal_to_serve(self, connection: ClientConnection) -> tuple[str, str] | None:
+        """R-1: register a service; why it may not be one. A client that is none is welcome."""
+        opened, routed = connection.engine.remote_open, self.routed
+        prefixes = None if opened is None else served_prefixes(opened)
+        if prefixes is None or routed is None:
+            return None
+        refusal = routed.refusal(prefixes, may_serve=self.may_serve(connection))
+        if refusal is not None:
+            return refusal.condition, str(refusal)
+        routed.add_service(connection, prefixes)
         return None
 
     def redirect(self, container_id: str) -> dict[str, object] | None:

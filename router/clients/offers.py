@@ -23,6 +23,8 @@ class Offer:
     """Its window, when it was topped up last."""
     size: int = 0
     """Bytes that frames of it may still bring, as counted in `Offers`."""
+    of_user: int = 0
+    """The same, as counted for a user who has a quota."""
     since: float = 0.0
     """When it was topped up last."""
     is_narrow: bool = False

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from delivery_records.budget import Budget
 from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
 from router.clients.offers import IDLE_BYTES, IDLE_FRAMES, IDLE_PART, Offer, Offers
+from router.clients.user_bytes import UserBytes, Waiter
 from router.records_driver import RecordsDriver
 
 ROUTER_PART = 4
@@ -65,7 +66,7 @@ class Stored:
 class SessionWindows:
     """Keeps the windows of one connection's sessions, and its part of the router's budget."""
 
-    __slots__ = ("_limits", "_offers", "_partial", "_waiting", "is_passed")
+    __slots__ = ("_limits", "_of_user", "_offers", "_partial", "_user", "_waiter", "_waiting", "is_passed")
 
     def __init__(self, limits: WindowLimits) -> None:
         """Nothing has come yet."""
@@ -76,6 +77,25 @@ class SessionWindows:
         """A session holds more than its window and its publishers' largest messages explain: end the connection."""
         self._waiting: set[SessionEndpoint] = set()
         """Sessions that wait to complete what they have begun to send, over the budget."""
+        self._user: UserBytes | None = None
+        self._of_user = 0
+        """Bytes of this connection that `_user` counts."""
+        self._waiter: Waiter | None = None
+
+    def share(self, user: UserBytes, waiter: Waiter) -> None:
+        """Count from now on for a user, who has a quota; `waiter` is this connection."""
+        self._user, self._waiter = user, waiter
+
+    def unshare(self) -> None:
+        """The connection has ended: it counts for nobody."""
+        if self._user is None or self._waiter is None:
+            return
+        for offer in self._offers.values():
+            self._user.offered -= offer.of_user
+            offer.of_user = 0
+        self._user.leave(self._waiter)
+        self._hold_for_user(self._user, 0)
+        self._user = None
 
     def look(
         self,
@@ -125,6 +145,8 @@ class SessionWindows:
         """
         partial = sum(session.partial_bytes for session in sessions)
         is_less = self._hold(partial, budget)
+        if self._user is not None:
+            self._hold_for_user(self._user, partial + sum(stored.size for stored in sessions.values()))
         for session in [found for found in self._offers if found not in sessions]:
             self._forget(session, budget, offers)
         for session, stored in sessions.items():
@@ -143,7 +165,7 @@ class SessionWindows:
         return budget.was_full and (is_less or budget.is_passed_on)
 
     def _forget(self, session: SessionEndpoint, budget: Budget, offers: Offers) -> None:
-        offers.count(self._offers.pop(session), 0)
+        self._count(self._offers.pop(session), 0, offers)
         if session in self._waiting:
             self._leave(session, budget)
 
@@ -157,6 +179,7 @@ class SessionWindows:
             offer = self._offers[session] = Offer(since=now)
         counted = limits.counted(session.recent_frame)
         frames = self._frames(session, stored, counted, budget, now)
+        frames = self._frames_of_user(frames, stored, offer, counted)
         spare = max(0, budget.body_room - offers.size + offer.size) // ROUTER_PART // counted
         idle = max(1, IDLE_BYTES // counted)
         offer.is_narrow = min(frames, max(idle, spare)) < min(2, limits.frames)
@@ -166,7 +189,32 @@ class SessionWindows:
         if session.offered_frames != left:
             offer.frames, offer.since = frames, now
         # Without a publisher nothing that comes is kept.
-        offers.count(offer, counted * session.offered_frames if stored.publishers else 0)
+        self._count(offer, counted * session.offered_frames if stored.publishers else 0, offers)
+
+    def _count(self, offer: Offer, size: int, offers: Offers) -> None:
+        if self._user is not None:
+            self._user.offered += size - offer.of_user
+            offer.of_user = size
+        offers.count(offer, size)
+
+    def _hold_for_user(self, user: UserBytes, held: int) -> None:
+        is_less = held < self._of_user
+        user.held += held - self._of_user
+        self._of_user = held
+        if is_less:
+            user.wake()
+
+    def _frames_of_user(self, frames: int, stored: Stored, offer: Offer, counted: int) -> int:
+        """So many of these frames as the user's quota has room for; one where nothing is held (C-1), or owed (F1)."""
+        user, waiter = self._user, self._waiter
+        if user is None or waiter is None:
+            return frames
+        room = user.room(offer.of_user)
+        if frames * counted <= room:
+            return frames
+        user.wait(waiter)
+        is_always_taken = not stored.size or stored.is_awaited
+        return max(int(room // counted), int(is_always_taken and frames > 0))
 
     def _hold(self, partial: int, budget: Budget) -> bool:
         before, self._partial = self._partial, partial

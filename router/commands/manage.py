@@ -291,6 +291,8 @@ def _value(attribute: Attribute, text: str) -> object:
         return int(text)
     if attribute.type is Type.NUMBER:
         return float(text)
+    if attribute.settable is not None and attribute.type in (Type.LIST, Type.MAP):
+        return json.loads(text)
     if attribute.type is Type.BOOLEAN:
         if text not in _WORDS:
             raise ValueError

@@ -23,6 +23,7 @@ from oncewire.wire import OAUTHBEARER, PLAIN, Deferred
 from router.authentication import Checks, Login, LoginRefused, LoginUndecided
 from router.certificate_users import certificate_of, user_of
 from router.config import RouterConfig, anonymous_is_allowed, is_loopback
+from router.groups import MARK, groups_of
 from router.logs import EventLog, RouterEvent
 from router.users import Users, load_users
 from topology.inspector.schema.model import Role
@@ -101,14 +102,21 @@ class Access:
         self._has_users = self._users.is_set or self._checks is not None
         self._rules = config.external_rules
         self._is_private = config.http_tls or anonymous_is_allowed(config.allow_plain, config.http_host)
-        self._roles = {user: role_named(word) for user, word in config.roles}
+        roles = {user: role_named(word) for user, word in config.roles}
+        self._roles = {user: role for user, role in roles.items() if not user.startswith(MARK)}
+        self._group_roles = {user.removeprefix(MARK): role for user, role in roles.items() if user.startswith(MARK)}
+        self._groups = config.groups
         self._anonymous = role_named(config.http_anonymous_role)
         self._loopback = role_named(config.http_loopback_role)
         self._names = _own_names(config)
 
     def role_of_user(self, user: str) -> Role:
-        """The role of somebody who has logged in; who has none of his own is as anybody."""
-        return self._roles.get(user, self._anonymous)
+        """The role of somebody who has logged in: his own, else the highest of his groups, else that of anybody."""
+        own = self._roles.get(user)
+        if own is not None or not self._group_roles:
+            return self._anonymous if own is None else own
+        found = [self._group_roles[name] for name in groups_of(self._groups, user) if name in self._group_roles]
+        return max(found, default=self._anonymous)
 
     def caller_at(self, host: str, user: str | None) -> Caller:
         """Who an AMQP client is: its SASL user, or where it connects from.

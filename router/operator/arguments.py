@@ -67,6 +67,8 @@ def allowed(attribute: Attribute) -> str:
     if attribute.choices:
         return f"one of {', '.join(attribute.choices)}"
     kind = _KINDS[attribute.type]
+    if attribute.settable is not None and attribute.type in (Type.LIST, Type.MAP):
+        return "what the setting of that name may be, as JSON"  # whose own parser checks it
     if attribute.low is not None:
         kind += f" from {attribute.low:.15g} to {attribute.high:.15g}"
     return f"{kind}, or null" if attribute.is_nullable else kind
@@ -83,7 +85,7 @@ def _fits(attribute: Attribute, value: object) -> bool:
         return False
     if attribute.type is Type.LIST:
         assert isinstance(value, list | tuple)
-        return all(isinstance(each, str) for each in value)
+        return attribute.settable is not None or all(isinstance(each, str) for each in value)
     if attribute.low is not None and attribute.high is not None:
         assert isinstance(value, int | float)
         return attribute.low <= value <= attribute.high

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from delivery_records.effects import OrderAnswered, OrderEnding
 from delivery_records.inputs import EndSubscription
 from delivery_records.limits import UNKNOWN_PUT_S
 from oncewire.cli.errors import CliError
+from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import CONNECTION_FORCED
 from router import log_output
 from router.clients.listener import ClientListener
@@ -22,7 +23,9 @@ from router.incarnation import Incarnation
 from router.logs import EventLog, RouterEvent
 from router.operator.access import Access
 from router.operator.arguments import ManagementError
+from router.operator.policy import explain, use_of
 from router.operator.reload import Reloaded, compare, values_of, with_users
+from router.operator.schema import POLICY
 from router.tls import RouterTls
 from router.users import Users, load_users, warn_of_open_file
 
@@ -139,6 +142,36 @@ class RouterControls:
     def set_log_level(self, level: str) -> None:
         """See `Controls`."""
         self._take(compare(self._config, self._with(log_level=level)))
+
+    def set_policy(self, changes: Mapping[str, object]) -> None:
+        """See `Controls`."""
+        found: dict[str, object] = {}
+        for name in POLICY:
+            setting = SETTINGS[name]
+            if setting.key in changes:
+                try:
+                    found[name] = setting.parse(changes[setting.key])
+                except (ValueError, TypeError) as error:
+                    why = f"{error}" if isinstance(error, NotAllowed) else "it has another form"
+                    raise ManagementError(
+                        400, f"{setting.key} cannot be used: {why}", f"{setting.key} is {setting.allowed}"
+                    ) from None
+        config = self._with(**found)
+        try:
+            check(config, dict.fromkeys(SETTINGS, "management"))
+        except CliError as error:
+            raise ManagementError(409, f"{error.what}: {error.why}. Nothing has changed", error.fix) from None
+        self._take(compare(self._config, config))
+
+    def explain(self, given: Mapping[str, object]) -> dict[str, object]:
+        """See `Controls`."""
+        user = str(given.get("user") or "")
+        access = self._access
+        role = access.role_of_user(user) if user else access.caller_at("", None).role
+        row = explain(self._config, given, role)
+        if user and self._incarnation is not None:
+            row["use"] = use_of(self._listener.uses, self._incarnation.records.view, user)
+        return row
 
     def _with(self, **changed: object) -> RouterConfig:
         return replace(self._config, **changed)  # type: ignore[arg-type]  # the schema has checked the type

@@ -76,7 +76,7 @@ def _plain(value: object, setting: Setting) -> object:
     if isinstance(value, tuple):
         return dict(value) if setting.is_table else [_plain(each, setting) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return {name: each for name, each in asdict(value).items() if each is not None}
     return without_login(value) if isinstance(value, str) else value
 
 

@@ -11,11 +11,13 @@ from router.config import RouterConfig
 from router.config_loading import SETTINGS
 from router.operator.reload import values_of
 from topology.inspector.schema.catalogue import MANAGED
-from topology.inspector.schema.model import KEY, Attribute, EntityType, Operation, Type
+from topology.inspector.schema.model import KEY, Attribute, EntityType, Operation, Role, Type
 
 AMQP_PREFIX = "oncewire."
 """In front of a type's name at `$management`; without it the name is understood, too."""
 
+POLICY = ("access_rules", "slow_rules", "quota_rules", "groups")
+"""Settings that can be set without the file: until the process stops, or its settings are loaded again."""
 _OF_FIELD = {"int": Type.INTEGER, "float": Type.NUMBER, "bool": Type.BOOLEAN, "str": Type.TEXT}
 
 
@@ -25,12 +27,14 @@ def _of_setting(name: str, written: str) -> Attribute:
     if setting.secret:
         return Attribute(setting.key, Type.BOOLEAN, f"Whether it is set; never shown. {setting.reason}")
     kind = Type.MAP if setting.is_table else _OF_FIELD.get(written, Type.LIST)
-    return Attribute(setting.key, kind, setting.reason)
+    return Attribute(setting.key, kind, setting.reason, settable=Role.ADMIN if name in POLICY else None)
 
 
 CONFIG = EntityType(
     "config",
-    "The settings in force at the router that is asked. They are changed in its file, then loaded (router, reload).",
+    "The settings in force at the router that is asked. They are changed in its file, then loaded (router, reload). "
+    "Rules and groups can also be set here; that applies until the process stops or the settings are loaded again, and "
+    "the file stays as it is.",
     "router",
     (KEY, *(_of_setting(each.name, str(each.type)) for each in fields(RouterConfig) if each.name in SETTINGS)),
 )

@@ -13,7 +13,7 @@ from router.operator.arguments import ManagementError, check
 from router.operator.schema import AMQP_PREFIX, CONFIG, TYPES
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.schema.clients import CONNECTION, SUBSCRIPTION
-from topology.inspector.schema.model import EntityType, Operation, Role
+from topology.inspector.schema.model import READER, EntityType, Operation, Role
 from topology.inspector.schema.network import LINK, LOG, ROUTER
 
 MAX_ROWS = 500
@@ -56,6 +56,18 @@ class Controls(Protocol):
 
     def set_log_level(self, level: str) -> None:
         """Log from this level on."""
+        ...
+
+    def set_policy(self, changes: Mapping[str, object]) -> None:
+        """Put rules and groups in force, by the keys of their settings.
+
+        Raises:
+            ManagementError: they cannot be used, and nothing has changed.
+        """
+        ...
+
+    def explain(self, given: Mapping[str, object]) -> Row:
+        """Which rules decide for a user and addresses."""
         ...
 
     def drain(self) -> dict[str, object]:
@@ -180,6 +192,8 @@ class Management:
         row = self.read(type_name, name)
         if entity.name == LINK.name:
             self._set_cost(row, changes["cost"])
+        elif entity.name == CONFIG.name:
+            self._controls.set_policy(changes)
         else:
             assert entity.name == LOG.name
             self._controls.set_log_level(str(changes["level"]))
@@ -240,7 +254,8 @@ class Management:
         else:
             assert entity.name == ROUTER.name
             answer = self._at_router(row, operation.name, arguments)
-        self._done(caller, f"{operation.name} {entity.name}", name, arguments)
+        if operation.role > READER:
+            self._done(caller, f"{operation.name} {entity.name}", name, arguments)
         return answer
 
     async def _end_subscription(self, row: Row, arguments: Mapping[str, object], *, only_if_away: bool) -> Row:
@@ -278,6 +293,8 @@ class Management:
             return {"draining": self._controls.drain()}
         if operation == "reload":
             return self._controls.reload()
+        if operation == "explain":
+            return self._controls.explain(arguments)
         assert operation == "trace"
         return self._controls.trace(_choice(arguments) if arguments["on"] else None)
 

@@ -17,7 +17,7 @@ from router.event_loop_lag import LoopWatch
 from router.incarnation import Incarnation
 from router.lifecycle import Lifecycle
 from router.logs import EventLog
-from router.operator.access import Access, role_named
+from router.operator.access import Access, caller_of, role_named
 from router.operator.amqp_node import ADDRESS, ManagementNode
 from router.operator.amqp_requests import Answering
 from router.operator.controls import RouterControls
@@ -25,6 +25,7 @@ from router.operator.http import HttpServer
 from router.operator.inspection import Inspection
 from router.operator.inspection_routes import inspection_routes, rights_of
 from router.operator.management_routes import management_routes
+from router.operator.queue_rights import QueueRights
 from router.operator.queues import queue_reader
 from router.operator.service import Management
 from router.operator.statistics import Accounts
@@ -83,6 +84,12 @@ class OperatorSurface:
         def rights(request: web.Request) -> Rights:
             return replace(rights_of(request), queues=has_queues)
 
+        queue_rights = QueueRights(lambda: listener.config, access, log)
+
+        def rights_at_queue(request: web.Request) -> Rights:
+            may_view = queue_rights.may_view(caller_of(request), request.match_info.get("queue", ""))
+            return replace(rights(request), bodies=may_view)
+
         self.inspector = Inspector(self.inspection, log.recent, rights, tls.to_http)
         self.controls = RouterControls(lifecycle, config, listener, access, log, load, tls)
         management = Management(config.node_id, self.inspection, self.controls, access, log)
@@ -92,10 +99,11 @@ class OperatorSurface:
             access.caller_at(client.peer_host, client.user).role >= role_named(listener.config.services_role)
         )
         status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
-        self._queues = QueuesApi(queue_reader(config.queue_store), rights)
+        self._queues = QueuesApi(queue_reader(config.queue_store), rights_at_queue)
         websockets = WebSocketEntrance(config, listener, access, log, gates.http)
         routes = (
-            *inspection_routes(self.inspector, self._queues), *management_routes(management), *websockets.routes()
+            *inspection_routes(self.inspector, self._queues, queue_rights), *management_routes(management),
+            *websockets.routes(),
         )  # fmt: skip
         self._http = HttpServer(status, access, log, routes, tls.http, gates.http)
         self._is_tls_used = tls.is_used

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -128,6 +129,27 @@ async def test_operators_replay_and_viewers_and_other_sites_do_not(router: Route
         assert status == 400, again  # W-16: a dead letter is replayed once
         assert "was replayed before" in again["error"]
         assert (await mails.statistics()).ready == 2
+
+
+async def test_rules_of_access_decide_who_sees_payloads_and_replays_in_the_place_of_roles(url: str) -> None:
+    await work(url)
+    rules = [
+        {"users": ["vic"], "view": ["queue://mails"]},
+        {"users": ["olga"], "replay": ["queue://mails"], "view": ["queue://other"]},
+    ]
+    flags = ("--standalone", f"--queue-store={url}", f"--access-rules={json.dumps(rules)}", *USERS)
+    async with running_router(*flags) as router:
+        _, dead = await ask(router, "/mails/entries?ending=dead", "vic")
+        entry = dead["items"][0]["entry"]
+        seen = [(await ask(router, f"/mails/entries/{entry}", user))[1]["payload"] for user in ("vic", "olga", "ann")]
+        assert seen == [{"to": "bob"}, None, None], "an admin has no rule either"
+        for user in ("vic", "ann"):
+            status, answer = await replay(router, entry, user)
+            assert (status, answer["error"]) == (403, "no rule of access.rules lets you replay queue://mails")
+        assert (await replay(router, entry, "olga"))[0] == 200
+        log = await router.stop()
+    assert '"doing": "replay", "name": "queue://mails"' in log
+    assert '"event": "management_refused"' in log
 
 
 @pytest.mark.parametrize(

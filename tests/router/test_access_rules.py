@@ -15,7 +15,6 @@ from oncewire.client import ClientEvent, LinkRefused, SubscriptionsEnded, connec
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import vocabulary
 from router.access_rules import (
-    ANONYMOUS,
     AccessRule,
     SlowRule,
     access_rules,
@@ -27,6 +26,7 @@ from router.access_rules import (
     slow_rules,
 )
 from router.config_loading import format_config, load
+from router.groups import ANONYMOUS
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient
 
@@ -99,7 +99,7 @@ def test_only_who_has_logged_in_adopts_links() -> None:
     ("value", "why"),
     [
         ("[{", "in a text it is JSON"),
-        ([{"user": ["ann"]}], "a rule has publish, subscribe, users and nothing else"),
+        ([{"user": ["ann"]}], "a rule has publish, replay, subscribe, users, view and nothing else"),
         ([{"publish": ["a"]}], "users is a list of texts, with one at least"),
         ([{"users": ["ann"], "publish": ["a.#/b"]}], "mixes . and /"),
         ([{"users": ["ann"]}] * 1001, "there may be 1000 rules"),

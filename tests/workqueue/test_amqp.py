@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from oncewire.wire import (
     Modified,
     Rejected,
     Role,
+    SaslClient,
     SaslServer,
     Source,
     Symbol,
@@ -43,6 +45,37 @@ async def router() -> AsyncIterator[RouterProcess]:
 async def queue(sql_database: Database) -> AsyncIterator[Queue]:
     async with Queue.open(sql_database.url, "mails", backoff_s=0.01) as found:
         yield found
+
+
+async def test_rules_of_access_are_the_rights_to_push_to_a_queue_and_to_reserve_its_items(
+    tmp_path: Path,
+) -> None:
+    rules = [
+        {"users": ["shop"], "publish": ["queue://mails"]},
+        {"users": ["mailer"], "subscribe": ["queue://mails"]},
+    ]
+    flags = ("--standalone", "--users=shop:s,mailer:m", f"--access-rules={json.dumps(rules)}")
+    async with (
+        running_router(*flags, "--listen-idle-timeout-s=300") as router,
+        bridge(f"sqlite:///{tmp_path / 'work.db'}", [router.url]),
+    ):
+        shop = await RawClient.connect(router.port, sasl=SaslClient("PLAIN", "shop", "s"))
+        mailer = await RawClient.connect(router.port, sasl=SaslClient("PLAIN", "mailer", "m"))
+        push = await pusher(shop, "mails")
+        push.send(b"1", b"hello")
+        assert (await push.outcome(b"1")).state == ACCEPTED
+        _, body = await (await worker(mailer, "mails")).item()
+        assert body == b"hello"
+        for refused in (
+            shop.session.attach_receiver("reserve", source=Source(address="queue://mails")),
+            shop.session.attach_sender("other", target=Target(address="queue://other")),
+            mailer.session.attach_sender("push", target=Target(address="queue://mails")),
+        ):
+            client = shop if refused.session is shop.session else mailer
+            client.flush()
+            error = (await client.detached(refused)).error
+            assert error is not None
+            assert error.condition == "amqp:unauthorized-access"
 
 
 async def test_a_push_is_accepted_when_it_is_durable_and_keeps_time_priority_and_key(

@@ -36,6 +36,21 @@ _TRACE = Operation(
     ),
 )  # fmt: skip
 
+_EXPLAIN = Operation(
+    "explain",
+    "Show which rules decide for a user: of access, quotas, slow subscribers and groups, and what the user uses. Rules "
+    "are numbered from 1 on.",
+    "None is affected.",
+    Role.VIEWER,
+    (
+        text("user", "The user. Default: whoever has not logged in."),
+        text("publish", "A topic, or the address of a queue, to publish to."),
+        text("subscribe", "A topic, a pattern, or the address of a queue, to subscribe to."),
+        text("view", "The address of a queue whose payloads are to be seen: queue://NAME."),
+        text("replay", "The address of a queue whose items are to be replayed: queue://NAME."),
+    ),
+)
+
 ROUTER = EntityType(
     "router",
     "A router of the network. A router runs operations on itself only.",
@@ -78,6 +93,7 @@ ROUTER = EntityType(
             Role.ADMIN,
         ),
         _TRACE,
+        _EXPLAIN,
     ),
 )  # fmt: skip
 
