@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import TypeVar
 
 from delivery_records.patience import Patience, SlowAction
 from delivery_records.topics import TopicError, check_pattern
@@ -17,6 +18,8 @@ from oncewire.settings.parsers import NotAllowed
 
 ANONYMOUS = "$anonymous"
 """Stands in rules for whoever has not logged in; `*` fits it, too."""
+DEFAULT_VHOST = "$default"
+"""Stands in rules for the default virtual host; `*` fits it, too."""
 USER_PLACE = "${user}"
 """In a pattern: the user's name, where it is one token without wildcards; else the pattern fits nothing."""
 MAX_RULES = 1000
@@ -33,11 +36,13 @@ class AccessRule:
         users: names; `*` stands for any characters.
         publish: topics, and patterns of topics, that they may publish to.
         subscribe: patterns; they may subscribe to what matches nothing else than these do.
+        vhosts: names of the virtual hosts where the rule holds, as in `users`.
     """
 
     users: tuple[str, ...]
     publish: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
+    vhosts: tuple[str, ...] = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,14 @@ class SlowRule:
         users: names, as in `AccessRule`.
         after_s: how long they may make no progress; not used for `wait`.
         action: `expel`, `detach` or `wait`.
+        vhosts: as in `AccessRule`.
     """
 
     topics: tuple[str, ...] = ("#",)
     users: tuple[str, ...] = ("*",)
     after_s: float = 0.0
     action: str = "wait"
+    vhosts: tuple[str, ...] = ("*",)
 
     @property
     def patience(self) -> Patience | None:
@@ -63,31 +70,34 @@ class SlowRule:
         return None if action is None else Patience(self.after_s, action)
 
 
-def may_publish(rules: Sequence[AccessRule], user: str, topic: str) -> bool:
+_Rule = TypeVar("_Rule", AccessRule, SlowRule)
+
+
+def may_publish(rules: Sequence[AccessRule], user: str, topic: str, vhost: str = "") -> bool:
     """Whether some rule allows it. Without rules everybody may do everything."""
     return not rules or any(
-        covers(each, topic) for rule in _of(rules, user) for each in _of_user(rule.publish, user)
+        covers(each, topic) for rule in _of(rules, user, vhost) for each in _of_user(rule.publish, user)
     )
 
 
-def may_subscribe(rules: Sequence[AccessRule], user: str, pattern: str) -> bool:
+def may_subscribe(rules: Sequence[AccessRule], user: str, pattern: str, vhost: str = "") -> bool:
     """Whether some rule allows all that the pattern matches. Without rules everybody may do everything."""
     return not rules or any(
-        covers(each, pattern) for rule in _of(rules, user) for each in _of_user(rule.subscribe, user)
+        covers(each, pattern) for rule in _of(rules, user, vhost) for each in _of_user(rule.subscribe, user)
     )
 
 
-def patience_of(rules: Sequence[SlowRule], user: str, pattern: str) -> Patience | None:
+def patience_of(rules: Sequence[SlowRule], user: str, pattern: str, vhost: str = "") -> Patience | None:
     """What a subscriber of this topic or pattern is granted."""
-    for rule in rules:
-        if _fits(rule.users, user) and any(covers(each, pattern) for each in _of_user(rule.topics, user)):
+    for rule in _of(rules, user, vhost):
+        if any(covers(each, pattern) for each in _of_user(rule.topics, user)):
             return rule.patience
     return None
 
 
 def adopts(users: Sequence[str], user: str) -> bool:
     """A-2c: whether a user keeps the links that were made without a login."""
-    return bool(user) and _fits(users, user)
+    return bool(user) and fits(users, user)
 
 
 def covers(allowed: str, wanted: str) -> bool:
@@ -114,11 +124,12 @@ def _tokens(pattern: str) -> tuple[str, ...]:
     return tuple(pattern.replace("/", ".").split("."))
 
 
-def _of(rules: Sequence[AccessRule], user: str) -> Iterator[AccessRule]:
-    return (rule for rule in rules if _fits(rule.users, user))
+def _of(rules: Sequence[_Rule], user: str, vhost: str) -> Iterator[_Rule]:
+    return (rule for rule in rules if fits(rule.users, user) and fits(rule.vhosts, vhost or DEFAULT_VHOST))
 
 
-def _fits(patterns: Sequence[str], user: str) -> bool:
+def fits(patterns: Sequence[str], user: str) -> bool:
+    """Whether some pattern is for the user; who has not logged in has an empty name."""
     return any(fnmatchcase(user or ANONYMOUS, pattern) for pattern in patterns)
 
 
@@ -134,25 +145,27 @@ def _of_user(patterns: Sequence[str], user: str) -> Iterator[str]:
 
 
 def access_rules(value: object) -> tuple[AccessRule, ...]:
-    """A list of tables {users, publish, subscribe}; in a text as JSON."""
+    """A list of tables {users, publish, subscribe, vhosts}; in a text as JSON."""
     return tuple(
         AccessRule(
-            _names(table, "users", None), _patterns(table, "publish", ()), _patterns(table, "subscribe", ()),
+            names(table, "users", None), _patterns(table, "publish", ()), _patterns(table, "subscribe", ()),
+            names(table, "vhosts", ("*",)),
         )
-        for table in _tables(value, {"users", "publish", "subscribe"})
+        for table in tables(value, {"users", "publish", "subscribe", "vhosts"}, MAX_RULES)
     )  # fmt: skip
 
 
 def slow_rules(value: object) -> tuple[SlowRule, ...]:
-    """A list of tables {topics, users, after_s, action}; in a text as JSON."""
-    return tuple(_slow_rule(table) for table in _tables(value, {"topics", "users", "after_s", "action"}))
+    """A list of tables {topics, users, after_s, action, vhosts}; in a text as JSON."""
+    keys = {"topics", "users", "after_s", "action", "vhosts"}
+    return tuple(_slow_rule(table) for table in tables(value, keys, MAX_RULES))
 
 
 def user_patterns(value: object) -> tuple[str, ...]:
     """A list of names of users; in a text they are separated by commas."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
-    return _names({"users": value}, "users", None) if value else ()
+    return names({"users": value}, "users", None) if value else ()
 
 
 def _slow_rule(table: Mapping[str, object]) -> SlowRule:
@@ -163,10 +176,16 @@ def _slow_rule(table: Mapping[str, object]) -> SlowRule:
         raise NotAllowed("after_s is a number of seconds")
     if action != "wait" and not 1 <= after_s <= 604_800:
         raise NotAllowed("after_s must be 1 to 604800 seconds")
-    return SlowRule(_patterns(table, "topics", ("#",)), _names(table, "users", ("*",)), float(after_s), action)
+    users, vhosts = names(table, "users", ("*",)), names(table, "vhosts", ("*",))
+    return SlowRule(_patterns(table, "topics", ("#",)), users, float(after_s), action, vhosts)
 
 
-def _tables(value: object, names: set[str]) -> Sequence[Mapping[str, object]]:
+def tables(value: object, keys: set[str], most: int) -> Sequence[Mapping[str, object]]:
+    """A list of so many tables that have these keys; in a text as JSON.
+
+    Raises:
+        NotAllowed: it is something else.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
@@ -174,15 +193,20 @@ def _tables(value: object, names: set[str]) -> Sequence[Mapping[str, object]]:
             raise NotAllowed(f"in a text it is JSON, a list of tables: {error}") from None
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
         raise NotAllowed("it is a list of tables")
-    if len(value) > MAX_RULES:
-        raise NotAllowed(f"there may be {MAX_RULES} rules")
+    if len(value) > most:
+        raise NotAllowed(f"there may be {most} of them")
     for table in value:
-        if not set(table) <= names:
-            raise NotAllowed(f"a rule has {', '.join(sorted(names))} and nothing else")
+        if not set(table) <= keys:
+            raise NotAllowed(f"a table has {', '.join(sorted(keys))} and nothing else")
     return value
 
 
-def _names(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
+def names(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
+    """A list of texts of a table; None = it must be there.
+
+    Raises:
+        NotAllowed: it is something else.
+    """
     found = table.get(key, default)
     if isinstance(found, tuple):
         return found
@@ -194,7 +218,7 @@ def _names(table: Mapping[str, object], key: str, default: tuple[str, ...] | Non
 def _patterns(table: Mapping[str, object], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
     if key not in table or (table[key] == [] and not default):
         return default
-    found = _names(table, key, None)
+    found = names(table, key, None)
     for pattern in found:
         try:
             check_pattern(pattern)

@@ -26,6 +26,7 @@ from router.access_rules import AccessRule, SlowRule, access_rules, slow_rules, 
 from router.certificate_users import CertificateRule, certificate_rules
 from router.routed.limits import RoutedLimits
 from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, origins, prefixes
+from router.virtual_hosts import VirtualHost, virtual_hosts
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
@@ -141,14 +142,20 @@ class RouterConfig:
         "Role of a user over HTTP and at $management. A user without a role here has http.anonymous_role.",
         applies=Applies.NOW, is_table=True,
     )  # fmt: skip
+    vhosts: tuple[VirtualHost, ...] = setting(
+        "vhosts", virtual_hosts, (), "tables {name, hostnames, users}: lists of texts; in a text as JSON",
+        "Virtual hosts, the same at every router: no two share a topic or a link. Default of users: *@name.",
+        applies=Applies.NOW,
+    )  # fmt: skip
     access_rules: tuple[AccessRule, ...] = setting(
-        "access.rules", access_rules, (), "tables {users, publish, subscribe}: lists of texts; in a text as JSON",
+        "access.rules", access_rules, (),
+        "tables {users, publish, subscribe, vhosts}: lists of texts; in a text as JSON",
         "Who may publish and subscribe what; with a rule, what none allows is refused. None = everybody everything.",
         applies=Applies.NOW,
     )  # fmt: skip
     slow_rules: tuple[SlowRule, ...] = setting(
         "slow.rules", slow_rules, (),
-        'tables {topics, users, after_s, action = "expel", "detach" or "wait"}; in a text as JSON',
+        'tables {topics, users, vhosts, after_s, action = "expel", "detach" or "wait"}; in a text as JSON',
         "Subscribers that answer nothing for after_s: the first rule that fits. None = publishers wait (K-5b).",
         applies=Applies.NEW,
     )  # fmt: skip

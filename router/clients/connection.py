@@ -92,8 +92,8 @@ class ConnectionOwner(Protocol):
     def remove(self, connection: ClientConnection) -> None:
         """A client is disconnected."""
 
-    def refusal(self, connection: ClientConnection) -> str | None:
-        """Why this client is refused; None = it is admitted."""
+    def refusal(self, connection: ClientConnection, hostname: str) -> tuple[str, str] | None:
+        """Why this client is refused: condition and text; None = it is admitted."""
         ...
 
     def redirect(self, container_id: str) -> dict[str, object] | None:
@@ -372,7 +372,7 @@ class ClientConnection(PacedProtocol):
         if link.state is LinkState.ATTACH_RECEIVED:  # else it was detached in the same read
             try:
                 self.refuse_unless_allowed(link, address_of(link))
-                routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name))
+                routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name, self.policy.vhost))
             except LinkRefusal as refusal:
                 self._refuse(link, refusal)
             except RoutedRefusal as refusal:
@@ -435,14 +435,14 @@ class ClientConnection(PacedProtocol):
         if not 0 < len(self.container_id.encode()) <= MAX_CONTAINER_ID_BYTES:
             self.close("amqp:invalid-field", f"a container-id has 1 to {MAX_CONTAINER_ID_BYTES} bytes")
             return
-        problem = self._listener.refusal(self)
+        problem = self._listener.refusal(self, event.open.hostname or "")
         if problem is not None:
-            self.close(CONNECTION_FORCED, problem)
+            self.close(*problem)
             return
         if not self._is_welcome_to_serve(event):
             return
         self.log.event(
-            RouterEvent.CLIENT_CONNECTED, container_id=self.container_id, peer=self.peer, user=self.user or ""
+            RouterEvent.CLIENT_CONNECTED, container_id=self.container_id, peer=self.peer, **self.policy.who
         )
 
     def _is_welcome_to_serve(self, event: ConnectionOpened) -> bool:
@@ -454,7 +454,7 @@ class ClientConnection(PacedProtocol):
         if refusal is not None:
             self.close(refusal.condition, str(refusal))
             return False
-        routed.add_service(self, prefixes)
+        routed.add_service(self, prefixes, self.policy.vhost)
         return True
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:

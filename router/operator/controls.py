@@ -25,6 +25,7 @@ from router.operator.arguments import ManagementError
 from router.operator.reload import Reloaded, compare, values_of, with_users
 from router.tls import RouterTls
 from router.users import Users, load_users, warn_of_open_file
+from topology.inspector.topic_names_core import topic_name
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0
 """The record core answers before this, unless the whole router stands still."""
@@ -228,7 +229,7 @@ class RouterControls:
         self._trace_end = loop.call_later(choice.time_s + _TRACE_END_S, self._end_trace)
         return {
             "on": True, "left_s": round(trace.left_s(now), 1), "sample": choice.sample,
-            "topics": sorted(choice.topics), "publishers": sorted(choice.publishers),
+            "topics": sorted(map(topic_name, choice.topics)), "publishers": sorted(choice.publishers),
         }  # fmt: skip
 
     def _end_trace(self) -> None:

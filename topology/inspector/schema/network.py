@@ -5,6 +5,7 @@ from __future__ import annotations
 from delivery_records.diagnostics.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
 from topology.inspector.schema.model import (
     KEY,
+    VHOST,
     Attribute,
     Column,
     EntityType,
@@ -110,10 +111,11 @@ LINK = EntityType(
 TOPIC = EntityType(
     "topic",
     "A topic, or a pattern of a subscription. Topics are not created: a topic exists while a client uses it.",
-    "its name",
+    "its name; in a virtual host $VHOST/NAME",
     (
         KEY,
         text("name", "The topic, or the pattern.", Column("topic", 0)),
+        VHOST,
         integer(
             "publishers", "Publishers to it; for a pattern, to the topics it matches.", Column("pubs", 0, "Publishers"),
         ),
