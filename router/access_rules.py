@@ -9,12 +9,15 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from delivery_records.patience import Patience, SlowAction
 from delivery_records.topics import TopicError, check_pattern
 from oncewire.settings.parsers import NotAllowed
 from router.groups import fits
 
+DEFAULT_VHOST = "$default"
+"""Stands in rules for the default virtual host; `*` fits it, too."""
 USER_PLACE = "${user}"
 """In a pattern: the user's name, where it is one token without wildcards; else the pattern fits nothing."""
 MAX_RULES = 1000
@@ -35,6 +38,7 @@ class AccessRule:
         subscribe: patterns; they may subscribe to what matches nothing else than these do.
         view: queues whose payloads they may see in the inspector.
         replay: queues whose ended items they may replay.
+        vhosts: names of the virtual hosts where the rule holds, as in `users`.
     """
 
     users: tuple[str, ...]
@@ -42,6 +46,7 @@ class AccessRule:
     subscribe: tuple[str, ...] = ()
     view: tuple[str, ...] = ()
     replay: tuple[str, ...] = ()
+    vhosts: tuple[str, ...] = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,14 @@ class SlowRule:
         users: names, as in `AccessRule`.
         after_s: how long they may make no progress; not used for `wait`.
         action: `expel`, `detach` or `wait`.
+        vhosts: as in `AccessRule`.
     """
 
     topics: tuple[str, ...] = ("#",)
     users: tuple[str, ...] = ("*",)
     after_s: float = 0.0
     action: str = "wait"
+    vhosts: tuple[str, ...] = ("*",)
 
     @property
     def patience(self) -> Patience | None:
@@ -67,8 +74,11 @@ class SlowRule:
         return None if action is None else Patience(self.after_s, action)
 
 
+_Rule = TypeVar("_Rule", AccessRule, SlowRule)
+
+
 def allowing_rule(
-    rules: Sequence[AccessRule], right: str, user: str, address: str, groups: Collection[str] = ()
+    rules: Sequence[AccessRule], right: str, user: str, address: str, groups: Collection[str] = (), vhost: str = ""
 ) -> int | None:
     """The place, from 1 on, of the first rule that allows it.
 
@@ -78,23 +88,26 @@ def allowing_rule(
         user: as logged in; empty without a login.
         address: a topic, a pattern or an address of a queue.
         groups: of the user.
+        vhost: where; empty: in the default virtual host.
     """
-    for number, rule in enumerate(rules, 1):
-        if fits(rule.users, user, groups) and any(
-            covers(each, address) for each in _of_user(getattr(rule, right), user)
-        ):
+    for number, rule in _of(rules, user, groups, vhost):
+        if any(covers(each, address) for each in _of_user(getattr(rule, right), user)):
             return number
     return None
 
 
-def may_publish(rules: Sequence[AccessRule], user: str, topic: str, groups: Collection[str] = ()) -> bool:
+def may_publish(
+    rules: Sequence[AccessRule], user: str, topic: str, groups: Collection[str] = (), vhost: str = ""
+) -> bool:
     """Whether some rule allows it. Without rules everybody may do everything."""
-    return not rules or allowing_rule(rules, "publish", user, topic, groups) is not None
+    return not rules or allowing_rule(rules, "publish", user, topic, groups, vhost) is not None
 
 
-def may_subscribe(rules: Sequence[AccessRule], user: str, pattern: str, groups: Collection[str] = ()) -> bool:
+def may_subscribe(
+    rules: Sequence[AccessRule], user: str, pattern: str, groups: Collection[str] = (), vhost: str = ""
+) -> bool:
     """Whether some rule allows all that the pattern matches. Without rules everybody may do everything."""
-    return not rules or allowing_rule(rules, "subscribe", user, pattern, groups) is not None
+    return not rules or allowing_rule(rules, "subscribe", user, pattern, groups, vhost) is not None
 
 
 def decide(rules: Sequence[AccessRule], right: str) -> bool:
@@ -103,20 +116,20 @@ def decide(rules: Sequence[AccessRule], right: str) -> bool:
 
 
 def slow_number(
-    rules: Sequence[SlowRule], user: str, pattern: str, groups: Collection[str] = ()
+    rules: Sequence[SlowRule], user: str, pattern: str, groups: Collection[str] = (), vhost: str = ""
 ) -> int | None:
     """Which rule counts for a subscriber of this topic or pattern: its place, from 1 on."""
-    for number, rule in enumerate(rules, 1):
-        if fits(rule.users, user, groups) and any(covers(each, pattern) for each in _of_user(rule.topics, user)):
+    for number, rule in _of(rules, user, groups, vhost):
+        if any(covers(each, pattern) for each in _of_user(rule.topics, user)):
             return number
     return None
 
 
 def patience_of(
-    rules: Sequence[SlowRule], user: str, pattern: str, groups: Collection[str] = ()
+    rules: Sequence[SlowRule], user: str, pattern: str, groups: Collection[str] = (), vhost: str = ""
 ) -> Patience | None:
     """What a subscriber of this topic or pattern is granted."""
-    number = slow_number(rules, user, pattern, groups)
+    number = slow_number(rules, user, pattern, groups, vhost)
     return None if number is None else rules[number - 1].patience
 
 
@@ -149,6 +162,15 @@ def _tokens(pattern: str) -> tuple[str, ...]:
     return tuple(pattern.replace("/", ".").split("."))
 
 
+def _of(
+    rules: Sequence[_Rule], user: str, groups: Collection[str], vhost: str
+) -> Iterator[tuple[int, _Rule]]:
+    """The rules that are for this user in this virtual host, with their places from 1 on."""
+    for number, rule in enumerate(rules, 1):
+        if fits(rule.users, user, groups) and fits(rule.vhosts, vhost or DEFAULT_VHOST):
+            yield number, rule
+
+
 def _of_user(patterns: Sequence[str], user: str) -> Iterator[str]:
     for pattern in patterns:
         if USER_PLACE not in pattern:
@@ -161,23 +183,27 @@ def _of_user(patterns: Sequence[str], user: str) -> Iterator[str]:
 
 
 def access_rules(value: object) -> tuple[AccessRule, ...]:
-    """A list of tables {users, publish, subscribe, view, replay}; in a text as JSON."""
+    """A list of tables {users, publish, subscribe, view, replay, vhosts}; in a text as JSON."""
     return tuple(
-        AccessRule(names_of(table, "users", None), **{right: _patterns(table, right, ()) for right in RIGHTS})
-        for table in tables_of(value, {"users", *RIGHTS})
-    )
+        AccessRule(
+            names(table, "users", None), vhosts=names(table, "vhosts", ("*",)),
+            **{right: _patterns(table, right, ()) for right in RIGHTS},
+        )
+        for table in tables(value, {"users", "vhosts", *RIGHTS}, MAX_RULES)
+    )  # fmt: skip
 
 
 def slow_rules(value: object) -> tuple[SlowRule, ...]:
-    """A list of tables {topics, users, after_s, action}; in a text as JSON."""
-    return tuple(_slow_rule(table) for table in tables_of(value, {"topics", "users", "after_s", "action"}))
+    """A list of tables {topics, users, after_s, action, vhosts}; in a text as JSON."""
+    keys = {"topics", "users", "after_s", "action", "vhosts"}
+    return tuple(_slow_rule(table) for table in tables(value, keys, MAX_RULES))
 
 
 def user_patterns(value: object) -> tuple[str, ...]:
     """A list of names of users; in a text they are separated by commas."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
-    return names_of({"users": value}, "users", None) if value else ()
+    return names({"users": value}, "users", None) if value else ()
 
 
 def _slow_rule(table: Mapping[str, object]) -> SlowRule:
@@ -188,11 +214,16 @@ def _slow_rule(table: Mapping[str, object]) -> SlowRule:
         raise NotAllowed("after_s is a number of seconds")
     if action != "wait" and not 1 <= after_s <= 604_800:
         raise NotAllowed("after_s must be 1 to 604800 seconds")
-    return SlowRule(_patterns(table, "topics", ("#",)), names_of(table, "users", ("*",)), float(after_s), action)
+    users, vhosts = names(table, "users", ("*",)), names(table, "vhosts", ("*",))
+    return SlowRule(_patterns(table, "topics", ("#",)), users, float(after_s), action, vhosts)
 
 
-def tables_of(value: object, names: set[str]) -> Sequence[Mapping[str, object]]:
-    """Rules as they stand in a file, or in a text as JSON; each has some of these names and no others."""
+def tables(value: object, keys: set[str], most: int) -> Sequence[Mapping[str, object]]:
+    """A list of so many tables that have these keys; in a text as JSON.
+
+    Raises:
+        NotAllowed: it is something else.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
@@ -200,16 +231,20 @@ def tables_of(value: object, names: set[str]) -> Sequence[Mapping[str, object]]:
             raise NotAllowed(f"in a text it is JSON, a list of tables: {error}") from None
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
         raise NotAllowed("it is a list of tables")
-    if len(value) > MAX_RULES:
-        raise NotAllowed(f"there may be {MAX_RULES} rules")
+    if len(value) > most:
+        raise NotAllowed(f"there may be {most} of them")
     for table in value:
-        if not set(table) <= names:
-            raise NotAllowed(f"a rule has {', '.join(sorted(names))} and nothing else")
+        if not set(table) <= keys:
+            raise NotAllowed(f"a table has {', '.join(sorted(keys))} and nothing else")
     return value
 
 
-def names_of(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
-    """A list of texts of a rule; a default of None: it must be there."""
+def names(table: Mapping[str, object], key: str, default: tuple[str, ...] | None) -> tuple[str, ...]:
+    """A list of texts of a table; None = it must be there.
+
+    Raises:
+        NotAllowed: it is something else.
+    """
     found = table.get(key, default)
     if isinstance(found, tuple):
         return found
@@ -221,7 +256,7 @@ def names_of(table: Mapping[str, object], key: str, default: tuple[str, ...] | N
 def _patterns(table: Mapping[str, object], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
     if key not in table or (table[key] == [] and not default):
         return default
-    found = names_of(table, key, None)
+    found = names(table, key, None)
     for pattern in found:
         try:
             check_pattern(pattern)

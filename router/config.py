@@ -28,6 +28,7 @@ from router.groups import groups
 from router.quotas import QuotaRule, quota_rules
 from router.routed.limits import RoutedLimits
 from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, origins, prefixes
+from router.virtual_hosts import VirtualHost, virtual_hosts
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
@@ -143,15 +144,20 @@ class RouterConfig:
         "Role of a user over HTTP and at $management. A user without a role here has http.anonymous_role.",
         applies=Applies.NOW, is_table=True,
     )  # fmt: skip
+    vhosts: tuple[VirtualHost, ...] = setting(
+        "vhosts", virtual_hosts, (), "tables {name, hostnames, users}: lists of texts; in a text as JSON",
+        "Virtual hosts, the same at every router: no two share a topic or a link. Default of users: *@name.",
+        applies=Applies.NOW,
+    )  # fmt: skip
     access_rules: tuple[AccessRule, ...] = setting(
         "access.rules", access_rules, (),
-        "tables {users, publish, subscribe, view, replay}: lists of texts; in a text as JSON",
+        "tables {users, publish, subscribe, view, replay, vhosts}: lists of texts; in a text as JSON",
         "Who may publish and subscribe what; with a rule, what none allows is refused. None = everybody everything.",
         applies=Applies.NOW,
     )  # fmt: skip
     slow_rules: tuple[SlowRule, ...] = setting(
         "slow.rules", slow_rules, (),
-        'tables {topics, users, after_s, action = "expel", "detach" or "wait"}; in a text as JSON',
+        'tables {topics, users, vhosts, after_s, action = "expel", "detach" or "wait"}; in a text as JSON',
         "Subscribers that answer nothing for after_s: the first rule that fits. None = publishers wait (K-5b).",
         applies=Applies.NEW,
     )  # fmt: skip

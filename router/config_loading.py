@@ -152,6 +152,7 @@ def _check_groups(config: RouterConfig, refuse: Callable[[str, str, str], None])
         ("access_rules", [each for rule in config.access_rules for each in rule.users]),
         ("slow_rules", [each for rule in config.slow_rules for each in rule.users]),
         ("quota_rules", [each for rule in config.quota_rules for each in rule.users]),
+        ("vhosts", [each for vhost in config.vhosts for each in vhost.users]),
         ("adopts_links", config.adopts_links),
         ("roles", [user for user, _ in config.roles]),
     ):

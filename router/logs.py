@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from enum import Enum
 
 from delivery_records.outcomes import Decision
+from delivery_records.topics import VHOST_SEPARATOR
 from router.log_limit_core import LogLimit
 from topology.inspector.events_core import EventRing
+from topology.inspector.topic_names_core import topic_facts
 
 LOGGER_NAME = "oncewire.router"
 
@@ -139,6 +141,9 @@ class EventLog:
 
     def decision(self, decision: Decision, fields: Mapping[str, object]) -> None:
         """A decision of the record core."""
+        topic = fields.get("topic")
+        if isinstance(topic, str) and VHOST_SEPARATOR in topic:
+            fields = {**fields, **topic_facts(topic)}
         self._write(decision, fields)
 
     def event(self, event: RouterEvent, **fields: object) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from oncewire.settings.parsers import GIB, KIB, MIB, TIB, NotAllowed, Parser, number, size, whole_number
-from router.access_rules import names_of, tables_of
+from router.access_rules import MAX_RULES, names, tables
 from router.groups import fits
 
 MAX_TIMEOUT_S = 2_592_000
@@ -83,7 +83,7 @@ def quota_of(rules: Sequence[QuotaRule], user: str, groups: Collection[str] = ()
 
 def quota_rules(value: object) -> tuple[QuotaRule, ...]:
     """A list of tables {users, and some quotas}; in a text as JSON."""
-    return tuple(_rule(table) for table in tables_of(value, {"users", *NAMES}))
+    return tuple(_rule(table) for table in tables(value, {"users", *NAMES}, MAX_RULES))
 
 
 def _rule(table: Mapping[str, object]) -> QuotaRule:
@@ -98,4 +98,4 @@ def _rule(table: Mapping[str, object]) -> QuotaRule:
             raise NotAllowed(f"{name}: {why}") from None
     if not quotas:
         raise NotAllowed(f"a rule has users and one at least of {', '.join(NAMES)}")
-    return QuotaRule(names_of(table, "users", None), **quotas)
+    return QuotaRule(names(table, "users", None), **quotas)

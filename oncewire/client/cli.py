@@ -52,6 +52,9 @@ def _common_options(command: _Command) -> _Command:
                 help="Log in with the token in this file; it is read again before each connection.",
             ),
             click.option(
+                "--vhost", metavar="NAME", help="Virtual host of the routers. [that of the user, or of the URL]"
+            ),
+            click.option(
                 "--connect-timeout",
                 type=click.FloatRange(min=0, min_open=True),
                 default=30.0,
@@ -92,6 +95,7 @@ def pub(
     container_id: str | None,
     journal: str | None,
     token_file: str | None,
+    vhost: str | None,
     connect_timeout: float,
     as_json: bool,
 ) -> int:
@@ -104,8 +108,9 @@ def pub(
 
     identity = _identity(name, container_id, journal)
     target = cli_publish.Target(
-        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(), token_file
-    )
+        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(), token_file,
+        vhost,
+    )  # fmt: skip
     if settled:
         _refuse_journal(journal, "sent")
         report = _run(cli_publish.publish_settled(target, source))
@@ -142,6 +147,7 @@ def sub(
     container_id: str | None,
     journal: str | None,
     token_file: str | None,
+    vhost: str | None,
     connect_timeout: float,
     as_json: bool,
 ) -> None:
@@ -156,8 +162,9 @@ def sub(
 
     identity = _identity(name, container_id, journal)
     target = cli_publish.Target(
-        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(), token_file
-    )
+        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(), token_file,
+        vhost,
+    )  # fmt: skip
     if settled:
         _refuse_journal(journal, "received")
     _run(

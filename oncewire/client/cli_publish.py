@@ -75,6 +75,7 @@ class Target:
     connect_timeout: float
     tls: ssl.SSLContext | None = None
     token_file: str | None = None
+    vhost: str | None = None
 
     @contextmanager
     def open_journal(self) -> Iterator[SqliteJournal | None]:
@@ -95,6 +96,7 @@ class Target:
             ssl_context=self.tls,
             timeout=self.connect_timeout,
             token=None if path is None else lambda: Path(path).read_text(encoding="ascii").strip(),
+            hostname=None if self.vhost is None else f"vhost:{self.vhost}",
             on_event=on_event,
         )
 

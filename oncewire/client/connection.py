@@ -65,6 +65,7 @@ def connect(
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
     allow_plain: bool = False,
     token: TokenSource | None = None,
+    hostname: str | None = None,
     on_event: Callable[[ClientEvent], None] | None = None,
 ) -> Client:
     """Create a client. It connects when it is entered with ``async with``, or awaited.
@@ -82,6 +83,7 @@ def connect(
             Everybody on the way can read the password. So it is with a token.
         token: returns the token (or an awaitable of it) to log in with instead of user and password; called before
             each connection. A router closes a connection whose token has expired: the links resume on the next one.
+        hostname: the virtual host to open, such as ``vhost:sales``; None = the one of the user, or of the URL's host.
         on_event: called in the event loop with what happens to connection and links.
 
     Raises:
@@ -92,7 +94,7 @@ def connect(
         [urls] if isinstance(urls, str) else list(urls),
         container_id=container_id,
         timeout=timeout,
-        options=ConnectOptions(ssl_context, idle_time_out, max_frame_size, allow_plain, token),
+        options=ConnectOptions(ssl_context, idle_time_out, max_frame_size, allow_plain, token, hostname),
         on_event=on_event,
     )
 

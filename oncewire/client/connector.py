@@ -23,6 +23,7 @@ from oncewire.transport.tls import fault_of
 from oncewire.wire import (
     CONNECTION_REDIRECT,
     NOT_IMPLEMENTED,
+    UNAUTHORIZED_ACCESS,
     AmqpError,
     AmqpSession,
     Connection,
@@ -81,6 +82,7 @@ class ConnectOptions:
         max_frame_size: bytes.
         allow_plain: send password or token as it is, also without TLS to another machine.
         token: the token of each login; None = log in with what the address has.
+        hostname: the virtual host that the open asks for; None = the address's host.
     """
 
     ssl_context: ssl.SSLContext | None
@@ -88,6 +90,7 @@ class ConnectOptions:
     max_frame_size: int
     allow_plain: bool = False
     token: TokenSource | None = None
+    hostname: str | None = None
 
 
 class Connector:
@@ -118,6 +121,7 @@ class Connector:
         self._address: Address | None = None
         self._transport: Transport | None = None
         self._sasl: SaslClient | None = None
+        self._forbidden = ""
         self._begun: asyncio.Future[None] | None = None
         self._session: AmqpSession | None = None
         self._stopping: asyncio.Future[None] = self._loop.create_future()
@@ -167,7 +171,7 @@ class Connector:
         """Connect again and again until `stop()`.
 
         Raises:
-            AuthenticationFailed: a router refused user and password.
+            AuthenticationFailed: a router refused user and password, or the first connection of this user.
         """
         first = True
         while not self._stopping.done():
@@ -188,6 +192,9 @@ class Connector:
             self.cause = self.cause or "the connection was lost"
             self._failover.failed(address, self.cause)
             logger.info("not connected to %s: %s", address, self.cause)
+            if self._forbidden and not self.connections:
+                fix = "connect to another virtual host, or as another user; the router's log names user and setting"
+                raise AuthenticationFailed(f"{address} refused the connection", self._forbidden, fix)
             if self._sasl is not None and self._sasl.result is not None:
                 self._check_authentication(self._sasl, address)
             self._owner.tell(Disconnected(str(address), self.cause))
@@ -235,7 +242,7 @@ class Connector:
         return Connection(
             Role.CLIENT,
             container_id=self._container_id,
-            hostname=address.host,
+            hostname=self._options.hostname or address.host,
             max_frame_size=self._options.max_frame_size,
             idle_time_out_ms=round(self._options.idle_time_out_s * 1000),
             properties={
@@ -322,6 +329,8 @@ class Connector:
             )
             assert self._transport is not None
             self.cause = self.cause or self._transport.tls_fault or _error_text(what, event.error)
+            if event.error is not None and event.error.condition == UNAUTHORIZED_ACCESS:
+                self._forbidden = event.error.description or str(UNAUTHORIZED_ACCESS)
             if event.error is not None and event.error.condition == CONNECTION_REDIRECT:
                 self._follow(event.error, self._address)
             self._session_lost()

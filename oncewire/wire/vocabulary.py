@@ -92,6 +92,7 @@ SERVES = Symbol("x-opt-router-serves")
 ROUTER_CONTAINER = Symbol("x-opt-router-container")
 ROUTER_USER = Symbol("x-opt-router-user")
 ROUTER_LINK = Symbol("x-opt-router-link")
+ROUTER_VHOST = Symbol("x-opt-router-vhost")
 ROUTER_TO = Symbol("x-opt-router-to")
 """Of an attach between routers: the incarnation whose service is meant."""
 ROUTER_HOPS = Symbol("x-opt-router-hops")

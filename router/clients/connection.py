@@ -94,7 +94,7 @@ class ConnectionOwner(Protocol):
     def remove(self, connection: ClientConnection) -> None:
         """A client is disconnected."""
 
-    def refusal(self, connection: ClientConnection) -> tuple[str, str] | None:
+    def refusal(self, connection: ClientConnection, hostname: str) -> tuple[str, str] | None:
         """Condition and text where this client is refused; None = it is admitted, and a service registered (R-1)."""
         ...
 
@@ -377,7 +377,7 @@ class ClientConnection(PacedProtocol):
             try:
                 self.refuse_unless_allowed(link, address_of(link))
                 self.quota.take_link()
-                routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name))
+                routed.open_from_client(self, link, Origin(self.container_id, self.user, link.name, self.policy.vhost))
             except LinkRefusal as refusal:
                 self._refuse(link, refusal)
             except RoutedRefusal as refusal:
@@ -446,12 +446,12 @@ class ClientConnection(PacedProtocol):
         if not 0 < len(self.container_id.encode()) <= MAX_CONTAINER_ID_BYTES:
             self.close("amqp:invalid-field", f"a container-id has 1 to {MAX_CONTAINER_ID_BYTES} bytes")
             return
-        problem = self._listener.refusal(self)
+        problem = self._listener.refusal(self, event.open.hostname or "")
         if problem is not None:
             self.close(*problem)
             return
         self.log.event(
-            RouterEvent.CLIENT_CONNECTED, container_id=self.container_id, peer=self.peer, user=self.user or ""
+            RouterEvent.CLIENT_CONNECTED, container_id=self.container_id, peer=self.peer, **self.policy.who
         )
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:

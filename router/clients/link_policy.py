@@ -8,30 +8,63 @@ from delivery_records.attachments.view import View
 from delivery_records.inputs import Owner
 from delivery_records.patience import Patience
 from delivery_records.tags import link_key
+from delivery_records.topics import in_vhost, split_vhost
 from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
 from router.access_rules import adopts, may_publish, may_subscribe, patience_of
 from router.clients.link_refusal import LinkRefusal
 from router.config import RouterConfig
 from router.groups import ANONYMOUS, groups_of
 from router.quotas import QuotaRule, quota_of
+from router.virtual_hosts import VhostRefused, vhost_of
 
 
 class LinkPolicy:
     """Of one connection, whose user may still log in."""
 
-    __slots__ = ("_config", "user")
+    __slots__ = ("_config", "_hostname", "user", "vhost")
 
     def __init__(self, config: Callable[[], RouterConfig]) -> None:
         """Nobody has logged in. `config` tells the settings of now."""
         self._config = config
         self.user: str | None = None
         """Who has logged in; None without a login."""
+        self.vhost = ""
+        """The virtual host of the connection, once it is open; empty: the default one."""
+        self._hostname = ""
+
+    @property
+    def who(self) -> dict[str, str]:
+        """Whose connection it is, for the log."""
+        return {"user": self.user or ""} | ({"vhost": self.vhost} if self.vhost else {})
+
+    def enter(self, hostname: str) -> None:
+        """The client has opened the connection.
+
+        Raises:
+            VhostRefused: it may not open the virtual host it asks for.
+        """
+        self._hostname = hostname
+        self.vhost = vhost_of(self._config().vhosts, self.user or "", hostname, self.groups)
+
+    def look_again(self) -> None:
+        """The settings have changed.
+
+        Raises:
+            VhostRefused: the same open would lead to another virtual host, or to none.
+        """
+        now = vhost_of(self._config().vhosts, self.user or "", self._hostname, self.groups)
+        if now != self.vhost:
+            raise VhostRefused(f"by the setting vhosts this is a connection to {now or 'the default virtual host'}")
+
+    def inside(self, topic: str) -> str:
+        """A topic of the client as routers know it (A-2c)."""
+        return in_vhost(self.vhost, topic)
 
     @property
     def owner(self) -> Owner:
         """Whose links these are (A-2c)."""
         user = self.user or ""
-        return Owner(user=user, adopts=adopts(self._config().adopts_links, user, self.groups))
+        return Owner(self.vhost, user, adopts=adopts(self._config().adopts_links, user, self.groups))
 
     @property
     def groups(self) -> frozenset[str]:
@@ -47,14 +80,14 @@ class LinkPolicy:
         """How long a subscriber of this topic may make no progress (K-5b); None: it is not known, and not limited."""
         if topic is None:
             return None
-        return patience_of(self._config().slow_rules, self.user or "", topic, self.groups)
+        return patience_of(self._config().slow_rules, self.user or "", topic, self.groups, self.vhost)
 
     def subscribed_to(self, link_name: str, container_id: str, view: View) -> str | None:
         """The topic or pattern of a subscription that is looked up; None: there is none, as far as the view knows."""
         owner = self.owner
         key = link_key(container_id, link_name, owner.vhost, "" if owner.adopts else owner.user)
         found = view.subscriptions.get(key)
-        return None if found is None else found.record.topic
+        return None if found is None else split_vhost(found.record.topic)[1]
 
     def refuse_unless_allowed(self, link: Link, address: str | None, container_id: str, view: View) -> None:
         """Look at the rules of access.
@@ -76,7 +109,8 @@ class LinkPolicy:
             if address is None:
                 raise LinkRefusal("amqp:not-found", "there is no subscription of that name to look up")
         is_publisher = isinstance(link, ReceiverLink)
-        if not (may_publish if is_publisher else may_subscribe)(rules, user, address, self.groups):
+        if not (may_publish if is_publisher else may_subscribe)(rules, user, address, self.groups, self.vhost):
             verb = "publish to" if is_publisher else "subscribe to"
-            why = f"no rule of access.rules lets {user or ANONYMOUS} {verb} {address}"
+            where = f" in the virtual host {self.vhost}" if self.vhost else ""
+            why = f"no rule of access.rules lets {user or ANONYMOUS} {verb} {address}{where}"
             raise LinkRefusal(UNAUTHORIZED_ACCESS, f"this user may not {verb} this address", why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from delivery_records.topics import VHOST_SEPARATOR
 from oncewire.wire import Described, Link, ReceiverLink, Source, Target, TerminusExpiryPolicy
 
 QUEUE = "queue"
@@ -104,6 +105,8 @@ def refuse_unless_topic(address: str | None, capabilities: Sequence[str]) -> Non
         )
     if address is not None and address.startswith(RESERVED_PREFIX):
         raise LinkRefusal("amqp:not-found", f"there is no node {address!r}; addresses with $ are reserved")
+    if address is not None and VHOST_SEPARATOR in address:  # it would be a topic of another virtual host (A-2c)
+        raise LinkRefusal("amqp:invalid-field", "a topic has no U+001F")
 
 
 def lighten(link: Link) -> None:

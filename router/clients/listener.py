@@ -48,9 +48,12 @@ from router.passwords import Logins
 from router.records_driver import RecordsDriver
 from router.routed.links import RoutedLinks, served_prefixes
 from router.users import Users, load_users
+from router.virtual_hosts import VhostRefused
 
 PRODUCT = "oncewire"
 _REMOVED = "this user has been removed"
+_VHOST_REFUSED = "this user may not open this virtual host"
+_VHOST_CHANGED = "the virtual hosts have changed; connect again"
 _BY_PASSWORD = frozenset({PLAIN, *(scram.mechanism for scram in SCRAM_HASHES)})
 MAX_CHANNEL = 4095
 """Each routed link of a service has a session of its own (R-3)."""
@@ -174,14 +177,27 @@ class ClientListener:
         """
         before = self.config
         has_new_rules = (config.access_rules, config.groups) != (before.access_rules, before.groups)
+        has_new_vhosts = (config.vhosts, config.groups) != (before.vhosts, before.groups)
         self.config = config
         if users is not None:
             self.users = self._logins.users = users
             for connection in list(self._connections):
                 if self._is_removed(connection):
                     connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
+        for connection in list(self._open) if has_new_vhosts else ():
+            try:
+                connection.policy.look_again()
+            except VhostRefused as refused:
+                self._log_vhost(connection, refused)
+                connection.close(UNAUTHORIZED_ACCESS, _VHOST_CHANGED)
         for connection in list(self._connections) if has_new_rules else ():
             connection.end_what_is_not_allowed()
+
+    def _log_vhost(self, connection: ClientConnection, refused: VhostRefused) -> None:
+        self.log.event(
+            RouterEvent.CLIENT_REFUSED, container_id=connection.container_id, peer=connection.peer,
+            user=connection.user or "", condition=str(UNAUTHORIZED_ACCESS), why=str(refused),
+        )  # fmt: skip
 
     def _is_removed(self, connection: ClientConnection) -> bool:
         """Users of certificates, tokens and authenticators are on no list."""
@@ -293,12 +309,17 @@ class ClientListener:
         if not self._connections:
             self._is_empty.set()
 
-    def refusal(self, connection: ClientConnection) -> tuple[str, str] | None:
+    def refusal(self, connection: ClientConnection, hostname: str) -> tuple[str, str] | None:
         """Condition and text where this client may not stay; None = it may, and is registered if it serves (R-1)."""
         if self.driver is None or not connection.is_served:
             return CONNECTION_FORCED, "this router has no valid lease in etcd just now; connect to another router"
         if self._is_removed(connection):  # while its login was under way
             return CONNECTION_FORCED, _REMOVED
+        try:
+            connection.policy.enter(hostname)
+        except VhostRefused as refused:
+            self._log_vhost(connection, refused)
+            return UNAUTHORIZED_ACCESS, _VHOST_REFUSED
         if len(self._open) >= self._most_open:
             return CONNECTION_FORCED, f"this router has {self._most_open} connections; connect to another router"
         try:
@@ -325,7 +346,7 @@ class ClientListener:
         refusal = routed.refusal(prefixes, may_serve=self.may_serve(connection))
         if refusal is not None:
             return refusal.condition, str(refusal)
-        routed.add_service(connection, prefixes)
+        routed.add_service(connection, prefixes, connection.policy.vhost)
         return None
 
     def redirect(self, container_id: str) -> dict[str, object] | None:

@@ -76,7 +76,7 @@ class PublisherLink:
             link=self.number,
             container_id=connection.container_id,
             link_name=self.link.name,
-            topic=topic,
+            topic=connection.policy.inside(topic),
             unsettled=delivery_states.outcomes_of_map(remote.unsettled),
             exactly_once=exactly_once and presents_map and not settles_first,
             settles_first=settles_first,

@@ -12,6 +12,7 @@ from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.inputs import ClientFlow, Input, SubscriberAttach, SubscriberDisposition
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.topics import split_vhost
 from oncewire.wire import (
     CreditError,
     DeliveryState,
@@ -128,7 +129,7 @@ class SubscriberLink:
             link=self.number,
             container_id=connection.container_id,
             link_name=self.link.name,
-            topic=topic,
+            topic=None if topic is None else connection.policy.inside(topic),
             unsettled=delivery_states.outcomes_of_map(remote.unsettled),
             exactly_once=exactly_once,
             mode=mode,
@@ -324,7 +325,7 @@ class SubscriberLink:
             properties[vocabulary.WHEN_SLOW] = Symbol(effect.patience.action.value)
         self.link.reply(
             source=Source(
-                address=effect.topic,
+                address=split_vhost(effect.topic)[1],
                 durable=asked.durable,
                 expiry_policy=Symbol(effect.expiry_policy),
                 timeout=int(effect.timeout_s),

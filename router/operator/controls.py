@@ -28,6 +28,7 @@ from router.operator.reload import Reloaded, compare, values_of, with_users
 from router.operator.schema import POLICY
 from router.tls import RouterTls
 from router.users import Users, load_users, warn_of_open_file
+from topology.inspector.topic_names_core import topic_name
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0
 """The record core answers before this, unless the whole router is stalled."""
@@ -170,7 +171,7 @@ class RouterControls:
         role = access.role_of_user(user) if user else access.caller_at("", None).role
         row = explain(self._config, given, role)
         if user and self._incarnation is not None:
-            row["use"] = use_of(self._listener.uses, self._incarnation.records.view, user)
+            row["use"] = use_of(self._listener.uses, self._incarnation.records.view, user, str(given.get("vhost") or ""))
         return row
 
     def _with(self, **changed: object) -> RouterConfig:
@@ -261,7 +262,7 @@ class RouterControls:
         self._trace_end = loop.call_later(choice.time_s + _TRACE_END_S, self._end_trace)
         return {
             "on": True, "left_s": round(trace.left_s(now), 1), "sample": choice.sample,
-            "topics": sorted(choice.topics), "publishers": sorted(choice.publishers),
+            "topics": sorted(map(topic_name, choice.topics)), "publishers": sorted(choice.publishers),
         }  # fmt: skip
 
     def _end_trace(self) -> None:

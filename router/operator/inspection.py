@@ -11,7 +11,7 @@ from delivery_records.inputs import Input, ViewChanges, ViewSnapshot
 from router.clients.listener import ClientListener
 from router.incarnation import Incarnation
 from router.operator.inspection_local import LocalTables, Pulse
-from router.operator.inspection_view import ViewTables
+from router.operator.inspection_view import ViewTables, topic_head
 from topology.inspector.rows_core import PUBLISHERS, SUBSCRIPTIONS, TOPICS, Head, Row
 from topology.inspector.source import Observer, OtherRouter
 
@@ -172,7 +172,8 @@ class Inspection:
                     observer.on_changed(table, change.key, before)
                     after = change.record.topic if isinstance(change.record, _ATTACHMENTS) else ""
                     for topic in {after, before.topic if before is not None else ""} - {""}:
-                        observer.on_changed(TOPICS, topic, Head(topic, topic, topic, topic))
+                        head = topic_head(topic)
+                        observer.on_changed(TOPICS, head.key, head)
 
 
 _ATTACHMENTS = (SubscriptionRecord, PublisherRecord)

@@ -31,6 +31,7 @@ from router.clients.publisher_link import PublisherLink
 from router.incarnation import Incarnation
 from router.operator.inspection_view import ViewTables, credit_of, seconds
 from topology.inspector.rows_core import Head, Row
+from topology.inspector.topic_names_core import topic_facts, topic_name
 
 UNREACHABLE = "unreachable"
 """State of a subscription that owes a delivery: no path leads to its router."""
@@ -61,6 +62,7 @@ class Pulse:
     held: int = 0
     """Subscriptions here for which nothing has moved for STUCK_S, though deliveries are held."""
     delayed_topics: Counter[str] = field(default_factory=Counter)
+    """As operators name them."""
 
 
 class LocalTables:
@@ -87,7 +89,7 @@ class LocalTables:
             pulse.waiting += 1
             if now - since > DELAYED_S:
                 pulse.delayed += 1
-                pulse.delayed_topics[ingress.topic] += 1
+                pulse.delayed_topics[topic_name(ingress.topic)] += 1
                 pulse.stuck += now - since > STUCK_S
         pulse.held = sum(
             now - egress.outgoing.held_since > STUCK_S and egress.outgoing.held > 0
@@ -162,7 +164,8 @@ class LocalTables:
                 ]  # fmt: skip
             rows.append(
                 {
-                    "key": head.key, "publisher": ingress.name, "topic": ingress.topic, "router": self._core.node_id,
+                    "key": head.key, "publisher": ingress.name, **topic_facts(ingress.topic),
+                    "router": self._core.node_id,
                     "rid": f"{self._core.rid:x}", "phase": ingress.phase.value, "unsettled": len(ingress.window),
                     "bytes": ingress.window.body_bytes, "credit": credit_of(ingress),
                     "oldest_s": seconds(now - found.since),
@@ -225,6 +228,7 @@ class LocalTables:
                 publishers = sum(isinstance(shells.get(number), PublisherLink) for number in numbers)
                 rows[connection.peer] = {
                     "key": connection.peer, "container_id": connection.container_id, "peer": connection.peer,
+                    "vhost": connection.policy.vhost,
                     "links": len(numbers), "publishers": publishers, "subscriptions": len(numbers) - publishers,
                 }  # fmt: skip
         return [rows[head.key] for head in heads if head.key in rows]
@@ -258,7 +262,7 @@ class LocalTables:
             "first_bytes": base64.b64encode(bare[:FIRST_BYTES]).decode() if bare and with_bodies else None,
             "publisher": found.publisher,
             "publisher_tag": None if found.publisher_tag is None else found.publisher_tag.hex(),
-            "network_tag": found.network_tag.hex(), "topic": found.topic, "session": found.session,
+            "network_tag": found.network_tag.hex(), **topic_facts(found.topic), "session": found.session,
             "number": None if found.number < 0 else found.number, "state": found.state,
             "local_subscriptions": [
                 {
@@ -286,7 +290,7 @@ class LocalTables:
         return {
             "role": "past", **self._who(), "size": None, "digest": None, "first_bytes": None,
             "publisher": self._owner_of(tag), "publisher_tag": None if own is None else own.hex(),
-            "network_tag": tag.hex(), "topic": "", "session": session_of(tag, self._core.nonce), "number": None,
+            "network_tag": tag.hex(), **topic_facts(""), "session": session_of(tag, self._core.nonce), "number": None,
             "state": "settled", "local_subscriptions": [], "local_count": 0, "other_routers": [], "arrived_s": None,
             **self._rules(tag, now),
         }  # fmt: skip

@@ -15,9 +15,10 @@ from delivery_records.attachments.view import Publisher, Router, Subscription
 from delivery_records.egress import Egress
 from delivery_records.ingress import Ingress
 from delivery_records.timers import Timer
-from delivery_records.topics import is_pattern, matches
+from delivery_records.topics import is_pattern, matches, split_vhost
 from router.incarnation import Incarnation
 from topology.inspector.rows_core import Head, Row
+from topology.inspector.topic_names_core import topic_facts, topic_name, topic_named
 
 GONE = "gone"
 """Where an attachment is whose router has died."""
@@ -82,8 +83,9 @@ class ViewTables:
             publisher = self._view.publishers.get(key)
             return None if publisher is None else self.head_of(publisher)
         assert table == "topics"
-        known = key in self._view.publishers_of or key in self._topic_counts.get()
-        return Head(key, key, key, key) if known else None
+        topic = topic_named(key)
+        known = topic in self._view.publishers_of or topic in self._topic_counts.get()
+        return topic_head(topic) if known else None
 
     def head_of(self, attachment: Subscription | Publisher) -> Head:
         """The head of a subscription or publisher."""
@@ -96,8 +98,7 @@ class ViewTables:
         return self._names.get().get(rid, GONE)
 
     def _topic_heads(self) -> Sequence[Head]:
-        names = self._topic_counts.get().keys() | self._view.publishers_of.keys()
-        return _sorted(Head(name, name, name, name) for name in names)
+        return _sorted(topic_head(each) for each in self._topic_counts.get().keys() | self._view.publishers_of.keys())
 
     def _router_heads(self) -> Sequence[Head]:
         return _sorted(
@@ -178,17 +179,18 @@ class ViewTables:
                 }  # fmt: skip
         return found
 
-    def _topic(self, name: str) -> Row | None:
+    def _topic(self, key: str) -> Row | None:
         rows = self._topic_rows.get()
-        row = rows.get(name)
+        row = rows.get(key)
         if row is None:
-            if self.head("topics", name) is None:
+            if self.head("topics", key) is None:
                 return None
-            row = rows[name] = self._make_topic(name)
+            row = rows[key] = self._make_topic(topic_named(key))
         return row
 
     def _make_topic(self, name: str) -> Row:
         subscriptions, publishers = self._topic_counts.get(), self._view.publishers_of
+        vhost, bare = split_vhost(name)
         if is_pattern(name):
             subscribed = subscriptions[name]
             published = sum(count for topic, count in publishers.items() if matches(name, topic))
@@ -198,8 +200,8 @@ class ViewTables:
             )
             published = publishers.get(name, 0)
         return {
-            "key": name, "name": name, "is_pattern": is_pattern(name), "publishers": published,
-            "subscriptions": subscribed,
+            "key": topic_name(name), "name": bare, "vhost": vhost, "is_pattern": is_pattern(name),
+            "publishers": published, "subscriptions": subscribed,
         }  # fmt: skip
 
     # --- attachments --------------------------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ class ViewTables:
         egress = core.egresses.get(subscription.key)
         state = self._state(record.rid, egress)
         row: Row = {
-            "key": subscription.key, "name": subscription.name, "topic": record.topic,
+            "key": subscription.key, "name": subscription.name, **topic_facts(record.topic),
             "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": subscription.epoch,
             # Text, for JavaScript's numbers end at 2^53.
             "incarnation": str(core.turn.told_incarnation(subscription.created)), "mode": record.mode.value,
@@ -237,9 +239,10 @@ class ViewTables:
         ingress = core.ingresses.get(publisher.key)
         state = self._state(record.rid, ingress)
         row: Row = {
-            "key": publisher.key, "name": publisher.name, "topic": record.topic, "router": self.name_of(record.rid),
-            "rid": f"{record.rid:x}", "epoch": publisher.epoch, "session": publisher.session, "peer": record.peer,
-            "state": state or "suspended", "expires_in_s": self._expires_in("pubs", publisher.key),
+            "key": publisher.key, "name": publisher.name, **topic_facts(record.topic),
+            "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": publisher.epoch,
+            "session": publisher.session, "peer": record.peer, "state": state or "suspended",
+            "expires_in_s": self._expires_in("pubs", publisher.key),
             "unsettled": None, "unreceived": None, "told": None, "bytes": None, "credit": None,
         }  # fmt: skip
         if ingress is not None:
@@ -263,6 +266,12 @@ class ViewTables:
     def _expires_in(self, kind: str, key: str) -> float | None:
         deadline = self.core.timers.deadline(Timer.EXPIRY, f"{kind}/{key}")
         return None if deadline is None else seconds(deadline - time.monotonic())
+
+
+def topic_head(topic: str) -> Head:
+    """The head of a topic."""
+    name = topic_name(topic)
+    return Head(name, name, name, topic)
 
 
 def seconds(value: float) -> float:

@@ -1,7 +1,7 @@
 """Metrics for Prometheus. Hot paths count in plain ints; this reads them when somebody scrapes.
 
-Labels are bounded: names of rules, outcomes, levels and routers, never a client's name. `docs/operations.md` says what
-each metric means and when to act.
+Labels are bounded: names of rules, outcomes, levels, routers and virtual hosts, never a client's name.
+`docs/operations.md` says what each metric means and when to act.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ class RouterCollector(Collector):
         yield from _deliveries(numbers)
         yield from _durations(numbers)
         yield from _clients(numbers)
+        yield from _vhosts(numbers)
         yield from _neighbours(numbers)
 
 
@@ -215,6 +216,18 @@ def _clients(numbers: Numbers) -> Iterator[Metric]:
     links.add_metric(["publisher"], numbers.core.publisher_links)
     links.add_metric(["subscriber"], numbers.core.subscriber_links)
     yield links
+
+
+def _vhosts(numbers: Numbers) -> Iterator[Metric]:
+    connections = GaugeMetricFamily("oncewire_vhost_connections", "Client connections", labels=["vhost"])
+    links = GaugeMetricFamily("oncewire_vhost_links", "Attached client links", labels=["vhost", "kind"])
+    unsettled = GaugeMetricFamily("oncewire_vhost_unsettled_deliveries", "Unsettled deliveries", labels=["vhost"])
+    for name, found in numbers.vhosts.items():
+        connections.add_metric([name], found.connections)
+        links.add_metric([name, "publisher"], found.publishers)
+        links.add_metric([name, "subscriber"], found.subscribers)
+        unsettled.add_metric([name], found.unsettled)
+    yield from (connections, links, unsettled)
 
 
 def _neighbours(numbers: Numbers) -> Iterator[Metric]:

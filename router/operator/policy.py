@@ -24,43 +24,44 @@ def explain(config: RouterConfig, given: Mapping[str, object], role: Role) -> _R
 
     Args:
         config: the settings in force.
-        given: `user` (none: without a login), and an address for each right that is asked about.
+        given: `user` (none: without a login), `vhost` (none: the default one), and an address for each right that is asked about.
         role: of that user.
     """
-    user = str(given.get("user") or "")
+    user, vhost = str(given.get("user") or ""), str(given.get("vhost") or "")
     groups = groups_of(config.groups, user)
     row: _Row = {"user": user or ANONYMOUS, "groups": sorted(groups), "role": role.word}
     for right in RIGHTS:
         if given.get(right):
-            row[right] = _verdict(config.access_rules, right, user, str(given[right]), groups, role)
+            row[right] = _verdict(config.access_rules, right, user, str(given[right]), groups, vhost, role)
     number = quota_number(config.quota_rules, user, groups)
     row["quota"] = "none" if number is None else _numbered(number, config.quota_rules[number - 1])
     if given.get("subscribe"):
-        number = slow_number(config.slow_rules, user, str(given["subscribe"]), groups)
+        number = slow_number(config.slow_rules, user, str(given["subscribe"]), groups, vhost)
         row["slow"] = "none: publishers wait" if number is None else _numbered(number, config.slow_rules[number - 1])
     row["adopts_links"] = adopts(config.adopts_links, user, groups)
     return row
 
 
-def use_of(uses: Uses, view: View, user: str) -> _Row:
+def use_of(uses: Uses, view: View, user: str, vhost: str = "") -> _Row:
     """What a user uses of this router, and the keys of all routers."""
-    use = uses.find(("", f"user {user}"))
+    use = uses.find((vhost, f"user {user}"))
     return {
         "connections": 0 if use is None else use.connections, "links": 0 if use is None else use.links,
-        "keys": view.keys_of.get(("", user), 0), "bytes": 0 if use is None else use.bytes.held,
+        "keys": view.keys_of.get((vhost, user), 0), "bytes": 0 if use is None else use.bytes.held,
     }  # fmt: skip
 
 
 def _verdict(
-    rules: tuple[AccessRule, ...], right: str, user: str, address: str, groups: frozenset[str], role: Role
-) -> str:
+    rules: tuple[AccessRule, ...], right: str, user: str, address: str, groups: frozenset[str], vhost: str,
+    role: Role,
+) -> str:  # fmt: skip
     if right in ROLES_BY_RIGHT and not decide(rules, right):
         needed = ROLES_BY_RIGHT[right]
         verdict = "allowed" if role >= needed else "refused"
         return f"{verdict}: no rule of access.rules has {right}, so it needs the role {needed.word}"
     if not rules:
         return "allowed: there are no access.rules"
-    number = allowing_rule(rules, right, user, address, groups)
+    number = allowing_rule(rules, right, user, address, groups, vhost)
     if number is None:
         return "refused: no rule of access.rules allows it"
     rule = rules[number - 1]

@@ -89,7 +89,7 @@ def _sentence(setting: Setting, old: object, new: object) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} = {each}" for name, each in value.items()) or "none"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ", ".join(_shown(each) for each in value) or "none"
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -15,6 +15,7 @@ from topology.inspector.rows_core import Head, Row
 from topology.inspector.schema.clients import CONNECTION, SUBSCRIPTION
 from topology.inspector.schema.model import READER, EntityType, Operation, Role
 from topology.inspector.schema.network import LINK, LOG, ROUTER
+from topology.inspector.topic_names_core import topic_named
 
 MAX_ROWS = 500
 """Entities of one answer; more are asked for with an offset."""
@@ -337,7 +338,7 @@ def _choice(arguments: Mapping[str, object]) -> Choice:
         if name in given:
             names = given[name]
             assert isinstance(names, list | tuple)
-            given[name] = frozenset(names)
+            given[name] = frozenset(topic_named(each) if name == "topics" else each for each in names)
     try:
         return Choice(**given)  # type: ignore[arg-type]  # the schema has checked the types
     except ValueError as error:

@@ -10,12 +10,14 @@ from delivery_records import Records
 from delivery_records.diagnostics.durations import Durations
 from delivery_records.diagnostics.lateness import late
 from delivery_records.ingress import Ingress
+from delivery_records.topics import split_vhost
+from router.access_rules import DEFAULT_VHOST
 from router.admission import ListenerGate
 from router.clients.listener import ClientListener
 from router.event_loop_lag import LoopWatch
 from router.incarnation import Incarnation
 from router.logs import EventLog
-from router.operator.status import CoreNumbers, Numbers
+from router.operator.status import CoreNumbers, Numbers, VhostNumbers
 from router.operator.telemetry import Telemetry
 from router.tls import RouterTls
 
@@ -83,6 +85,7 @@ class Accounts:
             loop_stalls=watch.stalls,
             routers_unreachable=0 if incarnation is None else _unreachable(incarnation),
             neighbours=[] if incarnation is None else incarnation.neighbours.numbers(),
+            vhosts=_of_vhosts(listener, None if incarnation is None else incarnation.records),
         )
 
 
@@ -112,6 +115,25 @@ def core_numbers(records: Records, now: float) -> CoreNumbers:
         found.subscribers_without_credit += not credit
         found.held_deliveries += egress.outgoing.held
     return found
+
+
+def _of_vhosts(listener: ClientListener, records: Records | None) -> dict[str, VhostNumbers]:
+    """What each virtual host has here, the default one, too; nothing where the settings have none."""
+    if not listener.config.vhosts:
+        return {}
+    found = {name: VhostNumbers() for name in ("", *(each.name for each in listener.config.vhosts))}
+    for connection in listener.connections():
+        found.setdefault(connection.policy.vhost, VhostNumbers()).connections += 1
+    if records is not None:
+        for ingress in records.ingresses.values():
+            numbers = found.setdefault(split_vhost(ingress.topic)[0], VhostNumbers())
+            numbers.publishers += ingress.link is not None
+            numbers.unsettled += len(ingress.window)
+        for key in records.egresses:
+            subscription = records.view.subscriptions.get(key)
+            if subscription is not None:
+                found.setdefault(subscription.record.vhost, VhostNumbers()).subscribers += 1
+    return {name or DEFAULT_VHOST: numbers for name, numbers in found.items()}
 
 
 def _unreachable(incarnation: Incarnation) -> int:

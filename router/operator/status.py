@@ -34,6 +34,17 @@ class CoreNumbers:
     trace_steps: int = 0
 
 
+@dataclass(slots=True)
+class VhostNumbers:
+    """What one virtual host has at this router."""
+
+    connections: int = 0
+    publishers: int = 0
+    subscribers: int = 0
+    unsettled: int = 0
+    """Deliveries in the windows of its publishers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Everything that is exported as a metric."""
@@ -77,6 +88,8 @@ class Numbers:
     loop_stalls: int = 0
     """Times the loop was so late that neighbours may soon give this router up."""
     neighbours: list[NeighbourNumbers] = field(default_factory=list)
+    vhosts: Mapping[str, VhostNumbers] = field(default_factory=dict)
+    """By name; empty without the setting vhosts."""
 
 
 class Status(Protocol):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from aiohttp import web
 
@@ -36,6 +37,7 @@ from router.tls import RouterTls
 from topology.inspector.api import Inspector
 from topology.inspector.queues_api import QueuesApi
 from topology.inspector.source import Rights
+from topology.inspector.topic_names_core import topic_facts
 
 WATCH_S = 2.0
 """Between two looks at the files of TLS: five calls of stat. New ones are in use within twice this time."""
@@ -220,7 +222,7 @@ class RouterStatus:
             "draining": lifecycle.draining(),
         }
         if incarnation is not None:
-            tables |= incarnation.records.describe()
+            tables |= _without_separator(incarnation.records.describe())
             tables["neighbours"] = [
                 {
                     "id": link.node_id,
@@ -233,3 +235,12 @@ class RouterStatus:
             tables["links"] = incarnation.neighbours.routing.edges()
             tables["lease_left_s"] = round(incarnation.membership.lease_left(), 1)
         return tables
+
+
+def _without_separator(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The record core's tables with topics as operators know them."""
+    return {
+        name: [{**row, **topic_facts(row["topic"])} if "topic" in row else row for row in rows]
+        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else rows
+        for name, rows in tables.items()
+    }  # fmt: skip

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from delivery_records import effects, inputs
+from delivery_records.topics import split_vhost
 from oncewire.cli.errors import CliError
 from oncewire.settings.parsers import without_login
 from router.config import RouterConfig
@@ -197,18 +198,20 @@ class _Otlp:
     def readable(self, span: Span) -> Any:
         """The span in the packages' form."""
         context = span.context
+        vhost, topic = split_vhost(span.topic)
         parent = None
         if span.parent_id:
             parent = self._context(context.trace_id, span.parent_id, is_remote=True, trace_flags=self._flags)
         return self._span(
-            name=f"{span.kind.value} {span.topic}".rstrip(),
+            name=f"{span.kind.value} {topic}".rstrip(),
             context=self._context(context.trace_id, context.span_id, is_remote=False, trace_flags=self._flags),
             parent=parent,
             resource=self._resource,
             attributes={
                 "messaging.system": "oncewire",
                 "messaging.operation.name": span.kind.value,
-                "messaging.destination.name": span.topic,
+                "messaging.destination.name": topic,
+                **({"oncewire.vhost": vhost} if vhost else {}),
                 **span.attributes,
             },
             kind=self._kinds[span.kind],

@@ -21,7 +21,19 @@ from oncewire.wire import (
 from router.routed.choice_core import goes_on, least_loaded, nearest, prefix_of
 from router.routed.half import Carrier, RoutedLink
 from router.routed.limits import RoutedLimits
-from router.routed.terms import Origin, Terms, Way, address_of, addressed, hop_name, signed, terms_of, way_of
+from router.routed.terms import (
+    Origin,
+    Terms,
+    Way,
+    address_of,
+    addressed,
+    hop_name,
+    prefixes_in,
+    served_name,
+    signed,
+    terms_of,
+    way_of,
+)
 
 MAX_PREFIXES = 16
 """Prefixes of one service."""
@@ -67,7 +79,7 @@ class RoutedLinks:
         """
         self.limits = limits
         self.places: Mapping[str, frozenset[int]] = {}
-        """Incarnations with a service, by prefix: what etcd tells (R-1)."""
+        """Incarnations with a service, by prefix with virtual host: what etcd tells (R-1)."""
         self.links: dict[RoutedLink, None] = {}
         self.opened = 0
         """Links that were forwarded since the start of the incarnation."""
@@ -89,9 +101,9 @@ class RoutedLinks:
             return RoutedRefusal(NOT_ALLOWED, why)
         return None
 
-    def add_service(self, carrier: Carrier, prefixes: tuple[str, ...]) -> None:
-        """A service has connected."""
-        self._services[carrier] = prefixes
+    def add_service(self, carrier: Carrier, prefixes: tuple[str, ...], vhost: str) -> None:
+        """A service of a virtual host has connected; it serves that one only."""
+        self._services[carrier] = tuple(served_name(vhost, prefix) for prefix in prefixes)
         self._on_services(self.prefixes)
 
     def remove_service(self, carrier: Carrier) -> None:
@@ -101,7 +113,7 @@ class RoutedLinks:
 
     @property
     def prefixes(self) -> frozenset[str]:
-        """What the services of this router serve."""
+        """What the services of this router serve, each with its virtual host (`served_name`)."""
         return frozenset(prefix for prefixes in self._services.values() for prefix in prefixes)
 
     @property
@@ -127,11 +139,12 @@ class RoutedLinks:
         prefix = prefix_of(address_of(attach), self.limits.prefixes)
         assert prefix is not None
         name = hop_name(terms.properties, link.name)
-        own = self._own(prefix)
+        served = served_name(origin.vhost, prefix)
+        own = self._own(served)
         if own is not None:
             self._join(carrier, link, False, own, name, addressed(terms, None))
             return
-        rid = nearest(self.places.get(prefix, ()), self._paths.routed_distances(), name)
+        rid = nearest(self.places.get(served, ()), self._paths.routed_distances(), name)
         if rid is None:
             raise RoutedRefusal(
                 NOT_FOUND,
@@ -154,8 +167,9 @@ class RoutedLinks:
         if way.rid != self._rid:
             self._forward(carrier, link, True, link.name, terms, way)
             return
-        prefix = prefix_of(address_of(attach), self.prefixes)
-        own = None if prefix is None else self._own(prefix)
+        vhost = str((terms.properties or {}).get(vocabulary.ROUTER_VHOST, ""))
+        prefix = prefix_of(address_of(attach), prefixes_in(vhost, self.prefixes))
+        own = None if prefix is None else self._own(served_name(vhost, prefix))
         if own is None:
             raise RoutedRefusal(NOT_FOUND, "the service has disconnected from its router; attach again")
         self._join(carrier, link, True, own, link.name, addressed(terms, None))

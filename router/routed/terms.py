@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from oncewire.wire import (
@@ -48,6 +49,8 @@ class Origin:
     container_id: str
     user: str | None
     link_name: str
+    vhost: str = ""
+    """The virtual host; empty: the default one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ def signed(terms: Terms, origin: Origin) -> Terms:
     properties[vocabulary.ROUTER_LINK] = origin.link_name
     if origin.user is not None:
         properties[vocabulary.ROUTER_USER] = origin.user
+    if origin.vhost:
+        properties[vocabulary.ROUTER_VHOST] = origin.vhost
     return replace(terms, properties=properties)
 
 
@@ -96,10 +101,23 @@ def addressed(terms: Terms, way: Way | None) -> Terms:
     properties = dict(terms.properties or {})
     properties.pop(vocabulary.ROUTER_TO, None)
     properties.pop(vocabulary.ROUTER_HOPS, None)
+    if way is None:
+        properties.pop(vocabulary.ROUTER_VHOST, None)
     if way is not None:
         properties[vocabulary.ROUTER_TO] = ULong(way.rid)
         properties[vocabulary.ROUTER_HOPS] = UByte(way.hops)
     return replace(terms, properties=properties or None)
+
+
+def served_name(vhost: str, prefix: str) -> str:
+    """A prefix that a service of a virtual host serves, as routers know it; neither has a space."""
+    return f"{vhost} {prefix}" if vhost else prefix
+
+
+def prefixes_in(vhost: str, served: Iterable[str]) -> list[str]:
+    """The prefixes of one virtual host."""
+    parts = (each.rpartition(" ") for each in served)
+    return [prefix for name, _, prefix in parts if name == vhost]
 
 
 def way_of(attach: Attach) -> Way | None:
@@ -115,4 +133,5 @@ def hop_name(properties: Fields | None, name: str) -> str:
     """The link's name beyond the first router: names are unique for one container only (2.6.1)."""
     found = properties or {}
     whole = f"{found.get(vocabulary.ROUTER_CONTAINER, '')}|{found.get(vocabulary.ROUTER_LINK, name)}"
+    whole = served_name(str(found.get(vocabulary.ROUTER_VHOST, "")), whole)
     return whole if len(whole.encode()) <= MAX_HOP_NAME else hashlib.sha256(whole.encode()).hexdigest()

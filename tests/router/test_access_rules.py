@@ -99,10 +99,10 @@ def test_only_who_has_logged_in_adopts_links() -> None:
     ("value", "why"),
     [
         ("[{", "in a text it is JSON"),
-        ([{"user": ["ann"]}], "a rule has publish, replay, subscribe, users, view and nothing else"),
+        ([{"user": ["ann"]}], "a table has publish, replay, subscribe, users, vhosts, view and nothing else"),
         ([{"publish": ["a"]}], "users is a list of texts, with one at least"),
         ([{"users": ["ann"], "publish": ["a.#/b"]}], "mixes . and /"),
-        ([{"users": ["ann"]}] * 1001, "there may be 1000 rules"),
+        ([{"users": ["ann"]}] * 1001, "there may be 1000 of them"),
         ({"users": ["ann"]}, "it is a list of tables"),
     ],
 )

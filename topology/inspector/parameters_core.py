@@ -15,6 +15,7 @@ from topology.inspector.rows_core import (
     Filter,
     InputError,
 )
+from topology.inspector.topic_names_core import topic_named
 
 MAX_TEXT = 2_048
 """Characters of a filter: two names of 1,024 bytes."""
@@ -63,7 +64,7 @@ def page_request(query: Mapping[str, str], known: frozenset[str] = PAGE_PARAMETE
         InputError: one is unknown, or its value makes no sense.
     """
     check_names(query, known)
-    wanted = Filter(_text(query, "topic"), _text(query, "router"), _text(query, "q"))
+    wanted = Filter(topic_named(_text(query, "topic")), _text(query, "router"), _text(query, "q"))
     return PageRequest(
         limit_of(query), query.get("cursor"), wanted, _seconds(query.get("min_s", "0")), flag(query, "network")
     )
@@ -159,7 +160,7 @@ def watch_request(wish: object) -> WatchRequest:
     tables = wish.get("tables", [])
     if not isinstance(tables, list) or not all(table in WATCHABLE for table in tables):
         raise InputError(f"tables must be a list of {', '.join(WATCHABLE)}", fix)
-    narrow = Filter(_wish_text(wish, "topic", fix), _wish_text(wish, "router", fix))
+    narrow = Filter(topic_named(_wish_text(wish, "topic", fix)), _wish_text(wish, "router", fix))
     names = dict.fromkeys([*tables, *(OF_ATTACHMENTS if not narrow.is_empty else ())])
     if not names:
         raise InputError("no table is asked for", fix)

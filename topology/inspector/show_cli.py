@@ -160,7 +160,8 @@ def _waits(rows: Sequence[Row]) -> Iterator[RenderableType]:
     for row in rows:
         line = Text()
         line.append(str(row["publisher"]), style="bold")
-        line.append(f" at {row['router']}, {row['topic']}: {row['unsettled']} unsettled, ")
+        where = f" of the virtual host {row['vhost']}" if row.get("vhost") else ""
+        line.append(f" at {row['router']}, {row['topic']}{where}: {row['unsettled']} unsettled, ")
         since = f"the oldest since {'over ' if row.get('oldest_is_older') else ''}{cell('oldest_s', row['oldest_s'])}"
         line.append(since, style=_urgency(row["oldest_s"]))
         yield line

@@ -5,6 +5,7 @@ from __future__ import annotations
 from delivery_records.tags import REVISION_BITS
 from topology.inspector.schema.model import (
     KEY,
+    VHOST,
     Aging,
     Attribute,
     Column,
@@ -39,6 +40,7 @@ SUBSCRIPTION = EntityType(
         KEY,
         text("name", "container-id/link-name.", Column("subscription", 0)),
         text("topic", "Topic or pattern.", Column("topic", 1)),
+        VHOST,
         text("router", "Router of its link, or of its last link.", Column("router", 0)),
         text(
             "state", "`attached` (its link is up, here), `provisional` (the same, but its client has not proved that "
@@ -99,6 +101,7 @@ PUBLISHER = EntityType(
         KEY,
         text("name", "container-id/link-name.", Column("publisher", 0)),
         text("topic", "What it publishes to.", Column("topic", 1)),
+        VHOST,
         text("router", "Router of its link, or of its last link.", Column("router", 0)),
         text(
             "state", "The phase of its link here (`proving`, `waiting`, `starting`, `active`, `closing`, `suspended`), "
@@ -132,6 +135,7 @@ CONNECTION = EntityType(
         KEY,
         text("container_id", "The client's container-id.", Column("container", 0, "Client")),
         text("peer", "Its address.", Column("peer", 0, "Address")),
+        VHOST,
         integer("links", "Links on it.", Column("links", 1)),
         integer("publishers", "Publishers among them.", Column("pubs", 1, "Publishers")),
         integer("subscriptions", "Subscribers among them.", Column("subs", 1, "Subscriptions")),
@@ -163,6 +167,7 @@ WAIT = EntityType(
         ),
         integer("unsettled", "Deliveries in its window.", Column("unsettled", 1)),
         text("topic", "What it publishes to.", Column("topic", 2)),
+        VHOST,
         text("router", "The router that serves the request.", Column("router", 2)),
         integer("credit", "Link credit.", Column("credit", 4)),
         text("oldest_tag", "The delivery's network tag in hex, for `/deliveries`.", Column("tag", 5)),

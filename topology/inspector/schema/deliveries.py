@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from topology.inspector.schema.model import (
+    VHOST,
     Attribute,
     Column,
     EntityType,
@@ -43,6 +44,7 @@ DELIVERY = EntityType(
         ),
         text("network_tag", "The tag that subscribers see, in hex.", Column("network tag", 0, "")),
         text("topic", "What it was published to; empty in a past record.", Column("topic", 0, "")),
+        VHOST,
         text("state", "`in-doubt`, `accepted`, `rejected` or `settled`.", Column("state", 0, "")),
         _nullable(
             "size", Type.INTEGER, "Of the bare message; null where no body is held.", Column("size", 0, ""), Unit.BYTES

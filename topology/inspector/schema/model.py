@@ -202,3 +202,5 @@ def here(name: str, meaning: str, column: Column | None = None, unit: Unit | Non
 
 
 KEY = text("key", "Identity: unique in its type and constant.")
+VHOST = text("vhost", "Its virtual host; empty = the default one.", Column("vhost", 3, ""))
+"""The page shows it beside the topic or the client."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from delivery_records.diagnostics.trace import TRACE_TIME_CAP_S, TRACE_TIME_S
 from topology.inspector.schema.model import (
     KEY,
+    VHOST,
     Attribute,
     Column,
     EntityType,
@@ -44,6 +45,7 @@ _EXPLAIN = Operation(
     Role.VIEWER,
     (
         text("user", "The user. Default: whoever has not logged in."),
+        text("vhost", "The virtual host. Default: the default one."),
         text("publish", "A topic, or the address of a queue, to publish to."),
         text("subscribe", "A topic, a pattern, or the address of a queue, to subscribe to."),
         text("view", "The address of a queue whose payloads are to be seen: queue://NAME."),
@@ -126,10 +128,11 @@ LINK = EntityType(
 TOPIC = EntityType(
     "topic",
     "A topic, or a pattern of a subscription. Topics are not created: a topic exists while a client uses it.",
-    "its name",
+    "its name; in a virtual host $VHOST/NAME",
     (
         KEY,
         text("name", "The topic, or the pattern.", Column("topic", 0)),
+        VHOST,
         integer(
             "publishers", "Publishers to it; for a pattern, to the topics it matches.", Column("pubs", 0, "Publishers"),
         ),

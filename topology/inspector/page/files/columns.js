@@ -30,8 +30,14 @@ export function nameCell(text, href) {
   return href ? h("a", { href, class: "name" }, text) : h("span", { class: "name" }, text);
 }
 
-export function topicLink(topic) {
-  return nameCell(topic, `#/topics/${encodeURIComponent(topic)}`);
+/** The topic of a row, with its virtual host. */
+export function topicLink({ topic, vhost }) {
+  const key = vhost ? `$${vhost}/${topic}` : topic;
+  return withVhost(nameCell(topic, `#/topics/${encodeURIComponent(key)}`), vhost);
+}
+
+function withVhost(cell, vhost) {
+  return vhost ? [cell, h("span", { class: "quiet small" }, ` in ${vhost}`)] : cell;
 }
 
 export function routerLink(id) {
@@ -127,8 +133,8 @@ function seconds(name, label) {
 /** Attributes that are shown as more than a value, in whatever table they stand. */
 const OWN = {
   name: { cell: (item) => nameCell(item.name), className: "wide" },
-  container_id: { cell: (item) => nameCell(item.container_id), className: "wide" },
-  topic: { cell: (item) => topicLink(item.topic), className: "topic" },
+  container_id: { cell: (item) => withVhost(nameCell(item.container_id), item.vhost), className: "wide" },
+  topic: { cell: topicLink, className: "topic" },
   router: { cell: (item) => routerLink(item.router) },
   next_hop: { cell: (item) => (item.is_self ? "–" : routerLink(item.next_hop)) },
   mode: { className: "whole" },

@@ -102,7 +102,7 @@ function recordPanel(record) {
     h("header", {}, h("h2", {}, "At router ", routerLink(record.router)), h("span", { class: "quiet" }, role),
       h("span", { class: "push" }, record.state ? stateBadge(record.state) : null)),
     h("div", { class: "six" },
-      isPast ? null : field("Message", h("p", {}, record.size == null ? "body not held here" : bytes(record.size), record.topic ? [", to ", topicLink(record.topic)] : null),
+      isPast ? null : field("Message", h("p", {}, record.size == null ? "body not held here" : bytes(record.size), record.topic ? [", to ", topicLink(record)] : null),
         record.digest ? h("p", { class: "long small" }, "SHA-256 ", h("code", {}, record.digest.match(/.{1,32}/g).join(" "))) : null),
       field("Publisher", h("p", {}, nameCell(record.publisher || "–")),
         h("p", { class: "small quiet" }, [record.session == null ? null : `session ${number(record.session)}`, record.number == null ? null : `number ${number(record.number)}`].filter(Boolean).join(", "))),

@@ -21,7 +21,7 @@ export class TopicsView {
         own: {
           name: ({ name, label }) => plain(name, label, {
             mark: (topic) => `${topic.name} ${topic.is_pattern}`,
-            cell: (topic) => [topicLink(topic.name), topic.is_pattern ? h("span", { class: "quiet small" }, " pattern") : null],
+            cell: (topic) => [topicLink({ topic: topic.name, vhost: topic.vhost }), topic.is_pattern ? h("span", { class: "quiet small" }, " pattern") : null],
             className: "wide",
           }),
         },
@@ -44,7 +44,7 @@ export class TopicsView {
 
   render() {
     const topics = this._page.store.items("topics");
-    const found = topics.filter((topic) => topic.name.toLowerCase().includes(this._filter));
+    const found = topics.filter((topic) => topic.key.toLowerCase().includes(this._filter));
     setText(this._note, !this._page.store.has("topics") ? "" : this._filter ? `${number(found.length)} of ${number(topics.length)}` : counted(topics.length, "topic"));
     if (this._page.store.has("topics")) {
       this._table.update(found);

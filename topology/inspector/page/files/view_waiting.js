@@ -154,7 +154,7 @@ function waitCard(page, wait) {
   const words = { stuck: ["bad", "stuck"], late: ["warn", "waits"] }[lateness(wait)];
   return h("article", { class: `panel wait ${lateness(wait)}`, data: { key: wait.key, mark: markOf(page, wait) }, "aria-label": `Publisher ${wait.publisher}` },
     h("header", {}, h("h3", {}, wait.publisher), h("span", { class: "for" }, words ? [badge(...words), " "] : null, wait.oldest_is_older ? "over " : null, age(since(wait, wait.oldest_s)))),
-    h("p", { class: "quiet" }, "to ", topicLink(wait.topic), " at ", routerLink(wait.router), wait.phase === "active" ? null : [" ", stateBadge(wait.phase)]),
+    h("p", { class: "quiet" }, "to ", topicLink(wait), " at ", routerLink(wait.router), wait.phase === "active" ? null : [" ", stateBadge(wait.phase)]),
     h("div", {},
       h("div", { class: "meter", "aria-hidden": "true" }, bar),
       h("p", { class: "small quiet" }, `Window: ${number(wait.unsettled)} unsettled, ${bytes(wait.bytes)}; credit for ${number(wait.credit)} more. `,
@@ -175,7 +175,7 @@ function holdersOf(waits) {
     for (const each of wait.waiting_for) {
       const began = since(wait, each.since_s ?? wait.oldest_s);
       const holder = found.get(each.key)
-        ?? { key: each.key, name: each.subscription, topic: wait.topic, router: each.router, state: each.state, publishers: 0, began };
+        ?? { key: each.key, name: each.subscription, topic: wait.topic, vhost: wait.vhost, router: each.router, state: each.state, publishers: 0, began };
       holder.publishers += 1;
       holder.began = Math.min(holder.began, began);
       found.set(each.key, holder);
