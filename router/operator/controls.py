@@ -171,7 +171,8 @@ class RouterControls:
         role = access.role_of_user(user) if user else access.caller_at("", None).role
         row = explain(self._config, given, role)
         if user and self._incarnation is not None:
-            row["use"] = use_of(self._listener.uses, self._incarnation.records.view, user, str(given.get("vhost") or ""))
+            view, vhost = self._incarnation.records.view, str(given.get("vhost") or "")
+            row["use"] = use_of(self._listener.uses, view, user, vhost)
         return row
 
     def _with(self, **changed: object) -> RouterConfig:

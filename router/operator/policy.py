@@ -24,7 +24,8 @@ def explain(config: RouterConfig, given: Mapping[str, object], role: Role) -> _R
 
     Args:
         config: the settings in force.
-        given: `user` (none: without a login), `vhost` (none: the default one), and an address for each right that is asked about.
+        given: `user` (none: without a login), `vhost` (none: the default one), and an address for each right that is
+            asked about.
         role: of that user.
     """
     user, vhost = str(given.get("user") or ""), str(given.get("vhost") or "")
