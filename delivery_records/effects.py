@@ -14,7 +14,7 @@ from delivery_records.attachments.view import PublisherRecord, SubscriptionMode,
 from delivery_records.channels.messages import Datagram, RouterMessage
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.patience import Patience
-from delivery_records.tags import PUBLISHER_PART
+from delivery_records.tags import OWN_TAG_AT
 
 Raised: TypeAlias = Exception
 """What handling an input raised. mypyc finds the type of a field by a name of the module, and not all of Python's."""
@@ -133,7 +133,7 @@ class Deliver:
             for name, on in (("resume", self.resume), ("settled", self.settled), ("redelivered", self.redelivered))
             if on
         )
-        return f"Deliver(link={self.link} tag={self.tag[PUBLISHER_PART].hex()}{flags})"
+        return f"Deliver(link={self.link} tag={self.tag[OWN_TAG_AT:].hex()}{flags})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from delivery_records.outgoing import Outgoing
 from delivery_records.patience import SlowAction
 from delivery_records.progress import Progress
 from delivery_records.reduction import Reduction
-from delivery_records.tags import SESSION_PART, VERBATIM_BYTES, network_tag
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT, VERBATIM_BYTES, network_tag
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 
@@ -308,7 +308,7 @@ class Egress(Endpoint):
         done = 0
         tracing = self._turn.tracing
         for tag in tags:
-            entries = self.sessions.get(tag[SESSION_PART])
+            entries = self.sessions.get(tag[SESSION_AT:OWN_TAG_AT])
             entry = None if entries is None else entries.get(tag)
             if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
                 continue

@@ -9,7 +9,7 @@ from typing import Final
 
 from delivery_records.endpoint import Endpoint
 from delivery_records.outcomes import DeliveryOutcome
-from delivery_records.tags import SESSION_PART, session_of
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT, session_of
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
 
@@ -200,7 +200,7 @@ def presented_map(
     sessions: dict[bytes, dict[bytes, Entry]] = {}
     settled: set[bytes] = set()
     for tag, outcome in unsettled.items():
-        part = tag[SESSION_PART]  # decides for all that share it: a map may have thousands of tags
+        part = tag[SESSION_AT:OWN_TAG_AT]  # decides for all that share it: a map may have thousands of tags
         entries = sessions.get(part)
         if entries is None:
             if part in settled:

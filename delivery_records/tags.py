@@ -14,17 +14,16 @@ MAX_TAG_BYTES = 32
 """AMQP 1.0 section 2.8.7: a delivery-tag is up to 32 octets of binary data."""
 VERBATIM_BYTES = 21
 """What is left of 32 bytes behind flags, nonce and session."""
-NONCE_BYTES = 4
+NONCE_BYTES: Final = 4
 ERA_BITS = 15
 """With it an incarnation stays below 2^63, which every database can hold."""
-SESSION_BYTES = 6
+SESSION_BYTES: Final = 6
 REVISION_BITS = 8 * SESSION_BYTES
 """Of an etcd revision: 2^48 are 8,900 years of a thousand writes per second."""
-_HEADER_BYTES = 1 + NONCE_BYTES + SESSION_BYTES
-SESSION_PART: Final = slice(1, _HEADER_BYTES)
-"""Of a network tag: nonce and session, the same for all deliveries of a session."""
-PUBLISHER_PART: Final = slice(_HEADER_BYTES, None)
-"""Of a network tag: the publisher's own tag, or its digest."""
+SESSION_AT: Final = 1
+"""Where nonce and session begin in a network tag: the same bytes for all deliveries of a session."""
+OWN_TAG_AT: Final = 1 + NONCE_BYTES + SESSION_BYTES
+"""Where they end, and the publisher's own tag or its digest begins."""
 _OWNED = b"\xff\xff\xff\xff"
 """No length of a container-id: the key has an owner."""
 _FLAG_VERBATIM = b"\x00"
@@ -48,14 +47,14 @@ def network_tag(nonce: bytes, session: int, publisher_tag: bytes) -> bytes:
 
 def session_of(tag: bytes, nonce: bytes) -> int:
     """The session a network tag belongs to, or 0 when the tag is not one of this cluster's."""
-    if len(tag) < _HEADER_BYTES or len(tag) > MAX_TAG_BYTES or tag[1 : 1 + NONCE_BYTES] != nonce:
+    if len(tag) < OWN_TAG_AT or len(tag) > MAX_TAG_BYTES or tag[1 : 1 + NONCE_BYTES] != nonce:
         return 0
-    return int.from_bytes(tag[1 + NONCE_BYTES : _HEADER_BYTES], "big")
+    return int.from_bytes(tag[1 + NONCE_BYTES : OWN_TAG_AT], "big")
 
 
 def own_tag(tag: bytes) -> bytes | None:
     """The publisher's own tag in a network tag; None where only a digest of it is known."""
-    return tag[PUBLISHER_PART] if tag[:1] == _FLAG_VERBATIM else None
+    return tag[OWN_TAG_AT:] if tag[:1] == _FLAG_VERBATIM else None
 
 
 def link_key(container_id: str, link_name: str, vhost: str = "", user: str = "") -> str:

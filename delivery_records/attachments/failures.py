@@ -19,7 +19,8 @@ class PastFailures:
     def count_resend(self, key: str, now: float, within_s: float) -> int:
         """How often this publisher missed T_resend at this router in the last `within_s` seconds (I-9)."""
         times = [time for time in self._resends.pop(key, []) if now - time < within_s]
-        self._resends[key] = [*times, now][-RESEND_FAILURES:]
+        times.append(now)
+        self._resends[key] = times[max(0, len(times) - RESEND_FAILURES) :]
         keep_newest(self._resends)
         return len(self._resends[key])
 

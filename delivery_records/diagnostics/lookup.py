@@ -11,8 +11,8 @@ from delivery_records.entries import MAPPED, Entry, State
 from delivery_records.ingress import Ingress
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import (
-    PUBLISHER_PART,
-    SESSION_PART,
+    OWN_TAG_AT,
+    SESSION_AT,
     VERBATIM_BYTES,
     network_tag,
     own_tag,
@@ -110,7 +110,7 @@ def _network_tags(turn: Turn, endpoints: Endpoints, tag: bytes, publisher: str) 
 
 
 def _slot_of(turn: Turn, endpoints: Endpoints, ingress: Ingress, whole: bytes) -> Slot | None:
-    slot = ingress.window.find(whole[PUBLISHER_PART])
+    slot = ingress.window.find(whole[OWN_TAG_AT:])
     if slot is not None and network_tag(turn.nonce, ingress.session, slot.tag) == whole:
         return slot
     for each in ingress.window.slots():  # a longer tag is named by its digest
@@ -150,7 +150,7 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
     local: list[AtSubscription] = []
     message, message_format, number = b"", 0, -1
     for egress in endpoints.egresses.values():
-        entry = egress.sessions.get(whole[SESSION_PART], {}).get(whole)
+        entry = egress.sessions.get(whole[SESSION_AT:OWN_TAG_AT], {}).get(whole)
         if entry is None:
             continue
         local.append(AtSubscription(egress.name, _state_of(entry), entry.state.shown, entry.outcome is None))
@@ -173,7 +173,7 @@ def _at_egress(turn: Turn, endpoints: Endpoints, owner: Publisher | None, whole:
 
 def _detail(turn: Turn, endpoints: Endpoints, key: str, whole: bytes) -> str:
     egress = endpoints.egresses.get(key)
-    entry = None if egress is None else egress.sessions.get(whole[SESSION_PART], {}).get(whole)
+    entry = None if egress is None else egress.sessions.get(whole[SESSION_AT:OWN_TAG_AT], {}).get(whole)
     return "" if entry is None else entry.state.shown
 
 

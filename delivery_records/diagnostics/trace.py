@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from delivery_records.attachments.view import View
-from delivery_records.tags import PUBLISHER_PART, network_tag, session_of
+from delivery_records.tags import OWN_TAG_AT, network_tag, session_of
 
 TRACE_STEPS = 20_000
 """Steps kept; the oldest is forgotten first. About 6 MB, and the last 2,000 deliveries between two routers."""
@@ -185,7 +185,7 @@ class Trace:
         return [
             _readable(step)
             for step in self._ring
-            if step[0] == tag or (not is_network_tag and step[0][PUBLISHER_PART] == tag)
+            if step[0] == tag or (not is_network_tag and step[0][OWN_TAG_AT:] == tag)
         ]
 
     def newest(self, count: int) -> list[TraceStep]:

@@ -11,7 +11,7 @@ from delivery_records.attachments.view import Subscription
 from delivery_records.egress import Egress
 from delivery_records.entries import SENT, WAITING, State
 from delivery_records.ingress import Ingress, Phase
-from delivery_records.tags import SESSION_PART, network_tag
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT, network_tag
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED
 
@@ -142,7 +142,7 @@ def holder(turn: Turn, egresses: Mapping[str, Egress], subscription: Subscriptio
     egress = egresses.get(subscription.key)
     if egress is None:
         return Holder.DETACHED
-    entry = egress.sessions.get(tag[SESSION_PART], {}).get(tag)
+    entry = egress.sessions.get(tag[SESSION_AT:OWN_TAG_AT], {}).get(tag)
     if entry is None or (entry.state in WAITING and entry.state is not SENT):
         return Holder.HELD
     return Holder.AGAIN if entry.state is State.AGAIN else Holder.IN_DOUBT

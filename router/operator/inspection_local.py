@@ -22,7 +22,7 @@ from delivery_records.diagnostics.waits import (
     waiting,
 )
 from delivery_records.ingress import Ingress
-from delivery_records.tags import SESSION_PART, network_tag, own_tag, session_of
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT, network_tag, own_tag, session_of
 from oncewire.wire.annotations import PROPERTIES_CODE, read_section_code
 from oncewire.wire.decoding import skip
 from oncewire.wire.errors import DecodeError
@@ -191,7 +191,7 @@ class LocalTables:
             return UNREACHABLE
         if found is Holder.HELD:
             egress = self._core.egresses.get(subscription.key)
-            if egress is not None and tag not in egress.sessions.get(tag[SESSION_PART], {}):
+            if egress is not None and tag not in egress.sessions.get(tag[SESSION_AT:OWN_TAG_AT], {}):
                 return UNDERWAY
         return found.value
 
