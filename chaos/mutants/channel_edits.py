@@ -63,7 +63,7 @@ CHANNEL_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "largest-epoch", "T-8", "routing",
-        "        return max(message.publisher_epoch, *message.subscription_epochs)\n",
+        "        return max((message.publisher_epoch, *message.subscription_epochs))\n",
         "        return message.publisher_epoch\n",
         "a message that names an epoch not applied yet is handled",
         aim=("drop-p", "drop-s", "routers=2"),

@@ -94,8 +94,9 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "again-left-out-is-forgotten", "E-4a", "entries",
-        "        if is_live(turn, tag, topic):\n",
-        "        if is_live(turn, tag, topic) and (outcome is None or outcome.is_done):\n",
+        "        entries[tag] = _presented(tag, outcome)\n",
+        "        if outcome is None or outcome.is_done:\n"
+        "            entries[tag] = _presented(tag, outcome)\n",
         "an entry that was wanted again and is left out of the reply looks like one before the start (F29)",
         aim=("drop-s", "refuses=1", "shipped=0", "routers=2", "window=8", "prefetch=5", "messages=8"),
     ),
@@ -152,8 +153,8 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "dead-sessions-kept", "E-6", "entries",
-        "        if is_live(turn, tag, topic):\n",
-        "        if True:\n",
+        "            if not is_live(turn, tag, topic):\n",
+        "            if False:\n",
         "entries of a session that ended before the attach stay for ever",
         aim=("expire-p", "drop-s"),
     ),
