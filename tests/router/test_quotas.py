@@ -380,7 +380,10 @@ async def test_rules_are_set_over_management_by_admins_and_hold_at_once() -> Non
         rules = [{"users": ["olga"], "publish": ["#"]}]
         status, _ = await call(router.http, "PUT", config, {"access.rules": rules}, login("olga", "o"))
         assert status == 403
-        for wrong in ({"access.rules": [{"users": []}]}, {"groups": {"a": 1}}, {"quota.rules": "x"}, {"id": "r2"}):
+        unusable: list[dict[str, object]] = [
+            {"access.rules": [{"users": []}]}, {"groups": {"a": 1}}, {"quota.rules": "x"}, {"id": "r2"},
+        ]  # fmt: skip
+        for wrong in unusable:
             status, answer = await call(router.http, "PUT", config, wrong)
             assert status == 400, answer
         status, answer = await call(router.http, "PUT", config, {"groups": {}})
