@@ -194,7 +194,7 @@ class ClientQuota:
         held = view.publishers if isinstance(attach, PublisherAttach) else view.subscriptions
         if key in held:
             return
-        if use.keys(view, driver.links, (owner.vhost, owner.user)) >= most:
+        if key not in use.new_keys and use.keys(view, driver.links, (owner.vhost, owner.user)) >= most:
             text = f"{_limited('subscriptions and publishers of this user', most)}: end one, or wait until one expires"
             raise self._refusal("keys", most, text)
         use.new_keys[key] = attach.link
