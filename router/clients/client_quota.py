@@ -7,7 +7,7 @@ quotas are for what is new. Nothing is kept of a user who has no connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
@@ -23,6 +23,7 @@ from router.clients.user_bytes import UserBytes, Waiter
 from router.config import RouterConfig
 from router.groups import ANONYMOUS
 from router.quotas import NO_QUOTA, QuotaRule
+from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks
 
 _Attach: TypeAlias = PublisherAttach | SubscriberAttach
@@ -60,13 +61,14 @@ class Use:
         self.links = 0
         """As of the last turn of each connection."""
         self.bytes = UserBytes()
-        self.new_keys: dict[str, None] = {}
-        """Of attaches that the view does not show yet."""
+        self.new_keys: dict[str, int] = {}
+        """Keys that the view does not show yet, with the links whose attaches write them."""
 
-    def keys(self, view: View, owner: tuple[str, str]) -> int:
-        """Keys that the user has in etcd, or is about to have."""
-        for key in [key for key in self.new_keys if key in view.subscriptions or key in view.publishers]:
-            del self.new_keys[key]
+    def keys(self, view: View, links: Container[int], owner: tuple[str, str]) -> int:
+        """Keys that the user has in etcd, or is about to have; `links` of now."""
+        for key, link in list(self.new_keys.items()):
+            if key in view.subscriptions or key in view.publishers or link not in links:
+                del self.new_keys[key]
         return view.keys_of.get(owner, 0) + len(self.new_keys)
 
 
@@ -155,7 +157,7 @@ class ClientQuota:
         if most is not None and use is not None and use.links >= most:
             raise self._refusal("links", most, _limited("links of this user at this router", most))
 
-    def admit(self, attach: _Attach, view: View) -> _Attach:
+    def admit(self, attach: _Attach, driver: RecordsDriver) -> _Attach:
         """An attach as it is granted to this user.
 
         Raises:
@@ -177,24 +179,25 @@ class ClientQuota:
             text = f"frames must hold an unsettled map of {rule.min_map} entries: raise max-frame-size"
             raise self._refusal("min_map", rule.min_map, text)
         if rule.keys is not None:
-            self._take_key(attach, rule.keys, view)
+            self._take_key(attach, rule.keys, driver)
         if isinstance(attach, PublisherAttach) and rule.unsettled is not None:
             bound = min(attach.map_bound or rule.unsettled, rule.unsettled)
             attach = replace(attach, map_bound=bound)
         return replace(attach, owner=replace(attach.owner, longest_s=rule.timeout_s))
 
-    def _take_key(self, attach: _Attach, most: int, view: View) -> None:
+    def _take_key(self, attach: _Attach, most: int, driver: RecordsDriver) -> None:
         use, owner = self._use, attach.owner
         if use is None or attach.topic is None:  # a look-up writes no new key
             return
         key = link_key(attach.container_id, attach.link_name, owner.vhost, "" if owner.adopts else owner.user)
+        view = driver.records.view
         held = view.publishers if isinstance(attach, PublisherAttach) else view.subscriptions
         if key in held:
             return
-        if use.keys(view, (owner.vhost, owner.user)) >= most:
+        if key not in use.new_keys and use.keys(view, driver.links, (owner.vhost, owner.user)) >= most:
             text = f"{_limited('subscriptions and publishers of this user', most)}: end one, or wait until one expires"
             raise self._refusal("keys", most, text)
-        use.new_keys[key] = None
+        use.new_keys[key] = attach.link
 
     def count_links(self) -> None:
         """At the end of a turn: what the connection has by now."""

@@ -358,7 +358,7 @@ class ClientConnection(PacedProtocol):
             PublisherLink(self, link) if isinstance(link, ReceiverLink) else SubscriberLink(self, link)
         )
         try:
-            attach = self.quota.admit(shell.attach_input(), self.driver.records.view)
+            attach = self.quota.admit(shell.attach_input(), self.driver)
         except LinkRefusal as refusal:
             self.driver.links.pop(shell.number, None)
             self._refuse(link, refusal)

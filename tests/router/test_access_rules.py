@@ -19,6 +19,7 @@ from router.access_rules import (
     SlowRule,
     access_rules,
     adopts,
+    allowing_rule,
     covers,
     may_publish,
     may_subscribe,
@@ -26,7 +27,7 @@ from router.access_rules import (
     slow_rules,
 )
 from router.config_loading import format_config, load
-from router.groups import ANONYMOUS
+from router.groups import ANONYMOUS, groups_of
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient
 
@@ -145,7 +146,7 @@ def test_settings_with_rules_are_printed_as_a_file_that_gives_them_again(tmp_pat
 def test_the_rules_of_the_page_mean_what_it_says(tmp_path: Path) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     file = tmp_path / "router.toml"
-    file.write_text("".join(each for each in blocks if "access.rules" in each or "slow.rules" in each))
+    file.write_text("".join(each for each in blocks if re.search(r"access\.rules|slow\.rules|\[groups\]", each)))
     config = load(str(file), {}, {}).config
     access, slow = config.access_rules, config.slow_rules
     assert may_subscribe(access, "audit-7", "orders.*.new")
@@ -156,6 +157,8 @@ def test_the_rules_of_the_page_mean_what_it_says(tmp_path: Path) -> None:
     assert may_publish(access, "ann", "inbox.ann")
     assert not may_publish(access, "a.b", "inbox.a.b")
     assert may_subscribe(access, "", "public.news")
+    assert allowing_rule(access, "replay", "vic", "queue://orders", groups_of(config.groups, "vic")) is not None
+    assert allowing_rule(access, "view", "shop", "queue://mails", groups_of(config.groups, "shop")) is None
     assert patience_of(slow, "guest-1", "audit.log") is None
     assert patience_of(slow, "guest-1", "orders") == Patience(30.0, SlowAction.EXPEL)
     assert patience_of(slow, "ann", "orders") == Patience(600.0, SlowAction.DETACH)

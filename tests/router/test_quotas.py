@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pstats
 import re
 import signal
 import sys
@@ -33,7 +34,7 @@ from router.logs import EventLog
 from router.operator.access import Access
 from router.quotas import NO_QUOTA, QuotaRule, quota_of, quota_rules
 from tests.router.management_calls import call, entity, login
-from tests.router.processes import RouterProcess, running_router
+from tests.router.processes import RouterProcess, router_command, running_router
 from tests.router.raw_client import RawClient, until
 from topology.inspector.schema.model import Role
 
@@ -170,11 +171,18 @@ async def test_links_keys_maps_and_sizes_beyond_a_quota_are_refused_at_attach() 
         await one.publisher("t", "again")
 
         one = await raw(router, "key", container_id="app")
+        for _ in range(3):  # what the router refuses for another reason counts no longer
+            link = one.session.attach_sender("wrong", source=Source(address="t"), target=Target(address="a.#"))
+            one.flush()
+            await one.detached(link)
         await one.subscriber("t")
         await one.publisher("t")
         text = await refused_attach(one)
         assert text == "subscriptions and publishers of this user are limited to 2: end one, or wait until one expires"
         one.cut()
+        again = await raw(router, "key", container_id="app")
+        await again.publisher("t")
+        again.cut()
         again = await raw(router, "key", container_id="app")
         await again.subscriber("t")  # it has a key
 
@@ -265,6 +273,34 @@ async def test_who_has_not_logged_in_has_a_quota_by_address_and_leaves_nothing_b
     assert f"quota.rules: connections = 1 for {ANONYMOUS} at 127.0.0.1" in log
 
 
+async def test_a_message_asks_no_rule(tmp_path: Path) -> None:
+    """How often the router has called what reads rules, as its profile counts."""
+    profile, messages = tmp_path / "profile", 300
+    rules = flags(["ann"], ann={"links": 9, "keys": 9, "bytes": MIB, "unsettled": 50, "message_size": MIB})
+    command = router_command("--listen-port=0", "--http-port=0", "--announce", "--log-level=error", *rules)
+    at = command.index("-m")
+    process = await asyncio.create_subprocess_exec(
+        *command[:at], "-m", "cProfile", "-o", str(profile), *command[at:], '--access-rules=[{"users": ["*"],'
+        ' "publish": ["#"], "subscribe": ["#"]}]', stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    url = json.loads(await process.stdout.readline())["url"]
+    async with connect(url.replace("//", "//ann:ann@")) as ann:
+        subscriber, publisher = await ann.subscriber("t"), await ann.publisher("t")
+        for _ in range(messages):
+            sending = await publisher.submit(b"1")
+            await (await subscriber.receive()).accept()
+            assert (await sending).is_accepted
+    process.terminate()
+    await process.wait()
+    counts: dict[str, int] = {}
+    for (file, _line, function), (calls, *_) in pstats.Stats(str(profile)).stats.items():  # type: ignore[attr-defined]
+        if Path(file).name in {"quotas.py", "groups.py", "access_rules.py", "link_policy.py"}:
+            counts[function] = counts.get(function, 0) + calls
+    assert counts["quota_of"] >= 3, "at open and at both attaches"
+    assert max(counts.values()) < messages / 4, counts
+
+
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 GROUPS = (("shops", ("ann", "shop-*")), ("strangers", (ANONYMOUS,)))
@@ -344,10 +380,10 @@ async def test_rules_are_set_over_management_by_admins_and_hold_at_once() -> Non
         rules = [{"users": ["olga"], "publish": ["#"]}]
         status, _ = await call(router.http, "PUT", config, {"access.rules": rules}, login("olga", "o"))
         assert status == 403
-        refused: list[dict[str, object]] = [
+        unusable: list[dict[str, object]] = [
             {"access.rules": [{"users": []}]}, {"groups": {"a": 1}}, {"quota.rules": "x"}, {"id": "r2"},
         ]  # fmt: skip
-        for wrong in refused:
+        for wrong in unusable:
             status, answer = await call(router.http, "PUT", config, wrong)
             assert status == 400, answer
         status, answer = await call(router.http, "PUT", config, {"groups": {}})

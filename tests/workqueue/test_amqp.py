@@ -55,9 +55,11 @@ async def test_rules_of_access_are_the_rights_to_push_to_a_queue_and_to_reserve_
         {"users": ["mailer"], "subscribe": ["queue://mails"]},
     ]
     flags = ("--standalone", "--users=shop:s,mailer:m", f"--access-rules={json.dumps(rules)}")
+    store = f"sqlite:///{tmp_path / 'work.db'}"
     async with (
+        Queue.open(store, "mails"),
         running_router(*flags, "--listen-idle-timeout-s=300") as router,
-        bridge(f"sqlite:///{tmp_path / 'work.db'}", [router.url]),
+        bridge(store, [router.url]),
     ):
         shop = await RawClient.connect(router.port, sasl=SaslClient("PLAIN", "shop", "s"))
         mailer = await RawClient.connect(router.port, sasl=SaslClient("PLAIN", "mailer", "m"))
