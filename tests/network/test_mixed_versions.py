@@ -10,11 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.network.harness import Experiment, Load, assert_nothing_wrong, network_under_load
+from oncewire.client import Client, connect
+from router.commands.local_network import LocalNetwork
+from tests.network.harness import (
+    Experiment,
+    Load,
+    assert_no_internal_error,
+    assert_nothing_wrong,
+    network_under_load,
+)
 from tests.support.previous_release import install_previous_release
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("previous-release")]
 
+DEADLINE_S = 30.0
 LOAD = Load(
     publishers={"p1": "r1", "p2": "r2"},
     subscribers={"s1": "r2", "s2": "r3", "s3": "r1"},
@@ -54,3 +63,57 @@ async def test_a_network_of_the_previous_release_is_upgraded_router_by_router(tm
             await experiment.trial.meanwhile(restart_with(experiment, router, version))
         verdict = await experiment.verdict()
         assert_nothing_wrong(experiment, verdict)
+
+
+async def received(client: Client, name: str, bodies: list[bytes]) -> bool:
+    """Attach under this name, get these messages, and tell whether the subscription was there before."""
+    subscriber = await client.subscriber("orders", name=name)
+    for body in bodies:
+        delivery = await subscriber.receive(DEADLINE_S)
+        assert delivery.body == body
+        await delivery.accept()
+    is_resumed = subscriber.statistics.resumed_links > 0
+    await subscriber.suspend()
+    return is_resumed
+
+
+async def publish(client: Client, body: bytes) -> asyncio.Task[bool]:
+    """Publish to orders; whether every subscription has accepted it, once that is known."""
+    publisher = await client.publisher("orders")
+    sending = await publisher.submit(body)
+
+    async def outcome() -> bool:
+        return (await sending).is_accepted
+
+    return asyncio.create_task(outcome())
+
+
+async def test_users_keep_their_subscriptions_and_virtual_hosts_stay_apart_beside_a_router_of_the_previous_release(
+    tmp_path: Path,
+) -> None:
+    old = await asyncio.to_thread(install_previous_release, tmp_path / "release")
+    network = LocalNetwork(2, log_folder=tmp_path, log_level="info", settings={"users": "ann:a,x@sales:s"})
+    network.routers["r1"].environment["PYTHONPATH"] = str(old)
+    network.routers["r2"].settings |= {"vhosts": '[{"name": "sales"}]', "adopts_links": "ann"}
+    async with network, asyncio.timeout(3 * DEADLINE_S):
+        older, newer = (f"amqp://{{}}127.0.0.1:{router.amqp_port}" for router in network.routers.values())
+        of_user = newer.format("x%40sales:s@")
+        async with connect(newer.format("")) as shop, connect(of_user, container_id="app") as sales:
+            of_sales = await sales.subscriber("#", name="in")
+            # A-2c: the older router writes no user; the newer one finds the key that it wrote, and the other way round.
+            for number, url in enumerate((older, newer, older, newer)):
+                body = b"%d" % number
+                async with connect(url.format("ann:a@"), container_id="app") as ann:
+                    sending = await publish(shop, body) if number else None
+                    was_there = await received(ann, "in", [body] if number else [])
+                    assert was_there is (number > 0)
+                    assert sending is None or await sending
+            async with connect(older.format(""), container_id="app") as default:
+                of_default = await default.subscriber("#", name="all")
+                secret = await publish(sales, b"secret")
+                delivery = await of_sales.receive(DEADLINE_S)
+                assert delivery.body == b"secret"
+                await delivery.accept()
+                assert await secret  # by its own subscription alone
+                assert of_default.waiting == 0
+    assert_no_internal_error(tmp_path)

@@ -34,10 +34,11 @@ SERVES = Symbol("x-opt-router-serves")
 SERVICE = Symbol("oncewire-service")
 
 
-async def serve(port: int, name: str = "bridge", prefixes: object = "queue://") -> RawClient:
+async def serve(
+    port: int, name: str = "bridge", prefixes: object = "queue://", sasl: SaslClient | None = None
+) -> RawClient:
     """Connect as a service of queue://."""
-    sasl = SaslClient("ANONYMOUS")
-    client = RawClient(name, sasl, 1 << 20, {SERVES: prefixes}, [SERVICE])
+    client = RawClient(name, sasl or SaslClient("ANONYMOUS"), 1 << 20, {SERVES: prefixes}, [SERVICE])
     await RawClient.dial_with(client, port)
     client.session = await client.begun()
     return client
@@ -359,6 +360,41 @@ async def test_links_reach_a_service_two_routers_away_and_return_when_a_router_b
         assert event.error.condition == "amqp:link:detach-forced"
     await network.restart("r2")
     await reachable(client, service)
+
+
+def login(vhost: str) -> SaslClient:
+    """Of the user who is bound to a virtual host."""
+    return SaslClient("PLAIN", f"x@{vhost}", "word")
+
+
+async def test_a_service_serves_the_virtual_host_of_its_connection_and_no_other(tmp_path: Path) -> None:
+    # R-1, R-4
+    settings = {
+        "vhosts": '[{"name": "sales"}, {"name": "crm"}]', "users": "x@sales:word,x@crm:word", "services.role": "viewer",
+    }  # fmt: skip
+    async with LocalNetwork(2, log_folder=tmp_path, settings=settings) as network:
+        near, far = (router.amqp_port for router in network.routers.values())
+        of_sales = await serve(far, sasl=login("sales"))
+        sales = await RawClient.connect(near, "shop", sasl=login("sales"))
+        await reachable(sales, of_sales)
+        for port in (near, far):
+            for sasl in (login("crm"), None):
+                other = await RawClient.connect(port, "shop", sasl=sasl)
+                link = other.session.attach_sender("push", target=Target(address="queue://mails"))
+                other.flush()
+                refused = (await other.detached(link)).error
+                assert refused is not None
+                assert refused.condition == "amqp:not-found"
+        of_crm = await serve(near, sasl=login("crm"))
+        crm = await RawClient.connect(near, "shop", sasl=login("crm"))
+        _, theirs = await sender(crm, of_crm)
+        _, far_theirs = await sender(sales, of_sales)
+        for each in (theirs, far_theirs):
+            assert each.remote_attach is not None
+            names = {Symbol("x-opt-router-container"): "shop", Symbol("x-opt-router-link"): "push"}
+            assert {key: (each.remote_attach.properties or {}).get(key) for key in names} == names
+            assert Symbol("x-opt-router-vhost") not in (each.remote_attach.properties or {})
+    assert_no_internal_error(tmp_path)
 
 
 async def test_links_spread_over_the_services_of_a_router(router: RouterProcess) -> None:
