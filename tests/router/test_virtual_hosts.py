@@ -92,7 +92,8 @@ def test_a_virtual_host_that_cannot_be_used_is_refused(value: object, why: str) 
 
 
 def test_rules_hold_in_the_virtual_hosts_that_they_name() -> None:
-    rules = (AccessRule(("*",), ("#",), ("#",), ("sales",)), AccessRule(("*",), (), ("news",), ("$default",)))
+    everything = AccessRule(("*",), ("#",), ("#",), vhosts=("sales",))
+    rules = (everything, AccessRule(("*",), subscribe=("news",), vhosts=("$default",)))
     assert may_publish(rules, "ann", "orders", vhost="sales")
     assert not may_publish(rules, "ann", "orders", vhost="crm")
     assert may_subscribe(rules, "ann", "news")
