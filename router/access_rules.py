@@ -14,9 +14,8 @@ from functools import lru_cache
 from delivery_records.patience import Patience, SlowAction
 from delivery_records.topics import TopicError, check_pattern
 from oncewire.settings.parsers import NotAllowed
+from oncewire.wire.vocabulary import ANONYMOUS
 
-ANONYMOUS = "$anonymous"
-"""Stands in rules for whoever has not logged in; `*` fits it, too."""
 USER_PLACE = "${user}"
 """In a pattern: the user's name, where it is one token without wildcards; else the pattern fits nothing."""
 MAX_RULES = 1000

@@ -9,7 +9,8 @@ from delivery_records.inputs import Owner
 from delivery_records.patience import Patience
 from delivery_records.tags import link_key
 from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
-from router.access_rules import ANONYMOUS, adopts, may_publish, may_subscribe, patience_of
+from oncewire.wire.vocabulary import ANONYMOUS
+from router.access_rules import adopts, may_publish, may_subscribe, patience_of
 from router.clients.link_refusal import LinkRefusal
 from router.config import RouterConfig
 

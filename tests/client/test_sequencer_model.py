@@ -192,7 +192,7 @@ class SequencerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When all has arrived, exactly what was committed has been processed, once."""
-        if self.model.horizon >= 0:
+        if self.model.horizons:
             return
         for message in reversed(self.sent):
             self.deliver(message)

@@ -399,7 +399,7 @@ def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Da
     commit(store, orders=sequencer)
     sequencer.prune(61.0)
     commit(store, orders=sequencer)
-    assert database.rows("SELECT * FROM oncewire_store_producers") == []
+    assert database.rows("SELECT * FROM oncewire_store_sequences") == []
     store.close()
     again = database.open()
     restored = Sequencer[str]()
@@ -417,7 +417,7 @@ def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Da
         ("UPDATE oncewire_store_fences SET version = 99", "it has version 99"),
         ("UPDATE oncewire_store_intents SET flag = 'maybe'", "intent 1: 'maybe'"),
         ("UPDATE oncewire_store_outputs SET begins = 0", "output 'totals': "),
-        ("UPDATE oncewire_store_producers SET state = 'x'", "producer a@1000 cannot be read"),
+        ("UPDATE oncewire_store_sequences SET state = 'x'", "producer a@1000 cannot be read"),
     ],
 )
 def test_damage_is_told_with_what_is_damaged(database: Database, damage: str, said: str) -> None:

@@ -14,8 +14,8 @@ from oncewire.cli.errors import CliError
 from oncewire.client import LinkRefused, connect
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import vocabulary
+from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import (
-    ANONYMOUS,
     AccessRule,
     SlowRule,
     access_rules,

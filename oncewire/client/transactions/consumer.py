@@ -25,7 +25,6 @@ from types import TracebackType
 from oncewire.client.errors import (
     ClientError,
     LinkRefused,
-    MessageRefused,
     ProcessFailed,
     StoreCorrupt,
     StoreFenced,
@@ -48,7 +47,7 @@ ATTEMPTS = 5
 BACK_OFF_FIRST_S = 0.1
 BACK_OFF_CAP_S = 30.0
 """A failed consumer opens its store again after 0.1 s, then twice as long each time, up to this; jittered."""
-_FINAL = (UsageError, StoreFenced, StoreCorrupt, LinkRefused, MessageRefused)
+_FINAL = (UsageError, StoreFenced, StoreCorrupt, LinkRefused)
 """What another attempt would meet again."""
 
 
@@ -158,7 +157,7 @@ class Consumer:
         Raises:
             ProcessFailed: it raised `attempts` times at one place. Correct it and start again: nothing is lost.
             StoreFenced: another process has opened the store under this name. With shards this one stands by instead.
-            UsageError, StoreCorrupt, LinkRefused, MessageRefused: a retry would not help; see the text.
+            UsageError, StoreCorrupt, LinkRefused: a retry would not help; see the text.
         """
         work = process or self.process
         if inspect.iscoroutinefunction(work):

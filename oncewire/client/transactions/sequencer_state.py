@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from oncewire.client.transactions.sequence_header import ProducerId, SequenceHeader
@@ -79,6 +79,21 @@ class ProducerState(Generic[Message]):
         here += sum(first <= number <= last and number not in self.pending for number in self.waiting)
         return here < last - first + 1
 
+    def continued_by(self, producer: ProducerId) -> ProducerState[Message]:
+        """Return what a user begins with whose producer was known without one (SQ-9). Changes nothing here."""
+        return ProducerState(
+            producer, self.finished.copy(), self.pending.copy(), dict(self.waiting), self.first_position,
+            self.last_seen, dict(self.ring),
+        )  # fmt: skip
+
+    def hand_over(self) -> None:
+        """Its pending messages are a user's now: here they are over (SQ-9)."""
+        for first, last in self.pending.ranges():
+            self.finished.add(first, last)
+        for sequence in self.waiting:
+            self.finished.add(sequence, sequence)
+        self.pending, self.waiting, self.ring, self.first_position = SequenceSet(), {}, {}, 0
+
     def encode(self) -> str:
         """Return it as text for a checkpoint; the ring is left out, the journal has those messages."""
         waiting = [[ack.begins, ack.sequence] for ack in self.waiting.values()]
@@ -133,7 +148,9 @@ class Reread(Generic[Message]):
 
     def wants(self, header: SequenceHeader | None) -> bool:
         """Tell whether the message with this header belongs to the commit; true once for each of its messages."""
-        if header is None or header.producer != self.producer or header.sequence not in self._missing:
+        if header is None or header.sequence not in self._missing:
+            return False
+        if header.producer not in {self.producer, replace(self.producer, user="")}:  # the other: from before (SQ-9)
             return False
         self._missing.remove(header.sequence, header.sequence)
         return True
