@@ -74,7 +74,7 @@ class Target:
     journal: str | None
     connect_timeout: float
     tls: ssl.SSLContext | None = None
-    token_file: str | None = None
+    token: Callable[[], str] | None = None
 
     @contextmanager
     def open_journal(self) -> Iterator[SqliteJournal | None]:
@@ -88,13 +88,12 @@ class Target:
 
     def connect(self, on_event: Callable[[ClientEvent], None]) -> Client:
         """The client to be entered."""
-        path = self.token_file
         return connect(
             self.urls,
             container_id=self.container_id,
             ssl_context=self.tls,
             timeout=self.connect_timeout,
-            token=None if path is None else lambda: Path(path).read_text(encoding="ascii").strip(),
+            token=self.token,
             on_event=on_event,
         )
 

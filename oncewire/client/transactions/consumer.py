@@ -31,6 +31,7 @@ from oncewire.client.errors import (
     UsageError,
 )
 from oncewire.client.events import ClientEvent
+from oncewire.client.login import TokenSource
 from oncewire.client.transactions.incarnation import Incarnation, Plan, Process, open_incarnation
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
 from oncewire.client.transactions.opening import StoreThread
@@ -72,6 +73,7 @@ class Consumer:
         ring_messages: pending messages kept in memory for each topic; more are read from the journal again.
         ssl_context: for ``amqps``.
         on_event: called with what happens to connections and links.
+        token: as for ``connect()``.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Consumer:
         ring_messages: int = RING_MESSAGES,
         ssl_context: ssl.SSLContext | None = None,
         on_event: Callable[[ClientEvent], None] | None = None,
+        token: TokenSource | None = None,
     ) -> None:
         if isinstance(topics, str) or not topics:
             raise UsageError(
@@ -96,7 +99,7 @@ class Consumer:
                 "topics is a list with one topic or more",
                 'give topics=["orders"]',
             )
-        network = Network(routers, ssl_context, on_event)
+        network = Network(routers, ssl_context, on_event, token)
         self._plan = Plan(network, store, name, tuple(topics), tuple(schema), timeout, batch, ring_messages)
         self._shards = shards
         self._attempts = attempts
