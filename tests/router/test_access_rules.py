@@ -11,7 +11,7 @@ import pytest
 
 from delivery_records.patience import Patience, SlowAction
 from oncewire.cli.errors import CliError
-from oncewire.client import LinkRefused, connect
+from oncewire.client import LinkRefused, Message, connect
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import vocabulary
 from oncewire.wire.vocabulary import ANONYMOUS
@@ -216,6 +216,16 @@ async def test_without_a_login_no_user_is_told() -> None:
         sending = await (await client.publisher("orders")).submit(b"1")
         delivery = await subscriber.receive()
         assert delivery.user == ""
+        await delivery.accept()
+        assert (await sending).is_accepted
+
+
+async def test_with_logins_a_publisher_without_one_is_stated_as_such_and_cannot_be_anybody_else() -> None:
+    async with running_router("--standalone", "--users=ann:a") as router, connect(router.url) as client:
+        subscriber = await client.subscriber("orders")
+        sending = await (await client.publisher("orders")).submit(Message(b"1", annotations={vocabulary.USER: "ann"}))
+        delivery = await subscriber.receive()
+        assert (delivery.user, delivery.message.annotations[vocabulary.USER]) == ("", ANONYMOUS)
         await delivery.accept()
         assert (await sending).is_accepted
 

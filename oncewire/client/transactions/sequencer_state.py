@@ -136,12 +136,13 @@ class Reread(Generic[Message]):
         first_position, last_position: where its messages are.
     """
 
-    __slots__ = ("_missing", "first_position", "last_position", "producer")
+    __slots__ = ("_before", "_missing", "first_position", "last_position", "producer")
 
     def __init__(
         self, producer: ProducerId, missing: SequenceSet, first_position: int, last_position: int
     ) -> None:
         self.producer = producer
+        self._before = replace(producer, user="")  # what it published before routers stated its user (SQ-9)
         self.first_position = first_position
         self.last_position = last_position
         self._missing = missing
@@ -150,7 +151,7 @@ class Reread(Generic[Message]):
         """Tell whether the message with this header belongs to the commit; true once for each of its messages."""
         if header is None or header.sequence not in self._missing:
             return False
-        if header.producer not in {self.producer, replace(self.producer, user="")}:  # the other: from before (SQ-9)
+        if header.producer != self.producer and header.producer != self._before:
             return False
         self._missing.remove(header.sequence, header.sequence)
         return True
