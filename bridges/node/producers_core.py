@@ -21,6 +21,8 @@ MAX_PRODUCERS = 100_000
 """Of one user: rows of a hundred bytes each, far more than sinks and topics of one network, and no danger to memory."""
 MAX_GAPS = 65_536
 """Ranges above one producer's floor. A window of 1,024 messages cannot make more; a stuck floor could."""
+MAX_USER_GAPS = 1_000_000
+"""Ranges above the floors of all producers of one user, about 100 MB: ten for each of MAX_PRODUCERS."""
 MAX_PRODUCER_BYTES = 512
 """Of a producer's name: it is kept for good."""
 
@@ -35,7 +37,7 @@ class Judgement(Enum):
     TOO_MANY_PRODUCERS = "too-many-producers"
     """Reject it: its user has as many as may be, and a later copy could not be recognised."""
     TOO_MANY_GAPS = "too-many-gaps"
-    """Reject it: its producer's floor does not advance, or it does not number its messages."""
+    """Reject it: the floors of its producer, or of its user's, do not advance, or they do not number their messages."""
     TOO_MUCH_PENDING = "too-much-pending"
     """Reject it: open transactions of its user hold as much as one user's may (J-12)."""
     MALFORMED_HEADER = "malformed-header"
@@ -77,13 +79,23 @@ class ProducerLedger:
     what is stored.
     """
 
-    def __init__(self, rows: Iterable[ProducerRow] = (), *, max_producers: int = MAX_PRODUCERS) -> None:
+    def __init__(
+        self,
+        rows: Iterable[ProducerRow] = (),
+        *,
+        max_producers: int = MAX_PRODUCERS,
+        max_user_gaps: int = MAX_USER_GAPS,
+    ) -> None:
         self._max_producers = max_producers
+        self._max_user_gaps = max_user_gaps
         self._changed: dict[tuple[str, str], _Producer] = {}
         self._producers = {
             (row.user, row.producer): _Producer(row.floor, RangeSet.from_bytes(row.seen)) for row in rows
         }
         self._counts = Counter(user for user, _ in self._producers)
+        self._gaps = Counter[str]()
+        for (user, _), found in self._producers.items():
+            self._gaps[user] += found.seen.range_count
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -101,6 +113,13 @@ class ProducerLedger:
                 producer = _Producer(before.floor, RangeSet.from_bytes(before.seen.to_bytes()))
             self._producers[key] = producer
             self._counts[identity.user] += 1
+            self._gaps[identity.user] += producer.seen.range_count
+        others = self._gaps[identity.user] - producer.seen.range_count
+        judged = self._judge(key, producer, identity, others)
+        self._gaps[identity.user] = others + producer.seen.range_count
+        return judged
+
+    def _judge(self, key: tuple[str, str], producer: _Producer, identity: Identity, others: int) -> Judgement:
         floor = min(identity.floor, identity.sequence)  # a message is not settled while it is sent
         if floor > producer.floor:
             producer.floor = floor
@@ -108,7 +127,8 @@ class ProducerLedger:
             self._changed[key] = producer
         if identity.sequence < producer.floor or identity.sequence in producer.seen:
             return Judgement.DUPLICATE
-        if producer.seen.range_count >= MAX_GAPS:
+        count = producer.seen.range_count
+        if count >= MAX_GAPS or others + count >= self._max_user_gaps:
             return Judgement.TOO_MANY_GAPS
         producer.seen.add(identity.sequence)
         self._changed[key] = producer

@@ -105,6 +105,28 @@ def test_the_quota_of_producers_is_each_users_own() -> None:
     assert MAX_PRODUCERS == 10_000
 
 
+def test_the_quota_of_holes_is_each_users_own_and_is_given_back() -> None:
+    sequencer = Sequencer[str](max_user_ranges=5, producer_retention=60.0)
+
+    def feed(user: str, name: str, number: int, floor: int = 0) -> Outcome:
+        header = SequenceHeader(ProducerId(name, 1 if name == "a" else 2, user), number, Flag.ALONE, 0, floor)
+        return sequencer.feed(sequencer.position + 1, header, "", 61.0 * (name == "b")).outcome
+
+    holes = [feed("mallory", name, number) for name in "ab" for number in (2, 4, 6)]
+    assert holes == [Outcome.DELIVERED] * 5 + [Outcome.REFUSED_TANGLED]
+    assert feed("ann", "a", 2) is Outcome.DELIVERED
+    assert feed("mallory", "b", 6, floor=6) is Outcome.DELIVERED  # its own holes are closed
+    assert [feed("mallory", "b", number) for number in (8, 10)] == [Outcome.DELIVERED, Outcome.REFUSED_TANGLED]
+    sequencer.prune(90.0)
+    assert feed("mallory", "b", 10) is Outcome.DELIVERED
+    restored = Sequencer[str](max_user_ranges=2)
+    restored.restore(sequencer.position, sequencer.horizons, [
+        (producer, text) for producer, text in sequencer.changes().items() if text is not None
+    ])  # fmt: skip
+    crowded = SequenceHeader(ProducerId("b", 2, "mallory"), 20, Flag.ALONE)
+    assert restored.feed(restored.position + 1, crowded, "", 90.0).outcome is Outcome.REFUSED_TANGLED
+
+
 def test_forgetting_a_producer_of_the_far_future_refuses_nobody_else() -> None:
     sequencer = Sequencer[str](producer_retention=60.0)
     sequencer.feed(1, SequenceHeader(ProducerId("x", 1 << 50, "mallory"), 1, Flag.ALONE), "", 0.0)

@@ -120,6 +120,16 @@ def test_the_quota_of_producers_is_each_users_own() -> None:
     assert MAX_PRODUCERS == 100_000
 
 
+def test_the_quota_of_gaps_is_each_users_own() -> None:
+    ledger = ProducerLedger(max_user_gaps=3)
+    for user in ("mallory", "ann"):
+        judged = [ledger.judge(Identity(name, number, 0, user)) for name in "ab" for number in (1, 3)]
+        assert judged == [NEW, NEW, NEW, Judgement.TOO_MANY_GAPS]
+        assert ledger.judge(Identity("b", 3, 2, user)) is NEW  # its floor closes one
+    again = ProducerLedger(ledger.changes(), max_user_gaps=3)
+    assert again.judge(Identity("c", 1, 0, "ann")) is Judgement.TOO_MANY_GAPS
+
+
 def test_a_ledger_that_is_stored_keeps_users_apart() -> None:
     ledger = ProducerLedger([ProducerRow("p", 5, b"")])  # from before there were users: 0 to 4 are settled
     assert [ledger.judge(Identity("p", 4, 0, user)) for user in ("ann", "bob")] == [COPY, COPY]

@@ -28,6 +28,7 @@ message, so that reading it again decides the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -53,6 +54,9 @@ MAX_PRODUCERS = 10_000
 Each user has as many, so that nobody's are in the way of another's (SQ-8)."""
 MAX_RANGES = 1024
 """Holes in what is known of one producer: more than the unsettled window of a publisher that tells its floor makes."""
+
+MAX_USER_RANGES = 100_000
+"""Holes in what is known of all producers of one user: ten for each of MAX_PRODUCERS, about 20 MB."""
 
 
 class Isolation(Enum):
@@ -88,7 +92,7 @@ class Relation(Enum):
     CROWDED = "crowded"
     """Unknown, and there is no room for another producer of its user."""
     TANGLED = "tangled"
-    """It would make another hole in what is known of its producer, and there is no room for one."""
+    """It would make another hole in what is known of its producer, and producer or user has no room for one."""
 
 
 class Outcome(Enum):
@@ -121,7 +125,7 @@ class Outcome(Enum):
     REFUSED_CROWDED = "refused-crowded"
     """Too many producers of its user. Not processed: raise ``max_producers`` or lower ``producer_retention``."""
     REFUSED_TANGLED = "refused-tangled"
-    """Too many holes in its producer's numbers. Not processed: its writer must tell its floor."""
+    """Too many holes in the numbers of its producer or its user. Not processed: its writer must tell its floor."""
 
     @property
     def is_refusal(self) -> bool:
@@ -213,6 +217,7 @@ class Sequencer(Generic[Message]):
         producer_retention: seconds after which ``prune`` forgets a silent producer.
         max_producers: producers of one user remembered at a time.
         max_ranges: holes remembered of one producer.
+        max_user_ranges: holes remembered of all producers of one user.
 
     Attributes:
         position: of the last message fed, 0 before the first.
@@ -228,6 +233,7 @@ class Sequencer(Generic[Message]):
         producer_retention: float = PRODUCER_RETENTION_S,
         max_producers: int = MAX_PRODUCERS,
         max_ranges: int = MAX_RANGES,
+        max_user_ranges: int = MAX_USER_RANGES,
     ) -> None:
         self.isolation = isolation
         self.producer_retention = producer_retention
@@ -236,11 +242,13 @@ class Sequencer(Generic[Message]):
         self._ring_messages = ring_messages
         self._max_producers = max_producers
         self._max_ranges = max_ranges
+        self._max_user_ranges = max_user_ranges
         self._states: dict[ProducerId, ProducerState[Message]] = {}
         # Owners of what is in memory, by position: the oldest goes first when the ring is full.
         self._ring: dict[int, ProducerState[Message]] = {}
         self._changed: set[ProducerId] = set()
-        self._counts: dict[str, int] = {}  # producers by user
+        self._counts = Counter[str]()  # producers by user
+        self._ranges = Counter[str]()  # and what they cost
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -269,13 +277,16 @@ class Sequencer(Generic[Message]):
         outcome = OUTCOMES[header.flag, self._relation(header, state, is_new=is_new)]
         if outcome.is_refusal:
             return Step(outcome)
+        user, cost = header.producer.user, state.range_count
         if is_new:
             self._add(state)
         if before is not None:
             self._hand_over(before, state)
         self._changed.add(header.producer)
         state.last_seen = now
-        return Step(outcome, self._apply(outcome, state, header, Placed(position, message)), before is not None)
+        effects = self._apply(outcome, state, header, Placed(position, message))
+        self._ranges[user] += state.range_count - cost
+        return Step(outcome, effects, before is not None)
 
     def _known_without_user(self, producer: ProducerId) -> ProducerState[Message] | None:
         """What was known of a producer before routers stated its user (SQ-9)."""
@@ -283,10 +294,13 @@ class Sequencer(Generic[Message]):
 
     def _add(self, state: ProducerState[Message]) -> None:
         self._states[state.producer] = state
-        self._counts[state.producer.user] = self._counts.get(state.producer.user, 0) + 1
+        self._counts[state.producer.user] += 1
+        self._ranges[state.producer.user] += state.range_count
 
     def _hand_over(self, before: ProducerState[Message], state: ProducerState[Message]) -> None:
+        self._ranges[before.producer.user] -= before.range_count
         before.hand_over()
+        self._ranges[before.producer.user] += before.range_count
         self._changed.add(before.producer)
         for position in state.ring:
             self._ring[position] = state  # its place in the order stays
@@ -297,7 +311,7 @@ class Sequencer(Generic[Message]):
         if is_new:
             if header.producer.born_ms <= self.horizons.get(user, -1):
                 return Relation.PRUNED  # SQ-6
-            if self._counts.get(user, 0) >= self._max_producers:
+            if self._counts[user] >= self._max_producers:
                 return Relation.CROWDED  # SQ-8
         if state.knows(header.sequence):
             return Relation.SEEN  # SQ-1, SQ-4
@@ -319,7 +333,8 @@ class Sequencer(Generic[Message]):
 
     def _tangles(self, relation: Relation, header: SequenceHeader, state: ProducerState[Message]) -> bool:
         """Whether it costs more than there is room for. What ends something or closes a hole always has room."""
-        if state.range_count < self._max_ranges or header.floor == header.sequence:
+        has_room = state.range_count < self._max_ranges and self._ranges[header.producer.user] < self._max_user_ranges
+        if has_room or header.floor == header.sequence:
             return False
         if relation in {Relation.IN_RING, Relation.IN_JOURNAL, Relation.PENDING}:
             return False
@@ -457,8 +472,9 @@ class Sequencer(Generic[Message]):
                 del self._ring[position]
             del self._states[producer]
             self._counts[producer.user] -= 1
+            self._ranges[producer.user] -= state.range_count
             if not self._counts[producer.user]:
-                del self._counts[producer.user]
+                del self._counts[producer.user], self._ranges[producer.user]
             self._changed.add(producer)
             self.horizons[producer.user] = max(self.horizons.get(producer.user, -1), producer.born_ms)
         return tuple(forgotten)
