@@ -9,9 +9,8 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from oncewire.settings.parsers import NotAllowed
+from oncewire.wire.vocabulary import ANONYMOUS
 
-ANONYMOUS = "$anonymous"
-"""Stands in rules for whoever has not logged in; `*` fits it, too."""
 MARK = "@"
 """Begins the name of a group where rules name users."""
 MAX_GROUPS = 1000

@@ -66,7 +66,7 @@ class RouterNode:
         Raises:
             CliError: an address cannot be listened on, or there is no etcd for this router.
         """
-        open_store = store_factory(self._config)
+        open_store = store_factory(self._config, self._log)
         # After the store: etcd3 cannot use a protobuf that others have loaded in their way.
         self.operator.load_telemetry()
         try:

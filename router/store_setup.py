@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from oncewire.cli.errors import CliError
-from oncewire.transport.tls import TlsFiles, TlsFilesError, client_context
+from oncewire.transport.tls import TlsFiles, TlsFilesError, client_context, rotating_client_context
 from router.config import RouterConfig
+from router.logs import EventLog, RouterEvent
 from topology.gateway_http import GatewayOptions
 from topology.gateway_store import GatewayStore
 from topology.memory_store import MemoryEtcd
 from topology.store import ClusterStore
 
+T = TypeVar("T")
 
-def store_factory(config: RouterConfig) -> Callable[[], ClusterStore]:
+
+_FIX = "check etcd.ca_file, etcd.cert_file and etcd.key_file: they must be PEM files this process may read"
+
+
+def store_factory(config: RouterConfig, log: EventLog | None = None) -> Callable[[], ClusterStore]:
     """What makes clients of the store; nothing is connected yet.
+
+    Args:
+        config: the settings. TLS files that are replaced hold for new connections.
+        log: for files that were replaced and cannot be used; None = nobody is told.
 
     Raises:
         CliError: the TLS files or the package etcd3 cannot be used.
     """
     if config.standalone:
         return MemoryEtcd().client
+
+    def on_fault(why: str) -> None:
+        if log is not None:
+            log.event(RouterEvent.CONFIG_REFUSED, why=f"the TLS files for etcd cannot be used: {why}", fix=_FIX)
+
     if config.store == "etcd3":
-        return _etcd3_factory(config)
-    options = GatewayOptions(user=config.etcd_user, password=config.etcd_password, tls=_tls(config))
+        return _etcd3_factory(config, on_fault)
+    tls = _checked(lambda files: rotating_client_context(files, alpn=None, on_fault=on_fault), config)
+    options = GatewayOptions(user=config.etcd_user, password=config.etcd_password, tls=tls)
     return lambda: GatewayStore(config.etcd_endpoints, options)
 
 
-def _etcd3_factory(config: RouterConfig) -> Callable[[], ClusterStore]:
+def _etcd3_factory(config: RouterConfig, on_fault: Callable[[str], None]) -> Callable[[], ClusterStore]:
     # Only here: who does not choose it needs none of its modules.
     from topology.etcd3_rpc import Etcd3Missing, Etcd3Options, load_packages
     from topology.etcd3_store import Etcd3Store
@@ -41,32 +57,47 @@ def _etcd3_factory(config: RouterConfig) -> Callable[[], ClusterStore]:
             "the store etcd3 cannot be used", str(error),
             "do that, or leave the setting `store` out: the gateway needs no further package",
         ) from None  # fmt: skip
-    _tls(config)  # gRPC would say what is wrong with a file only to its own log
+    credentials = _checked(_Credentials, config)
     options = Etcd3Options(
         user=config.etcd_user,
         password=config.etcd_password,
-        ca=_content(config.etcd_ca_file),
-        certificate=_content(config.etcd_cert_file),
-        key=_content(config.etcd_key_file),
+        credentials=None if credentials is None else lambda: credentials.read(on_fault),
     )
     return lambda: Etcd3Store(config.etcd_endpoints, options)
 
 
-def _content(file: str) -> bytes | None:
-    return Path(file).read_bytes() if file else None
+class _Credentials:
+    """What gRPC is given for the next channel: the contents of the files, the last ones that could be used."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._found = self._read()
+
+    def read(self, on_fault: Callable[[str], None]) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Authorities, certificate and key."""
+        try:
+            self._found = self._read()
+        except TlsFilesError as error:
+            on_fault(str(error))
+        return self._found
+
+    def _read(self) -> tuple[bytes | None, bytes | None, bytes | None]:
+        files = self._files
+        client_context(files, alpn=None)  # gRPC would say what is wrong with a file only to its own log
+        ca, certificate, key = (
+            None if file is None else file.read_bytes()
+            for file in (files.ca, files.certificate, files.key or files.certificate)
+        )
+        return ca, certificate, key
 
 
-def _tls(config: RouterConfig) -> ssl.SSLContext | None:
+def _checked(make: Callable[[TlsFiles], T], config: RouterConfig) -> T | None:
     if not config.etcd_ca_file and not config.etcd_cert_file:
         return None
     ca, certificate, key = (
         Path(file) if file else None for file in (config.etcd_ca_file, config.etcd_cert_file, config.etcd_key_file)
     )
     try:
-        return client_context(TlsFiles(ca, certificate, key), alpn=None)
+        return make(TlsFiles(ca, certificate, key))
     except TlsFilesError as error:
-        raise CliError(
-            "the TLS files for etcd cannot be used",
-            str(error),
-            "check etcd.ca_file, etcd.cert_file and etcd.key_file: they must be PEM files this process may read",
-        ) from None
+        raise CliError("the TLS files for etcd cannot be used", str(error), _FIX) from None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oncewire.cli.errors import CliError
+from oncewire.transport.file_watch import FileWatch
 from oncewire.transport.tls import (
     ALPN_AMQP,
     TlsFiles,
@@ -22,7 +23,6 @@ from oncewire.transport.tls import (
     server_context,
 )
 from router.config import RouterConfig
-from router.file_watch import FileWatch
 from router.logs import EventLog, RouterEvent
 from router.revocation_core import CertificateId, certificate_id, revoked_in
 

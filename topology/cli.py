@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from oncewire.cli.errors import CliError
-from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, read_state
+from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, Authorization, read_state
 from topology.inspector.follow_cli import DELIVERY, Wanted, document_of, documents_of
 from topology.inspector.login_cli import authorization_of, login_option
 from topology.inspector.parameters_core import MAX_TEXT, tag_of
@@ -108,13 +108,13 @@ def _check(what: str, tag: str, network: bool, filters: dict[str, str], publishe
         raise CliError(error, f"{what} is not filtered by --publisher", "use --match")
 
 
-async def _show(url: str, login: str | None, wanted: Wanted, as_json: bool) -> None:
+async def _show(url: str, login: Authorization | None, wanted: Wanted, as_json: bool) -> None:
     async with Api.at(url, login) as api:
         document = await document_of(api, wanted)
     _print(wanted, document, as_json)
 
 
-async def _watch(url: str, login: str | None, wanted: Wanted, as_json: bool) -> None:
+async def _watch(url: str, login: Authorization | None, wanted: Wanted, as_json: bool) -> None:
     from rich.live import Live
 
     from topology.inspector.show_cli import console, shown

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -56,11 +56,9 @@ class Etcd3Options:
     user: str = ""
     """Empty: no login."""
     password: str = ""
-    ca: bytes | None = None
-    """For https endpoints: whom to trust, PEM. None: gRPC's own list of authorities."""
-    certificate: bytes | None = None
-    """Our certificate, PEM, for an etcd that asks for one."""
-    key: bytes | None = None
+    credentials: Callable[[], tuple[bytes | None, bytes | None, bytes | None]] | None = None
+    """For https endpoints, asked for each channel: whom to trust, our certificate and its key, PEM. Of the first None:
+    gRPC's own list of authorities."""
     call_timeout_s: float = CALL_TIMEOUT_S
     snapshot_timeout_s: float = SNAPSHOT_TIMEOUT_S
     connect_timeout_s: float = CONNECT_TIMEOUT_S
@@ -236,7 +234,8 @@ class Etcd3Client(EtcdMembers):
         target = f"{endpoint.host}:{endpoint.port}" if ":" not in str(endpoint.host) else endpoint.authority
         if endpoint.scheme == "http":
             return grpc.insecure_channel(target, arguments)
-        credentials = grpc.ssl_channel_credentials(options.ca, options.key, options.certificate)
+        ca, certificate, key = options.credentials() if options.credentials is not None else (None, None, None)
+        credentials = grpc.ssl_channel_credentials(ca, key, certificate)
         return grpc.secure_channel(target, credentials, arguments)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:

@@ -9,6 +9,7 @@ The sequencer (`oncewire.client.transactions`) decides; its state is stored in t
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,19 +30,26 @@ from oncewire.wire import DecodeError, Symbol, read_annotations, vocabulary
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS node_isolation (level TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS node_sequencer (fed INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS node_sequenced (producer TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE IF NOT EXISTS node_pending (
-        place INTEGER PRIMARY KEY, producer TEXT NOT NULL, sequence INTEGER NOT NULL, source INTEGER NOT NULL,
-        payload BLOB NOT NULL
+    """CREATE TABLE IF NOT EXISTS node_sequences (
+        owner TEXT NOT NULL, producer TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (owner, producer)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS node_waiting (
+        place INTEGER PRIMARY KEY, owner TEXT NOT NULL, producer TEXT NOT NULL, sequence INTEGER NOT NULL,
+        source INTEGER NOT NULL, payload BLOB NOT NULL
     )""",
-    "CREATE INDEX IF NOT EXISTS node_pending_producer ON node_pending (producer, sequence)",
+    "CREATE INDEX IF NOT EXISTS node_waiting_producer ON node_waiting (owner, producer, sequence)",
 )
+_FROM_VERSION_1 = (
+    "INSERT INTO node_sequences SELECT '', producer, state FROM node_sequenced",
+    "INSERT INTO node_waiting SELECT place, '', producer, sequence, source, payload FROM node_pending",
+    "DROP TABLE node_sequenced",
+    "DROP TABLE node_pending",
+)
+"""What was kept without a user stays so, and users continue it (SQ-9)."""
 _REFUSED = {
     Outcome.REFUSED_CROWDED: Judgement.TOO_MANY_PRODUCERS,
     Outcome.REFUSED_TANGLED: Judgement.TOO_MANY_GAPS,
 }
-NOBODY_FORGOTTEN = -1
-"""The sequencer's horizon: no producer is ever forgotten here, as with J-2, so a new one is never refused."""
 _ROLLBACKS = frozenset({Outcome.ROLLED_BACK, Outcome.ROLLED_BACK_NOTHING})
 _MARK = vocabulary.PRODUCER.encode()
 
@@ -69,6 +77,9 @@ def keep_isolation(
     with transaction(connection, path) as database:
         for statement in _TABLES:
             database.execute(statement)
+        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'node_sequenced'").fetchone() is not None:
+            for statement in _FROM_VERSION_1:
+                database.execute(statement)
         row = database.execute("SELECT level FROM node_isolation").fetchone()
         if row is None:
             (last,) = database.execute("SELECT last FROM node_journal").fetchone()
@@ -108,11 +119,12 @@ class CommittedOrder:
         self._sequencer: Sequencer[Released] = Sequencer(ring_messages=0, max_producers=MAX_PRODUCERS)
         with storage_errors(path):
             (fed,) = connection.execute("SELECT fed FROM node_sequencer").fetchone()
-            states = connection.execute("SELECT producer, state FROM node_sequenced").fetchall()
-            (held,) = connection.execute("SELECT coalesce(sum(length(payload)), 0) FROM node_pending").fetchone()
-        self._held = int(held)
+            states = connection.execute("SELECT producer, owner, state FROM node_sequences").fetchall()
+            held = connection.execute("SELECT owner, sum(length(payload)) FROM node_waiting GROUP BY owner").fetchall()
+        self._held = Counter({str(user): int(size) for user, size in held})
         try:
-            self._sequencer.restore(fed, NOBODY_FORGOTTEN, ((_producer_of(name), state) for name, state in states))
+            # No horizons: no producer is ever forgotten here, as with J-2, so a new one is never refused.
+            self._sequencer.restore(fed, {}, ((_producer_of(name, user), state) for name, user, state in states))
         except StateError as error:
             raise StorageError(f"the journal {path} cannot be used", str(error), "restore the file") from error
 
@@ -124,7 +136,7 @@ class CommittedOrder:
     @property
     def held_bytes(self) -> int:
         """Of messages whose transaction is open."""
-        return self._held
+        return self._held.total()
 
     def take(self, source: int, payload: bytes, now_us: int) -> tuple[Judgement, list[Released]]:
         """Judge a message; returns also what belongs into the journal now, in this order.
@@ -146,9 +158,13 @@ class CommittedOrder:
         self, place: int, header: SequenceHeader, message: Released, now: float
     ) -> tuple[Judgement, list[Released]]:
         waits = header.flag in {Flag.CONTINUE, Flag.LAST}
+        if waits and not self._has_room(header, len(message[1])):
+            return Judgement.TOO_MUCH_PENDING, []
         if waits:  # also the last one: when it commits, it is read back with the others
             self._keep(place, header, message)
         step = self._sequencer.feed(place, header, message, now)
+        if step.continues:
+            self._hand_over(header.producer)
         if waits and (step.outcome is Outcome.DUPLICATE or step.outcome.is_refusal):
             self._delete("place = ?", place)
         released: list[Released] = []
@@ -161,24 +177,36 @@ class CommittedOrder:
                     self._delete("place = ?", place)
         if step.outcome in _ROLLBACKS:
             self._delete(
-                "producer = ? AND sequence BETWEEN ? AND ?", str(header.producer), header.begins, header.sequence
+                "owner = ? AND producer = ? AND sequence BETWEEN ? AND ?",
+                *(header.producer.user, str(header.producer), header.begins, header.sequence),
             )
         if step.outcome.is_refusal:
             return _REFUSED[step.outcome], []
         return Judgement.DUPLICATE if step.outcome is Outcome.DUPLICATE else Judgement.NEW, released
 
+    def _has_room(self, header: SequenceHeader, size: int) -> bool:
+        """Whether another message of its user may wait. Without users all publishers wait instead: none is told apart.
+
+        Raises:
+            StorageError: of that.
+        """
+        user = header.producer.user
+        if self._held[user] + size <= self._max_bytes:
+            return True
+        if user:
+            return False
+        raise StorageError(
+            f"the journal {self._path} takes no more messages of open transactions",
+            f"{self._held[user]} bytes of them wait for their ends, {self._max_bytes} may",
+            "raise max_journal_bytes, or end the transactions with smaller ones",
+        )
+
     def _keep(self, place: int, header: SequenceHeader, message: Released) -> None:
         source, payload = message
-        if self._held + len(payload) > self._max_bytes:
-            raise StorageError(
-                f"the journal {self._path} takes no more messages of open transactions",
-                f"{self._held} bytes of them wait for their ends, {self._max_bytes} may",
-                "raise max_journal_bytes, or end the transactions with smaller ones",
-            )
-        self._held += len(payload)
+        self._held[header.producer.user] += len(payload)
         self._connection.execute(
-            "INSERT INTO node_pending VALUES (?, ?, ?, ?, ?)",
-            (place, str(header.producer), header.sequence, source, payload),
+            "INSERT INTO node_waiting VALUES (?, ?, ?, ?, ?, ?)",
+            (place, header.producer.user, str(header.producer), header.sequence, source, payload),
         )
 
     def _read_back(self, reread: Reread[Released]) -> list[Released]:
@@ -195,19 +223,34 @@ class CommittedOrder:
 
     def _waiting(self, reread: Reread[Released]) -> Iterator[tuple[int, int, bytes]]:
         rows: list[tuple[int, int, bytes]] = self._connection.execute(
-            "SELECT place, source, payload FROM node_pending WHERE producer = ? AND place BETWEEN ? AND ?"
-            " ORDER BY place",
-            (str(reread.producer), reread.first_position, reread.last_position),
+            "SELECT place, source, payload FROM node_waiting WHERE owner = ? AND producer = ?"
+            " AND place BETWEEN ? AND ? ORDER BY place",
+            (reread.producer.user, str(reread.producer), reread.first_position, reread.last_position),
         ).fetchall()
         return iter(rows)
 
-    def _delete(self, condition: str, *values: object) -> None:
+    def _hand_over(self, producer: ProducerId) -> None:
+        """What waits of a producer without user is the user's now (SQ-9)."""
+        whose = "owner = '' AND producer = ?"
         (size,) = self._connection.execute(
-            f"SELECT coalesce(sum(length(payload)), 0) FROM node_pending WHERE {condition}",  # noqa: S608  # our texts
-            values,
+            f"SELECT coalesce(sum(length(payload)), 0) FROM node_waiting WHERE {whose}",  # noqa: S608  # our texts
+            (str(producer),),
         ).fetchone()
-        self._connection.execute(f"DELETE FROM node_pending WHERE {condition}", values)  # noqa: S608
-        self._held -= int(size)
+        self._connection.execute(
+            f"UPDATE node_waiting SET owner = ? WHERE {whose}",  # noqa: S608
+            (producer.user, str(producer)),
+        )
+        self._held[""] -= int(size)
+        self._held[producer.user] += int(size)
+
+    def _delete(self, condition: str, *values: object) -> None:
+        sizes = self._connection.execute(
+            f"SELECT owner, sum(length(payload)) FROM node_waiting WHERE {condition} GROUP BY owner",  # noqa: S608
+            values,
+        ).fetchall()
+        self._connection.execute(f"DELETE FROM node_waiting WHERE {condition}", values)  # noqa: S608
+        for user, size in sizes:
+            self._held[user] -= int(size)
 
     def save(self) -> None:
         """Store what has changed, in the open transaction.
@@ -217,12 +260,10 @@ class CommittedOrder:
         """
         with storage_errors(self._path):
             for producer, state in self._sequencer.changes().items():
-                if state is None:
-                    self._connection.execute("DELETE FROM node_sequenced WHERE producer = ?", (str(producer),))
-                else:
-                    self._connection.execute(
-                        "INSERT OR REPLACE INTO node_sequenced VALUES (?, ?)", (str(producer), state)
-                    )
+                assert state is not None  # nobody is forgotten
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO node_sequences VALUES (?, ?, ?)", (producer.user, str(producer), state)
+                )
             self._connection.execute("UPDATE node_sequencer SET fed = ?", (self._sequencer.position,))
         self._sequencer.saved()
 
@@ -242,6 +283,6 @@ def header_of(payload: bytes) -> SequenceHeader | None:
     return read_header({key: value for key, value in annotations.items() if isinstance(key, Symbol)})
 
 
-def _producer_of(text: str) -> ProducerId:
+def _producer_of(text: str, user: str) -> ProducerId:
     name, _, born = text.rpartition("@")
-    return ProducerId(name, int(born))
+    return ProducerId(name, int(born), user)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridges.node.arrow_bodies import HASH_KEY
 from bridges.node.producers_core import MAX_PRODUCER_BYTES, Identity
-from oncewire.client.transactions.sequence_header import Flag
+from oncewire.client.transactions.sequence_header import Flag, user_of
 from oncewire.wire import DecodeError, ULong, encode, read_annotations, splice_annotations
 from oncewire.wire.vocabulary import BATCH, BATCH_END, FLOOR, PRODUCER, SEQUENCE, TRANSACTION
 
@@ -67,7 +67,7 @@ def _transaction_pair(begins: int) -> bytes:
 
 
 def identity_of(payload: bytes) -> Identity | None:
-    """The producer of a message; None if it names none, or not in the form above."""
+    """The producer of a message and its user (J-13); None if it names none, or not in the form above."""
     if _MARK not in payload:  # the usual case of other publishers: nothing is decoded
         return None
     try:
@@ -83,7 +83,7 @@ def identity_of(payload: bytes) -> Identity | None:
         return None
     assert isinstance(sequence, int)
     assert isinstance(floor, int)
-    return Identity(str(producer), int(sequence), int(floor))
+    return Identity(str(producer), int(sequence), int(floor), user_of(annotations))
 
 
 def _is_number(value: object) -> bool:

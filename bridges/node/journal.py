@@ -24,7 +24,8 @@ from bridges.node.gaps import GAP_TABLES, note_incarnation
 from bridges.node.producers_core import Identity, Judgement, ProducerLedger, ProducerRow
 from oncewire.client.transactions.sequencer import Isolation
 
-VERSION = 1
+VERSION = 2
+"""Since 2 producers have a user (J-13); a journal of version 1 becomes one of version 2 when something is received."""
 EARLIEST = "earliest"
 LATEST = "latest"
 DELETE_ROWS = 2_000
@@ -51,8 +52,9 @@ CREATE TABLE IF NOT EXISTS node_messages (
     position INTEGER PRIMARY KEY, source INTEGER NOT NULL, arrived INTEGER NOT NULL, total_bytes INTEGER NOT NULL,
     payload BLOB NOT NULL
 );
-CREATE TABLE IF NOT EXISTS node_producers (
-    producer TEXT PRIMARY KEY, floor INTEGER NOT NULL, seen BLOB NOT NULL
+CREATE TABLE IF NOT EXISTS node_numbered (
+    owner TEXT NOT NULL, producer TEXT NOT NULL, floor INTEGER NOT NULL, seen BLOB NOT NULL,
+    PRIMARY KEY (owner, producer)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS node_trims (at INTEGER PRIMARY KEY, position INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS node_former_owners (owner TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -117,7 +119,11 @@ def prepare(connection: sqlite3.Connection, path: Path, subscription: str) -> No
                 (VERSION, secrets.token_hex(8), subscription),
             )
             return
-    if row[0] != VERSION:
+        if row[0] == 1:
+            connection.execute("INSERT INTO node_numbered SELECT '', producer, floor, seen FROM node_producers")
+            connection.execute("DROP TABLE node_producers")
+            connection.execute("UPDATE node_journal SET version = ?", (VERSION,))
+    if row[0] not in {1, VERSION}:
         raise StorageError(
             f"the journal {path} cannot be used",
             f"it has version {row[0]}, this program knows version {VERSION}",
@@ -190,7 +196,7 @@ class ReceiverJournal:
     def reload(self) -> None:
         """Take the state from the file again: after a transaction that was rolled back."""
         with storage_errors(self._path):
-            rows = self._connection.execute("SELECT producer, floor, seen FROM node_producers").fetchall()
+            rows = self._connection.execute("SELECT producer, floor, seen, owner FROM node_numbered").fetchall()
             last = self._connection.execute("SELECT last, last_bytes FROM node_journal").fetchone()
             known = self._connection.execute("SELECT source, incarnation FROM node_incarnations").fetchall()
         self._incarnations: dict[int, int] = dict(known)
@@ -295,8 +301,8 @@ class ReceiverJournal:
                 note_incarnation(self._connection, source, incarnation, before, now_us)
             self._connection.executemany("INSERT INTO node_messages VALUES (?, ?, ?, ?, ?)", rows)
             self._connection.executemany(
-                "INSERT OR REPLACE INTO node_producers VALUES (?, ?, ?)",
-                [(row.producer, row.floor, row.seen) for row in self._ledger.changes()],
+                "INSERT OR REPLACE INTO node_numbered VALUES (?, ?, ?, ?)",
+                [(row.user, row.producer, row.floor, row.seen) for row in self._ledger.changes()],
             )
             self._connection.execute("UPDATE node_journal SET last = ?, last_bytes = ?", (position, total))
         self._last, self._last_bytes = position, total

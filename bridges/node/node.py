@@ -16,6 +16,7 @@ from bridges.node.shards import refuse_part
 from bridges.node.signals import Signal
 from bridges.node.storage import Storage
 from bridges.node.tls import NO_FILES, TlsFiles, tls_context
+from oncewire.cli.token import token_in
 from oncewire.client import ClientError
 from oncewire.client.transactions.sequencer import Isolation
 
@@ -42,6 +43,7 @@ class NodeSettings:
         max_outbox_bytes: see `Outbox`.
         inflight: see `SinkPublisher`.
         tls: for routers whose URL is amqps or wss.
+        token_file: the token of each login, read again each time; None = log in with what the URLs have.
         resumes: resume every subscription and sink of the folder; False = only those a client asks for.
     """
 
@@ -53,6 +55,7 @@ class NodeSettings:
     max_outbox_bytes: int = MAX_OUTBOX_BYTES
     inflight: int = INFLIGHT
     tls: TlsFiles = NO_FILES
+    token_file: Path | None = None
     resumes: bool = True
 
 
@@ -86,6 +89,7 @@ class BridgeNode:
     def __init__(self, settings: NodeSettings) -> None:
         self.settings = settings
         self._tls = tls_context(settings.tls, settings.routers)
+        self._token = None if settings.token_file is None else token_in(settings.token_file)
         self.storage = open_storage(settings)
         self._receivers: dict[str, Receiver] = {}
         self._publishers: dict[str, SinkPublisher] = {}
@@ -190,7 +194,9 @@ class BridgeNode:
                 f"the node has {MAX_SUBSCRIPTIONS}",
                 "use another node",
             )
-        receiver = await asyncio.to_thread(Receiver, subscription, path, self.settings.routers, self._tls)
+        receiver = await asyncio.to_thread(
+            Receiver, subscription, path, self.settings.routers, self._tls, self._token
+        )
         self._receivers[subscription.name] = receiver
         self._group.create_task(receiver.run())
         return receiver
@@ -220,6 +226,7 @@ class BridgeNode:
                 sink,
                 self.settings.routers,
                 tls=self._tls,
+                token=self._token,
                 inflight=self.settings.inflight,
             )
             self._group.create_task(publisher.run())

@@ -22,6 +22,7 @@ from oncewire.client import (
     UsageError,
     connect,
 )
+from oncewire.client.login import TokenSource
 from oncewire.client.publisher import SESSION_TIMEOUT_S
 
 logger = logging.getLogger("oncewire.bridge")
@@ -71,6 +72,7 @@ class SinkPublisher:
         sink: its id; also the container-id, so that a second publisher of the same sink steals the links.
         routers: URLs, tried in turn.
         tls: for URLs that ask for TLS; None = Python's default.
+        token: as for `connect()`; None = log in with what the URLs have.
         inflight: rows of a topic that may be without outcome.
         session_timeout_s: how long the network keeps the session while this process is disconnected.
     """
@@ -82,6 +84,7 @@ class SinkPublisher:
         routers: Sequence[str],
         *,
         tls: ssl.SSLContext | None = None,
+        token: TokenSource | None = None,
         inflight: int = INFLIGHT,
         session_timeout_s: int = SESSION_TIMEOUT_S,
     ) -> None:
@@ -89,6 +92,7 @@ class SinkPublisher:
         self._sink = sink
         self._routers = routers
         self._tls = tls
+        self._token = token
         self._inflight = inflight
         self._session_timeout_s = session_timeout_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,7 +120,8 @@ class SinkPublisher:
         journal.outcomes = self.numbers.outcomes
         try:
             async with connect(
-                self._routers, container_id=self._sink, ssl_context=self._tls, on_event=self._on_event
+                self._routers, container_id=self._sink, ssl_context=self._tls, token=self._token,
+                on_event=self._on_event,
             ) as client:
                 await self._serve(client, journal)
         finally:

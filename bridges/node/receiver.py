@@ -37,6 +37,7 @@ from oncewire.client import (
     Subscriber,
     connect,
 )
+from oncewire.client.login import TokenSource
 from oncewire.client.transactions.sequencer import Isolation
 from oncewire.wire import encode_data_message
 
@@ -130,6 +131,7 @@ class Receiver:
         path: of the journal, made if it does not exist.
         routers: URLs, tried in turn.
         tls: for URLs that ask for TLS; None = Python's default.
+        token: as for `connect()`; None = log in with what the URLs have.
 
     Raises:
         JournalLocked: another process receives into the journal.
@@ -143,6 +145,7 @@ class Receiver:
         path: Path,
         routers: Sequence[str],
         tls: ssl.SSLContext | None = None,
+        token: TokenSource | None = None,
     ) -> None:
         if not 1 <= len(subscription.topics) <= MAX_TOPICS:
             raise BadRequest(
@@ -156,6 +159,7 @@ class Receiver:
         self.appended = Signal()
         self._routers = routers
         self._tls = tls
+        self._token = token
         self._gate = DepthGate(subscription.max_journal_bytes)
         self._room = Signal()
         self._changed = Signal()
@@ -233,6 +237,7 @@ class Receiver:
                 self._routers,
                 container_id=self.subscription.container_id,
                 ssl_context=self._tls,
+                token=self._token,
                 on_event=self._on_event,
             ) as client,
             asyncio.TaskGroup() as group,

@@ -134,6 +134,10 @@ _OF_NODE = (
         "routers", _routers, REQUIRED, 'a list of URLs such as "amqp://router-1:5672"', "Tried in turn.", secret=True,
     ),
     Setting(
+        "token_file", optional_path, None, "a file, or empty = none",
+        "Log in at routers with the token in this file, in place of a user in the URL; it is read before each login.",
+    ),
+    Setting(
         "secret_file", optional_path, None, "a file with at least 16 bytes, or empty",
         "The secret that clients must have. Empty = FOLDER/secret, which is created if it does not exist.",
     ),

@@ -81,6 +81,7 @@ def load(file: str) -> DaemonSettings:
                 values["tls.key_file"],
                 values["tls.check_hostname"],
             ),
+            token_file=values["token_file"],
         ),
         secret_file=values["secret_file"],
         host=values["listen.host"],

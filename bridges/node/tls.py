@@ -34,7 +34,7 @@ NO_FILES = TlsFiles()
 
 
 def tls_context(files: TlsFiles, routers: Sequence[str]) -> ssl.SSLContext | None:
-    """What to connect with; None = the client's default, or no URL asks for TLS.
+    """What to connect with, also when the files are replaced; None = the client's default, or no URL asks for TLS.
 
     Raises:
         BadRequest: a file cannot be used, or nothing would use it.
@@ -58,12 +58,11 @@ def tls_context(files: TlsFiles, routers: Sequence[str]) -> ssl.SSLContext | Non
     try:
         own = transport_tls.TlsFiles(files.ca, files.certificate, files.key)
         # Some servers of HTTP refuse who offers `amqp` alone.
-        context = transport_tls.client_context(own, None if "wss" in schemes else transport_tls.ALPN_AMQP)
+        alpn = None if "wss" in schemes else transport_tls.ALPN_AMQP
+        return transport_tls.rotating_client_context(own, alpn, checks_hostname=files.checks_hostname)
     except transport_tls.TlsFilesError as error:
         raise BadRequest(
             "the TLS files cannot be used",
             str(error),
             "give PEM files that this process may read, with a key that has no passphrase",
         ) from None
-    context.check_hostname = files.checks_hostname
-    return context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import ssl
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from bridges.workqueue.queue import LONGEST_SLEEP_S, SHORTEST_SLEEP_S, TIMEOUT_S
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.rules_core import check_seconds
 from bridges.workqueue.store import Operations
+from oncewire.client.login import TokenSource
 from oncewire.client.service import Service, ServiceLink
 from oncewire.wire import (
     NOT_IMPLEMENTED,
@@ -55,19 +57,32 @@ class QueueBridge:
         store: where they are.
         urls: of the routers.
         container_id: of this process.
+        ssl_context: for URLs that ask for TLS; None = Python's default.
+        token: as at ``connect()``; None = log in with what the URLs have.
 
     Raises:
         NeedsTransactions: the store has none.
+        UsageError: a URL cannot be read, or has a user beside `token`.
     """
 
-    def __init__(self, store: QueueStore, urls: Sequence[str], container_id: str) -> None:
+    def __init__(
+        self,
+        store: QueueStore,
+        urls: Sequence[str],
+        container_id: str,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        token: TokenSource | None = None,
+    ) -> None:
         if not store.has_transactions:
             raise NeedsTransactions(
                 "queues cannot be served over AMQP",
                 "a delivery that is pushed exactly once needs a transaction, and a MongoDB store has none",
                 "use a SQLite or PostgreSQL store",
             )
-        self.service = Service(urls, [PREFIX], self._on_link, container_id=container_id)
+        self.service = Service(
+            urls, [PREFIX], self._on_link, container_id=container_id, ssl_context=ssl_context, token=token
+        )
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -13,6 +13,8 @@ from bridges.workqueue.cli_group import run, store_command
 from bridges.workqueue.cli_shapes import show
 from bridges.workqueue.queue_store import QueueStore
 from oncewire.cli.errors import CliError
+from oncewire.cli.tls import tls_of_command, tls_options
+from oncewire.cli.token import token_of_command, token_option
 from oncewire.client.errors import ClientError
 
 
@@ -22,14 +24,20 @@ from oncewire.client.errors import ClientError
     help="amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT] of a router; repeatable.",
 )  # fmt: skip
 @click.option("--container-id", default=None, help="Of this process. [queue-bridge-PID]")
+@token_option
+@tls_options
 def serve(url: str, as_json: bool, routers: tuple[str, ...], container_id: str | None) -> None:
     """Serve queue://NAME for AMQP clients of any router of the network, until interrupted.
 
     Prints a line when it is connected. Several processes may serve one store.
     """
+    tls, token = tls_of_command(), token_of_command()
 
     async def work(store: QueueStore) -> None:
-        bridge = QueueBridge(store, routers, container_id or f"queue-bridge-{os.getpid()}")
+        bridge = QueueBridge(
+            store, routers, container_id or f"queue-bridge-{os.getpid()}",
+            ssl_context=tls, token=token,
+        )  # fmt: skip
         running = asyncio.create_task(bridge.run())
         connected = asyncio.create_task(bridge.service.wait_connected())
         await asyncio.wait([running, connected], return_when=asyncio.FIRST_COMPLETED)

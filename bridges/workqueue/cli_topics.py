@@ -15,12 +15,15 @@ from bridges.workqueue.queue import Queue
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.unpublished import Unpublished, drop_unpublished, list_unpublished, publish_again
 from oncewire.cli.errors import CliError
+from oncewire.cli.tls import tls_of_command, tls_options
+from oncewire.cli.token import token_of_command, token_option
 from oncewire.client import ClientError
 from oncewire.wire import DecodeError, decode_message
 
 
 def router_option(command: Command) -> Command:
-    """The addresses of routers."""
+    """The addresses of routers, and how to connect to them."""
+    command = tls_options(token_option(command))
     return click.option(
         "--router", "routers", multiple=True, required=True, envvar="ONCEWIRE_URL", metavar="URL",
         help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated.",
@@ -37,9 +40,10 @@ def feed(
     url: str, as_json: bool, topic: str, name: str, routers: tuple[str, ...], priority: int, unsubscribe: bool
 ) -> None:
     """Push each message of TOPIC into QUEUE as exactly one item. The subscription stays when this ends."""
+    tls, token = tls_of_command(), token_of_command()
 
     async def work(store: QueueStore) -> None:
-        found = Feed(Queue(store, name), topic, routers, priority=priority)
+        found = Feed(Queue(store, name), topic, routers, priority=priority, ssl_context=tls, token=token)
         words = {"topic": topic, "queue": name}
         try:
             if unsubscribe:
@@ -63,9 +67,10 @@ def feed(
 @click.option("--until-empty", is_flag=True, help="Stop when every message has its outcome.")
 def publish(url: str, as_json: bool, routers: tuple[str, ...], until_empty: bool) -> None:
     """Publish the messages that workers decided on, each exactly once."""
+    tls, token = tls_of_command(), token_of_command()
 
     async def work(store: QueueStore) -> int:
-        found = OutboxPublisher(store, routers)
+        found = OutboxPublisher(store, routers, ssl_context=tls, token=token)
         running = asyncio.create_task(found.run())
         waiting = [asyncio.create_task(found.flush())] if until_empty else []
         try:

@@ -14,6 +14,7 @@ from bridges.workqueue.rules_core import check_payload, check_priority, check_to
 from bridges.workqueue.topic_journal import FeedJournal, Owner, take_over
 from bridges.workqueue.topic_link import TopicLink, logger
 from oncewire.client import Client, Delivery, Subscriber
+from oncewire.client.login import TokenSource
 from oncewire.client.outcomes import rejected
 from oncewire.wire import DecodeError
 
@@ -36,6 +37,7 @@ class Feed(TopicLink):
         topic: a topic, or a pattern (`*` one token, `#` the rest).
         routers: URLs, tried in turn.
         ssl_context: for URLs that ask for TLS; None = Python's default.
+        token: as at ``connect()``; None = log in with what the URLs have.
         timeout: seconds the network keeps the subscription while no process runs the feed, and publishers of the topic
             wait for it; None = the longest the network allows.
         priority: of the items.
@@ -54,12 +56,13 @@ class Feed(TopicLink):
         routers: str | Sequence[str],
         *,
         ssl_context: ssl.SSLContext | None = None,
+        token: TokenSource | None = None,
         timeout: int | None = None,
         priority: int = DEFAULT_PRIORITY,
     ) -> None:
         check_topic(topic)
         check_priority(priority)
-        super().__init__(queue.store, f"feed of {queue.name!r} from {topic!r}", routers, ssl_context)
+        super().__init__(queue.store, f"feed of {queue.name!r} from {topic!r}", routers, ssl_context, token)
         self._queue = queue
         self._topic = topic
         self._timeout = timeout

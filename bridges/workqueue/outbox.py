@@ -17,6 +17,7 @@ from bridges.workqueue.store import Operations, Row
 from bridges.workqueue.topic_journal import OutboxJournal, Owner
 from bridges.workqueue.topic_link import RETRY_S, TopicLink
 from oncewire.client import Client, LinkRefused, Publisher, UsageError
+from oncewire.client.login import TokenSource
 from oncewire.client.publisher import SESSION_TIMEOUT_S
 
 INFLIGHT = 1000
@@ -47,6 +48,7 @@ class OutboxPublisher(TopicLink):
         store: of the queues.
         routers: URLs, tried in turn.
         ssl_context: for URLs that ask for TLS; None = Python's default.
+        token: as at ``connect()``; None = log in with what the URLs have.
         session_timeout: seconds the network keeps the sessions while no process runs this. If none runs for longer,
             messages without outcome may have been published: they stay in the outbox with the outcome *unknown* (W-24).
     """
@@ -57,9 +59,10 @@ class OutboxPublisher(TopicLink):
         routers: str | Sequence[str],
         *,
         ssl_context: ssl.SSLContext | None = None,
+        token: TokenSource | None = None,
         session_timeout: int = SESSION_TIMEOUT_S,
     ) -> None:
-        super().__init__(store, NAME, routers, ssl_context)
+        super().__init__(store, NAME, routers, ssl_context, token)
         self._session_timeout = session_timeout
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()

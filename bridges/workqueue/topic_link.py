@@ -29,6 +29,7 @@ from oncewire.client import (
     UsageError,
     connect,
 )
+from oncewire.client.login import TokenSource
 
 logger = logging.getLogger("oncewire.workqueue")
 
@@ -44,18 +45,25 @@ class TopicLink(ABC):
         name: of what is run; in the store it stands for all that the network knows of it.
         routers: URLs, tried in turn.
         ssl_context: for URLs that ask for TLS; None = Python's default.
+        token: as at ``connect()``; None = log in with what the URLs have.
 
     Attributes:
         trouble: why it does not run just now; empty = it does.
     """
 
     def __init__(
-        self, store: QueueStore, name: str, routers: str | Sequence[str], ssl_context: ssl.SSLContext | None = None
+        self,
+        store: QueueStore,
+        name: str,
+        routers: str | Sequence[str],
+        ssl_context: ssl.SSLContext | None = None,
+        token: TokenSource | None = None,
     ) -> None:
         self._store = store
         self._name = name
         self._routers = [routers] if isinstance(routers, str) else list(routers)
         self._ssl_context = ssl_context
+        self._token = token
         self._doubts: asyncio.Event | None = None  # set when another process may have taken over
         self.trouble = ""
 
@@ -100,8 +108,9 @@ class TopicLink(ABC):
 
     def _client(self, owner: Owner) -> Client:
         return connect(
-            self._routers, container_id=owner.container, ssl_context=self._ssl_context, on_event=self._on_event
-        )
+            self._routers, container_id=owner.container, ssl_context=self._ssl_context, token=self._token,
+            on_event=self._on_event,
+        )  # fmt: skip
 
     async def _watch(self, owner: Owner) -> None:
         """W-23: look when the store announces a new owner, and when a router took a link away."""

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from oncewire.cli.errors import CliError
-from oncewire.transport.tls import TlsFiles, TlsFilesError, client_context, fault_of
+from oncewire.transport.tls import TlsFiles, TlsFilesError, fault_of, rotating_client_context
 
 _META = "oncewire.tls"
 _FILE = click.Path(exists=True, dir_okay=False)
@@ -36,7 +36,7 @@ def _keep(context: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def tls_of_command() -> ssl.SSLContext | None:
-    """What the command that runs connects with; None = Python's default.
+    """What the command that runs connects with, also when the files are replaced; None = Python's default.
 
     Raises:
         CliError: a file cannot be used.
@@ -50,7 +50,7 @@ def tls_of_command() -> ssl.SSLContext | None:
     if ca is None and certificate is None:
         return None
     try:
-        return client_context(TlsFiles(ca, certificate, key), alpn=None)
+        return rotating_client_context(TlsFiles(ca, certificate, key), alpn=None)
     except TlsFilesError as error:
         raise CliError(
             "the TLS files cannot be used", str(error),

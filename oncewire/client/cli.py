@@ -11,6 +11,7 @@ import click
 
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_of_command, tls_options
+from oncewire.cli.token import token_of_command, token_option
 
 DEFAULT_URL = "amqp://127.0.0.1:5672"
 
@@ -45,13 +46,6 @@ def _common_options(command: _Command) -> _Command:
                 help="Keep unsettled messages in this SQLite file, so that they survive a crash of this program.",
             ),
             click.option(
-                "--token-file",
-                type=click.Path(exists=True, dir_okay=False),
-                envvar="ONCEWIRE_TOKEN_FILE",
-                metavar="FILE",
-                help="Log in with the token in this file; it is read again before each connection.",
-            ),
-            click.option(
                 "--vhost", metavar="NAME", help="Virtual host of the routers. [that of the user, or of the URL]"
             ),
             click.option(
@@ -66,7 +60,7 @@ def _common_options(command: _Command) -> _Command:
         )
     ):
         command = option(command)
-    return tls_options(command)
+    return tls_options(token_option(command))
 
 
 @click.command("pub", short_help="Send lines as messages, and wait for their outcomes.")
@@ -94,7 +88,6 @@ def pub(
     name: str | None,
     container_id: str | None,
     journal: str | None,
-    token_file: str | None,
     vhost: str | None,
     connect_timeout: float,
     as_json: bool,
@@ -108,8 +101,8 @@ def pub(
 
     identity = _identity(name, container_id, journal)
     target = cli_publish.Target(
-        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(), token_file,
-        vhost,
+        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(),
+        token_of_command(), vhost,
     )  # fmt: skip
     if settled:
         _refuse_journal(journal, "sent")
@@ -146,7 +139,6 @@ def sub(
     name: str | None,
     container_id: str | None,
     journal: str | None,
-    token_file: str | None,
     vhost: str | None,
     connect_timeout: float,
     as_json: bool,
@@ -162,8 +154,8 @@ def sub(
 
     identity = _identity(name, container_id, journal)
     target = cli_publish.Target(
-        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(), token_file,
-        vhost,
+        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(),
+        token_of_command(), vhost,
     )  # fmt: skip
     if settled:
         _refuse_journal(journal, "received")

@@ -74,7 +74,7 @@ class Target:
     journal: str | None
     connect_timeout: float
     tls: ssl.SSLContext | None = None
-    token_file: str | None = None
+    token: Callable[[], str] | None = None
     vhost: str | None = None
 
     @contextmanager
@@ -89,13 +89,12 @@ class Target:
 
     def connect(self, on_event: Callable[[ClientEvent], None]) -> Client:
         """The client to be entered."""
-        path = self.token_file
         return connect(
             self.urls,
             container_id=self.container_id,
             ssl_context=self.tls,
             timeout=self.connect_timeout,
-            token=None if path is None else lambda: Path(path).read_text(encoding="ascii").strip(),
+            token=self.token,
             hostname=None if self.vhost is None else f"vhost:{self.vhost}",
             on_event=on_event,
         )

@@ -27,7 +27,7 @@ from oncewire.client.journal import Journal, MemoryJournal
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
 from oncewire.client.link import ClientLink
 from oncewire.client.link_names import choose_name
-from oncewire.client.login import TokenSource
+from oncewire.client.login import TokenSource, check_login
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.settled_publisher import SettledPublisher
@@ -134,8 +134,7 @@ class Client:
             )
         self._random = random.Random()
         self._failover = Failover(urls, self._random.uniform)
-        if options.token is not None and any(address.user is not None for address in self._failover.addresses):
-            raise UsageError("the login is not clear", "a token is given, and a user in an address", "give one of them")
+        check_login(self._failover.addresses, options.token)
         self._is_random = container_id is None
         self.container_id = container_id or f"oncewire-{secrets.token_hex(8)}"
         self.statistics = ClientStatistics()

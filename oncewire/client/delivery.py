@@ -102,7 +102,8 @@ class Delivery:
     @property
     def user(self) -> str:
         """Who that is, as logged in at its router; empty without a login."""
-        return str(self._annotation(vocabulary.USER) or "")
+        user = str(self._annotation(vocabulary.USER) or "")
+        return "" if user == vocabulary.ANONYMOUS else user
 
     @property
     def is_redelivered(self) -> bool:

@@ -185,7 +185,3 @@ class ProcessFailed(ClientError):
     def __init__(self, what: str, why: str, fix: str, error: BaseException) -> None:
         super().__init__(what, why, fix)
         self.error = error
-
-
-class MessageRefused(ClientError):
-    """A message cannot be put into sequence, although it may be new: skipping it could lose it."""

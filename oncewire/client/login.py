@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
 from oncewire.client.errors import UsageError
@@ -30,6 +30,16 @@ NONCE_BYTES = 18
 
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
 """Returns a token that is valid now; it is called before each login."""
+
+
+def check_login(addresses: Iterable[Address], token: TokenSource | None) -> None:
+    """Check that it is clear who logs in.
+
+    Raises:
+        UsageError: a token is given, and a user in an address.
+    """
+    if token is not None and any(address.user is not None for address in addresses):
+        raise UsageError("the login is not clear", "a token is given, and a user in an address", "give one of them")
 
 
 async def token_of(source: TokenSource) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from oncewire.client.errors import ClientError
 from oncewire.client.failover import Address, parse_url
-from oncewire.client.login import sasl_client
+from oncewire.client.login import TokenSource, check_login, refusal_of, sasl_client, token_of
 from oncewire.client.transport import Transport
 from oncewire.transport.connecting import connect
 from oncewire.wire import (
@@ -58,6 +58,8 @@ MAX_CHANNEL = 4095
 """Each routed link has a session of its own."""
 WINDOW_FRAMES = 64
 """Transfer frames that one link may have under way toward the service."""
+SERVED_S = 1.0
+"""A router that does not let a client serve closes its connection at once; one that closes it later means the login."""
 FATAL = frozenset({"amqp:not-allowed", "amqp:unauthorized-access"})
 """Reasons of a router to close the connection of a service: trying again does not help."""
 
@@ -191,9 +193,12 @@ class _RouterConnection:
         on_link: Callable[[ServiceLink], None],
         on_open: Callable[[], None],
         sasl: SaslClient,
+        has_token: bool,
     ) -> None:
         self.refusal: AmqpError | None = None
-        self.was_open = False
+        self.opened_at: float | None = None
+        self._address = address
+        self._has_token = has_token
         self._on_link = on_link
         self._on_open = on_open
         self._links: dict[object, ServiceLink] = {}
@@ -226,15 +231,16 @@ class _RouterConnection:
             for each in event.session.links:
                 self._lose(each)
         elif isinstance(event, ConnectionOpened):
-            self.was_open = True
+            self.opened_at = asyncio.get_running_loop().time()
             self._on_open()
         elif isinstance(event, SaslOutcome):
             if not event.ok:
                 result = self._sasl.result
                 if result is not None and result.code != SaslCode.AUTH:
                     return  # the router cannot check it just now
-                is_sent = result is None or bool(result.mechanism)
-                why = "user or password is wrong" if is_sent or result is None else result.description
+                why = "user or password is wrong"
+                if result is not None and (self._has_token or not result.mechanism):
+                    why = refusal_of(result, self._address, True)[0] if self._has_token else result.description
                 self.refusal = AmqpError(Symbol("amqp:unauthorized-access"), why)
         elif isinstance(event, ConnectionClosed | ConnectionLost):
             self.refusal = self.refusal or event.error
@@ -263,6 +269,40 @@ class _RouterConnection:
             self._lose(link)
 
 
+class _Verdict:
+    """Whether a router's refusal of the connections to it, one after the other, is final."""
+
+    def __init__(self, address: Address, prefixes: Sequence[str], has_token: bool) -> None:
+        self._address = address
+        self._prefixes = prefixes
+        self._has_token = has_token
+        self._was_open = False
+        self._closed_at_once = 0
+
+    def check(self, connection: _RouterConnection) -> None:
+        """Judge a connection that has ended.
+
+        Raises:
+            ServiceRefused: trying again does not help.
+        """
+        refusal, opened_at = connection.refusal, connection.opened_at
+        if opened_at is not None:
+            is_at_once = asyncio.get_running_loop().time() - opened_at < SERVED_S
+            self._was_open, self._closed_at_once = True, self._closed_at_once + 1 if is_at_once else 0
+        if refusal is None:
+            return
+        logger.info("%s: %s: %s", self._address, refusal.condition, refusal.description)
+        # A later token may be let in again; not where none ever was, nor where each is closed at once: the role lacks.
+        may_change = self._was_open if opened_at is None else self._closed_at_once < 2
+        if refusal.condition not in FATAL or (self._has_token and may_change):
+            return
+        what = f"{', '.join(self._prefixes)} cannot be served at {self._address}"
+        fix = "give this user the role, or name the prefix in the router's settings; then start again"
+        if self._has_token and opened_at is None:
+            fix = "get a new token; the router's log has the reason"
+        raise ServiceRefused(what, refusal.description or str(refusal.condition), fix)
+
+
 class Service:
     """Serves the addresses of some prefixes at several routers.
 
@@ -273,12 +313,15 @@ class Service:
         container_id: of this process.
         ssl_context: for ``amqps`` and ``wss``; None = Python's default.
         allow_plain: as at ``connect()``.
+        token: as at ``connect()``: the token of each login in place of user and password. When it expires the router
+            closes the connection; the service connects with a new one. Clients' links end with their connection and
+            are attached again.
 
     Attributes:
         connected: routers that the service is connected to now.
 
     Raises:
-        UsageError: an address cannot be read.
+        UsageError: an address cannot be read, or has a user beside `token`.
     """
 
     def __init__(
@@ -290,9 +333,12 @@ class Service:
         container_id: str,
         ssl_context: ssl.SSLContext | None = None,
         allow_plain: bool = False,
+        token: TokenSource | None = None,
     ) -> None:
         self.connected: set[str] = set()
         self._addresses = [parse_url(url) for url in urls]
+        check_login(self._addresses, token)
+        self._token = token
         self._prefixes = prefixes
         self._on_link = on_link
         self._container_id = container_id
@@ -306,14 +352,15 @@ class Service:
 
         Raises:
             ServiceRefused: a router does not let this client serve.
+            UsageError: the login cannot be sent to an address.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
                 for address in self._addresses:
                     tasks.create_task(self._serve_at(address))
-        except* ServiceRefused as refused:
+        except* ClientError as refused:
             first = refused.exceptions[0]
-            assert isinstance(first, ServiceRefused)  # the tasks are one level deep
+            assert isinstance(first, ClientError)  # the tasks are one level deep
             raise first from None
 
     async def wait_connected(self) -> None:
@@ -323,31 +370,33 @@ class Service:
             await self._changed.wait()
 
     async def _serve_at(self, address: Address) -> None:
-        delay = BACK_OFF_FIRST_S
+        delay, verdict = BACK_OFF_FIRST_S, _Verdict(address, self._prefixes, self._token is not None)
         while True:
-            connection = _RouterConnection(
-                address, self._container_id, self._prefixes, self._on_link, lambda: self._note(address, True),
-                sasl_client(address, self._salted, self._allow_plain),
-            )  # fmt: skip
+            connection: _RouterConnection | None = None
             try:
+                connection = await self._make(address)
                 await self._connect(connection, address)
             except (OSError, TimeoutError) as error:
                 logger.debug("%s: %s", address, error)
             finally:
                 self._note(address, False)
-                connection.lose_all()
-            self._check(connection.refusal, address)
-            delay = BACK_OFF_FIRST_S if connection.was_open else min(2 * delay, BACK_OFF_CAP_S)
+                if connection is not None:
+                    connection.lose_all()
+            if connection is not None:
+                verdict.check(connection)
+            was_open = connection is not None and connection.opened_at is not None
+            delay = BACK_OFF_FIRST_S if was_open else min(2 * delay, BACK_OFF_CAP_S)
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
 
-    def _check(self, refusal: AmqpError | None, address: Address) -> None:
-        if refusal is None:
-            return
-        logger.info("%s: %s: %s", address, refusal.condition, refusal.description)
-        if refusal.condition in FATAL:
-            what = f"{', '.join(self._prefixes)} cannot be served at {address}"
-            fix = "give this user the role, or name the prefix in the router's settings; then start again"
-            raise ServiceRefused(what, refusal.description or str(refusal.condition), fix)
+    async def _make(self, address: Address) -> _RouterConnection:
+        token = None
+        if self._token is not None:
+            async with asyncio.timeout(CONNECT_S):
+                token = await token_of(self._token)
+        return _RouterConnection(
+            address, self._container_id, self._prefixes, self._on_link, lambda: self._note(address, True),
+            sasl_client(address, self._salted, self._allow_plain, token), self._token is not None,
+        )  # fmt: skip
 
     async def _connect(self, connection: _RouterConnection, address: Address) -> None:
         transport = connection.transport

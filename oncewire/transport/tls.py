@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from oncewire.transport.file_watch import FileWatch
+
+logger = logging.getLogger("oncewire.transport")
 
 HANDSHAKE_S = 10.0
 """From the TCP connection to the end of the TLS handshake. It takes milliseconds; a silent peer holds memory."""
@@ -49,6 +55,74 @@ def client_context(files: TlsFiles, alpn: str | None = ALPN_AMQP) -> ssl.SSLCont
     if alpn is not None:
         context.set_alpn_protocols([alpn])
     return context
+
+
+def rotating_client_context(
+    files: TlsFiles,
+    alpn: str | None = ALPN_AMQP,
+    *,
+    checks_hostname: bool = True,
+    on_fault: Callable[[str], None] | None = None,
+) -> ssl.SSLContext:
+    """What a client connects with for as long as it runs: files that were replaced hold for the next connection.
+
+    Args:
+        files: as for ``client_context``.
+        alpn: the protocol that is asked for; None = none.
+        checks_hostname: False = any certificate of the authorities will do.
+        on_fault: called with the reason when replaced files cannot be used; those read before stay in use until the
+            files change again. None = it is logged as a warning.
+
+    Raises:
+        TlsFilesError: a file cannot be used.
+    """
+
+    def read() -> ssl.SSLContext:
+        context = client_context(files, alpn)
+        context.check_hostname = checks_hostname
+        return context
+
+    named = [file for file in (files.ca, files.certificate, files.key, files.crl) if file is not None]
+    return _RotatingContext.of(read, FileWatch(named), on_fault or _warn)
+
+
+def _warn(why: str) -> None:
+    logger.warning("the TLS files were replaced and cannot be used, connections go on with the old ones: %s", why)
+
+
+class _RotatingContext(ssl.SSLContext):
+    """Stands for the context of the files as they are: a client has one for its whole time."""
+
+    _read: Callable[[], ssl.SSLContext]
+    _watch: FileWatch
+    _on_fault: Callable[[str], None]
+    _context: ssl.SSLContext
+
+    @classmethod
+    def of(
+        cls, read: Callable[[], ssl.SSLContext], watch: FileWatch, on_fault: Callable[[str], None]
+    ) -> _RotatingContext:
+        """A context that is read again when `watch` has seen a change; raises what `read` does."""
+        found = cls(ssl.PROTOCOL_TLS_CLIENT)  # by itself it trusts nobody
+        found._read, found._watch, found._on_fault = read, watch, on_fault
+        found._context = read()
+        return found
+
+    def _current(self) -> ssl.SSLContext:
+        if self._watch.differ():
+            self._watch.note()
+            try:
+                self._context = self._read()
+            except TlsFilesError as error:  # also while a certificate and its key are replaced one after the other
+                self._on_fault(str(error))
+        return self._context
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False,
+        server_hostname: str | bytes | None = None, session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:  # fmt: skip
+        """See `ssl.SSLContext`. Event loops call it for each connection."""
+        return self._current().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 def server_context(files: TlsFiles, verify: ssl.VerifyMode, alpn: str = ALPN_AMQP) -> ssl.SSLContext:

@@ -29,6 +29,9 @@ ROUTED_LINKS = Symbol("oncewire-routed-links")
 
 PUBLISHER = Symbol("x-opt-topic-publisher")
 USER = Symbol("x-opt-topic-user")
+"""Who has published, as logged in; ANONYMOUS without a login where the router has logins, else absent."""
+ANONYMOUS = "$anonymous"
+"""Stands for whoever has not logged in, in rules of access and in USER."""
 TAG = Symbol("x-opt-topic-tag")
 SESSION = Symbol("x-opt-topic-session")
 """Also a link property."""

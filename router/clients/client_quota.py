@@ -15,13 +15,13 @@ from delivery_records.attachments.view import View
 from delivery_records.inputs import PublisherAttach, SubscriberAttach
 from delivery_records.tags import link_key
 from oncewire.wire import RESOURCE_LIMIT_EXCEEDED, Connection
+from oncewire.wire.vocabulary import ANONYMOUS
 from router.admission_core import group_of
 from router.clients.link_policy import LinkPolicy
 from router.clients.link_refusal import LinkRefusal
 from router.clients.session_window import SessionWindows
 from router.clients.user_bytes import UserBytes, Waiter
 from router.config import RouterConfig
-from router.groups import ANONYMOUS
 from router.quotas import NO_QUOTA, QuotaRule
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks

@@ -10,10 +10,11 @@ from delivery_records.patience import Patience
 from delivery_records.tags import link_key
 from delivery_records.topics import in_vhost, split_vhost
 from oncewire.wire import UNAUTHORIZED_ACCESS, Link, ReceiverLink
+from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import adopts, may_publish, may_subscribe, patience_of
 from router.clients.link_refusal import LinkRefusal
 from router.config import RouterConfig
-from router.groups import ANONYMOUS, groups_of
+from router.groups import groups_of
 from router.quotas import QuotaRule, quota_of
 from router.virtual_hosts import VhostRefused, vhost_of
 

@@ -210,10 +210,14 @@ class ClientListener:
             self._server.close()
             self._server = None
 
+    @property
+    def has_logins(self) -> bool:
+        """Whether anybody can log in as a user."""
+        return self.users.is_set or self.config.has_strangers
+
     def lets_anybody_in(self, entrance: Entrance) -> bool:
         """Whether somebody could log in: a user, or everybody."""
-        is_anybody_known = self.users.is_set or self.config.has_strangers
-        return is_anybody_known or anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
+        return self.has_logins or anonymous_is_allowed(self.config.allow_anonymous, entrance.host)
 
     def make(self, entrance: Entrance) -> ClientConnection:
         """The protocol of a new connection."""

@@ -13,7 +13,7 @@ import aiohttp
 import click
 
 from oncewire.cli.errors import CliError
-from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, read_state
+from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, Authorization, read_state
 from topology.inspector.login_cli import authorization_of, login_option
 
 POLL_S = 0.1
@@ -75,13 +75,13 @@ def _sentence(drained: Drained) -> str:
     return f"{name} has drained and stopped after {seconds}; client connections sent elsewhere: {drained.connections}"
 
 
-async def drain_and_wait(name: str | None, url: str, login: str | None = None) -> Drained:
+async def drain_and_wait(name: str | None, url: str, login: Authorization | None = None) -> Drained:
     """Ask a router to drain, and follow it to its end.
 
     Args:
         name: id of the router; None = the one at `url`.
         url: HTTP address of a router.
-        login: header that logs the operator in.
+        login: what logs the operator in.
 
     Raises:
         CliError: no such router, or it refuses.

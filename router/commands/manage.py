@@ -15,7 +15,7 @@ from router.operator.arguments import allowed
 from router.operator.management_routes import PREFIX
 from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS, SELF
-from topology.inspector.ask_cli import DEFAULT_URL, Api
+from topology.inspector.ask_cli import DEFAULT_URL, Api, Authorization
 from topology.inspector.login_cli import authorization_of, login_option
 from topology.inspector.schema.model import Attribute, EntityType, Operation, Type
 
@@ -178,12 +178,12 @@ def _path(type_name: str, *names: str) -> str:
         raise CliError(_TYPED, "a name is no UTF-8 text", f"`oncewire manage list {type_name}` names all") from None
 
 
-async def _get(url: str, login: str | None, path: str) -> dict[str, Any]:
+async def _get(url: str, login: Authorization | None, path: str) -> dict[str, Any]:
     async with Api.at(url, login) as api:
         return await api.get(path)
 
 
-async def _list(url: str, login: str | None, type_name: str) -> dict[str, Any]:
+async def _list(url: str, login: Authorization | None, type_name: str) -> dict[str, Any]:
     """All entities, page by page."""
     items: list[Any] = []
     async with Api.at(url, login) as api:
@@ -196,7 +196,7 @@ async def _list(url: str, login: str | None, type_name: str) -> dict[str, Any]:
 
 
 async def _set(
-    url: str, login: str | None, type_name: str, name: str, given: Mapping[str, object], *, both: bool
+    url: str, login: Authorization | None, type_name: str, name: str, given: Mapping[str, object], *, both: bool
 ) -> dict[str, Any]:
     async with Api.at(url, login) as api:
         row = await api.change("PUT", _path(type_name, name), given)
@@ -218,8 +218,8 @@ async def _set(
 
 
 async def _carry_out(
-    url: str, login: str | None, entity: EntityType, operation: Operation, name: str, given: Mapping[str, object],
-    *, yes: bool,
+    url: str, login: Authorization | None, entity: EntityType, operation: Operation, name: str,
+    given: Mapping[str, object], *, yes: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Show what it would be done to, ask, and do it. What is done belongs to what was shown: its epoch goes with it."""
     async with Api.at(url, login) as api:
@@ -234,7 +234,7 @@ async def _carry_out(
         return await api.change("POST", f"{path}/{operation.name}", given)
 
 
-async def _reload(url: str, login: str | None) -> dict[str, Any]:
+async def _reload(url: str, login: Authorization | None) -> dict[str, Any]:
     async with Api.at(url, login) as api:
         state = await api.get("/api/v1/overview")
         return await api.change("POST", f"{_path('router', str(state['router']))}/reload", {})

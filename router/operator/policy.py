@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import TypeAlias
 
 from delivery_records.attachments.view import View
+from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import RIGHTS, AccessRule, SlowRule, adopts, allowing_rule, decide, slow_number
 from router.clients.client_quota import Uses
 from router.config import RouterConfig
-from router.groups import ANONYMOUS, groups_of
+from router.groups import groups_of
 from router.quotas import QuotaRule, quota_number
 from topology.inspector.schema.model import Role
 

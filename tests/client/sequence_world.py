@@ -41,7 +41,7 @@ class Reader:
         self.processed: list[Text] = []
         self.outcomes: list[Outcome] = []
         self.stored: dict[ProducerId, str] = {}
-        self.checkpoint = (0, -1)
+        self.checkpoint: tuple[int, dict[str, int]] = (0, {})
 
     def read(self) -> None:
         """Process everything up to the end of the journal."""
@@ -73,7 +73,7 @@ class Reader:
                 self.stored.pop(producer, None)
             else:
                 self.stored[producer] = text
-        self.checkpoint = (self.sequencer.position, self.sequencer.horizon_ms)
+        self.checkpoint = (self.sequencer.position, dict(self.sequencer.horizons))
         self.sequencer.saved()
 
     def restart(self) -> None:
@@ -105,7 +105,7 @@ class Model:
     def __init__(self, retention: float) -> None:
         self.retention = retention
         self.producers: dict[ProducerId, ModelProducer] = {}
-        self.horizon = -1
+        self.horizons: dict[str, int] = {}
         self.processed: list[Text] = []
         self.refused: list[int] = []
 
@@ -113,7 +113,9 @@ class Model:
         if header is None:
             self.processed.append((position, body))
             return
-        if header.producer not in self.producers and header.producer.born_ms <= self.horizon:
+        if header.producer not in self.producers and header.producer.born_ms <= self.horizons.get(
+            header.producer.user, -1
+        ):
             self.refused.append(position)
             return
         state = self.producers.setdefault(header.producer, ModelProducer())
@@ -150,4 +152,5 @@ class Model:
         for producer, state in list(self.producers.items()):
             if now - state.last_seen > self.retention:
                 del self.producers[producer]
-                self.horizon = max(self.horizon, producer.born_ms)
+                user = producer.user
+                self.horizons[user] = max(self.horizons.get(user, -1), producer.born_ms)

@@ -16,7 +16,6 @@ from oncewire.client import Message, NotAccepted, Properties, connect
 from oncewire.client.errors import ClientError, UsageError
 from oncewire.client.transactions import (
     Consumer,
-    MessageRefused,
     ProcessFailed,
     Producer,
     ProducerId,
@@ -407,19 +406,20 @@ async def test_a_malformed_header_is_rejected_and_does_not_stop_the_consumer(
     assert effects(database) == ["one", "two"]
 
 
-async def test_a_message_that_cannot_be_put_into_sequence_stops_the_consumer_and_stays(
+async def test_a_message_that_cannot_be_put_into_sequence_is_set_aside_and_the_consumer_goes_on(
     router: RouterProcess, database: Database
 ) -> None:
     async with running(consumer_of(router, database), note):
         await publish(router, b"one")
         await until(lambda: effects(database) == ["one"])
-    database.run("UPDATE oncewire_store_sources SET horizon_ms = 5000")  # producers born until then were forgotten
-    async with consumer_of(router, database) as consumer:
-        task = asyncio.create_task(consumer.run(note))
-        await publish(router, Message(b"late", annotations=Producer(ProducerId("shop", 1)).alone().annotations()))
-        with pytest.raises(MessageRefused, match="refused-pruned: producer shop@1"):
-            await asyncio.wait_for(task, LONG)
-    assert len(database.rows("SELECT position FROM oncewire_store_inputs")) == 1
+    database.run("INSERT INTO oncewire_store_horizons VALUES ('billing', 'orders', '', 5000)")  # SQ-6
+    async with running(consumer_of(router, database), note):
+        late = Message(b"late", annotations=Producer(ProducerId("shop", 1)).alone().annotations())
+        await publish(router, late, b"two")
+        await until(lambda: effects(database) == ["one", "two"])
+    assert database.rows("SELECT source, owner, why FROM oncewire_store_refused") == [
+        ("orders", "", "refused-pruned: producer shop@1")
+    ]
 
 
 @pytest.mark.parametrize(

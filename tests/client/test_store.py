@@ -392,6 +392,36 @@ def test_a_restored_sequencer_goes_on_in_the_middle_of_a_transaction(database: D
     again.close()
 
 
+def test_a_store_of_version_2_keeps_what_it_knew_when_it_is_opened(database: Database) -> None:
+    store = database.open()
+    sequencer = Sequencer[str]()
+    a = feed_pending(sequencer)
+    commit(store, orders=sequencer)
+    store.close()
+    old_table = """CREATE TABLE oncewire_store_producers (
+        store TEXT NOT NULL, source TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
+        state TEXT NOT NULL, PRIMARY KEY (store, source, producer, born_ms))"""
+    columns = "store, source, producer, born_ms, state"
+    for statement in (
+        old_table,
+        f"INSERT INTO oncewire_store_producers SELECT {columns} FROM oncewire_store_sequences",
+        "INSERT INTO oncewire_store_producers VALUES ('another', 'orders', 'x', 1, '[[],[],[],0,0]')",
+        "DELETE FROM oncewire_store_sequences",
+        "UPDATE oncewire_store_fences SET version = 2",
+        "UPDATE oncewire_store_sources SET horizon_ms = 500",
+    ):
+        database.run(statement)
+    again = database.open()
+    restored = Sequencer[str]()
+    again.restore("orders", restored)
+    assert restored.horizons == {"": 500}
+    (_,) = restored.feed(3, a.ack(), "", 0.0).effects
+    commit(again, orders=restored)
+    again.close()
+    assert database.rows("SELECT store FROM oncewire_store_producers") == [("another",)]  # opened by its own owner
+    assert database.rows("SELECT version FROM oncewire_store_fences") == [(3,)]
+
+
 def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Database) -> None:
     store = database.open()
     sequencer = Sequencer[str](producer_retention=60.0)
@@ -399,7 +429,7 @@ def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Da
     commit(store, orders=sequencer)
     sequencer.prune(61.0)
     commit(store, orders=sequencer)
-    assert database.rows("SELECT * FROM oncewire_store_producers") == []
+    assert database.rows("SELECT * FROM oncewire_store_sequences") == []
     store.close()
     again = database.open()
     restored = Sequencer[str]()
@@ -417,7 +447,7 @@ def test_a_forgotten_producer_leaves_the_database_and_stays_refused(database: Da
         ("UPDATE oncewire_store_fences SET version = 99", "it has version 99"),
         ("UPDATE oncewire_store_intents SET flag = 'maybe'", "intent 1: 'maybe'"),
         ("UPDATE oncewire_store_outputs SET begins = 0", "output 'totals': "),
-        ("UPDATE oncewire_store_producers SET state = 'x'", "producer a@1000 cannot be read"),
+        ("UPDATE oncewire_store_sequences SET state = 'x'", "producer a@1000 cannot be read"),
     ],
 )
 def test_damage_is_told_with_what_is_damaged(database: Database, damage: str, said: str) -> None:

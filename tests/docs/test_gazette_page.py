@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oncewire.client.transactions import consumer, outputs, receiving, sequence_header, sequencer, store
+from oncewire.client.transactions import consumer, feed, outputs, receiving, sequence_header, sequencer, store
 from tests.docs.code_blocks import blocks_of
 from tests.docs.guarantee_tables import functions_of
 from tests.router.processes import running_router
@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "gazette.md"
 GUARANTEES = ROOT / "tests" / "client" / "test_gazette_guarantees.py"
 TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)`")
-RULE = re.compile(r"^\| (S[QT]-\d) \|", re.MULTILINE)
-RULE_IN_CODE = re.compile(r"^\* (S[QT]-\d) ", re.MULTILINE)
+RULE = re.compile(r"^\| (S[QT]-\d+) \|", re.MULTILINE)
+RULE_IN_CODE = re.compile(r"^\* (S[QT]-\d+) ", re.MULTILINE)
 MAX_TUTORIAL_LINES = 25
 LIMIT = re.compile(r"^\| `([A-Z_]+)` \| (\d+) \|", re.MULTILINE)
 
@@ -45,18 +45,18 @@ def test_every_test_of_the_guarantees_is_on_the_page(page: str) -> None:
 def test_every_rule_is_stated_in_its_module_and_shown_on_the_page(page: str) -> None:
     stated = RULE_IN_CODE.findall((sequencer.__doc__ or "") + (store.__doc__ or ""))
     assert RULE.findall(page) == stated
-    assert set(re.findall(r"\bS[QT]-\d\b", page)) == set(stated)
+    assert set(re.findall(r"\bS[QT]-\d+\b", page)) == set(stated)
 
 
 def test_every_limit_has_the_value_that_the_page_tells(page: str) -> None:
     told = dict(LIMIT.findall(page))
     known = {
         name: getattr(module, name)
-        for module in (sequencer, store, sequence_header, consumer, outputs, receiving)
+        for module in (sequencer, store, sequence_header, consumer, feed, outputs, receiving)
         for name in vars(module)
         if name in told
     }
-    assert len(told) == 12
+    assert len(told) == 14
     assert {name: int(known[name]) for name in told} == {name: int(value) for name, value in told.items()}
 
 

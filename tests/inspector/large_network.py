@@ -121,7 +121,7 @@ async def large_network() -> AsyncIterator[LargeNetwork]:
     )  # fmt: skip
     node = RouterNode(config, "1.0")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(router_node, "store_factory", lambda config: etcd.client)
+        patch.setattr(router_node, "store_factory", lambda config, log: etcd.client)
         running = asyncio.ensure_future(node.run())
         await asyncio.sleep(0)
     try:

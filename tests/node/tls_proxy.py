@@ -42,9 +42,9 @@ def make_authority(folder: Path, *, asks_clients: bool = False) -> Authority:
 
 
 @asynccontextmanager
-async def tls_in_front_of(router_url: str, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """Listen on 127.0.0.1 for the time of the block; yields the port."""
-    host, _, port = router_url.rpartition("/")[2].rpartition(":")
+async def tls_in_front_of(router_url: str, context: ssl.SSLContext, port: int = 0) -> AsyncIterator[int]:
+    """Listen on 127.0.0.1 for the time of the block; yields the port: `port`, or a free one."""
+    host, _, to_port = router_url.rpartition("/")[2].rpartition(":")
     tasks: set[asyncio.Task[None]] = set()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,12 +60,12 @@ async def tls_in_front_of(router_url: str, context: ssl.SSLContext) -> AsyncIter
             writer.transport.abort()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        behind, to_router = await asyncio.open_connection(host, int(port))
+        behind, to_router = await asyncio.open_connection(host, int(to_port))
         for task in (asyncio.create_task(pump(reader, to_router)), asyncio.create_task(pump(behind, writer))):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(serve, "127.0.0.1", port, ssl=context)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

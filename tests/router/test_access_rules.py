@@ -11,9 +11,10 @@ import pytest
 
 from delivery_records.patience import Patience, SlowAction
 from oncewire.cli.errors import CliError
-from oncewire.client import ClientEvent, LinkRefused, SubscriptionsEnded, connect
+from oncewire.client import ClientEvent, LinkRefused, Message, SubscriptionsEnded, connect
 from oncewire.settings.parsers import NotAllowed
 from oncewire.wire import vocabulary
+from oncewire.wire.vocabulary import ANONYMOUS
 from router.access_rules import (
     AccessRule,
     SlowRule,
@@ -27,7 +28,7 @@ from router.access_rules import (
     slow_rules,
 )
 from router.config_loading import format_config, load
-from router.groups import ANONYMOUS, groups_of
+from router.groups import groups_of
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient
 
@@ -219,6 +220,16 @@ async def test_without_a_login_no_user_is_told() -> None:
         sending = await (await client.publisher("orders")).submit(b"1")
         delivery = await subscriber.receive()
         assert delivery.user == ""
+        await delivery.accept()
+        assert (await sending).is_accepted
+
+
+async def test_with_logins_a_publisher_without_one_is_stated_as_such_and_cannot_be_anybody_else() -> None:
+    async with running_router("--standalone", "--users=ann:a") as router, connect(router.url) as client:
+        subscriber = await client.subscriber("orders")
+        sending = await (await client.publisher("orders")).submit(Message(b"1", annotations={vocabulary.USER: "ann"}))
+        delivery = await subscriber.receive()
+        assert (delivery.user, delivery.message.annotations[vocabulary.USER]) == ("", ANONYMOUS)
         await delivery.accept()
         assert (await sending).is_accepted
 

@@ -27,9 +27,10 @@ from oncewire.wire import (
     Source,
     Target,
 )
+from oncewire.wire.vocabulary import ANONYMOUS
 from router.config import RouterConfig
 from router.config_loading import format_config, load
-from router.groups import ANONYMOUS, fits, groups, groups_of
+from router.groups import fits, groups, groups_of
 from router.logs import EventLog
 from router.operator.access import Access
 from router.quotas import NO_QUOTA, QuotaRule, quota_of, quota_rules

@@ -17,13 +17,13 @@ from delivery_records.attachments.view import RouterRecord
 from oncewire.client.failover import parse_url, told_address
 from oncewire.transport.connecting import connect
 from oncewire.transport.engine_protocol import EngineProtocol
-from oncewire.transport.tls import TlsFiles, server_context
+from oncewire.transport.file_watch import FileWatch
+from oncewire.transport.tls import TlsFiles, rotating_client_context, server_context
 from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, Fields, Role
 from oncewire.wire.vocabulary import FAILOVER_LIST
 from router.clients.redirect import LIST_BYTES, redirect_info, server_list
 from router.config_loading import load
-from router.file_watch import FileWatch
 from router.listening import listen, port_of
 from router.revocation_core import MalformedDerError, certificate_id, revoked_in
 from tests.support.certificates import TestAuthority
@@ -136,6 +136,35 @@ def test_a_link_that_leads_elsewhere_is_another_file(tmp_path: Path) -> None:
     (tmp_path / "fresh").symlink_to("second")
     (tmp_path / "fresh").rename(data)
     assert [watch.look(), watch.look()] == [False, True]
+
+
+def test_a_client_reads_replaced_files_before_its_next_connection_and_keeps_the_old_pair_meanwhile(
+    tmp_path: Path,
+) -> None:
+    authority = TestAuthority(tmp_path / "one")
+    own = authority.issue("own")
+    faults: list[str] = []
+    context = rotating_client_context(
+        TlsFiles(authority.file, own.certificate, own.key), on_fault=faults.append
+    )
+
+    def used() -> ssl.SSLContext:
+        return context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost").context
+
+    first = used()
+    assert used() is first
+    fresh = TestAuthority(tmp_path / "two").issue("own")
+    own.certificate.write_bytes(fresh.certificate.read_bytes())  # its key comes later
+    assert used() is used() is first
+    assert len(faults) == 1
+    assert str(own.certificate) in faults[0]
+    own.key.write_bytes(fresh.key.read_bytes())
+    second = used()
+    assert second is not first
+    assert used() is second
+    assert len(faults) == 1
+    assert second.verify_mode is ssl.CERT_REQUIRED
+    assert second.check_hostname
 
 
 # --- revocation -------------------------------------------------------------------------------------------------------

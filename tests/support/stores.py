@@ -147,13 +147,17 @@ def open_etcd3_store(urls: Sequence[str], options: EtcdClientOptions | None = No
     """Over gRPC."""
     asked = options or EtcdClientOptions()
     tls = asked.tls
+
+    def credentials() -> tuple[bytes | None, bytes | None, bytes | None]:
+        files = (None, None, None) if tls is None else (tls.ca, tls.certificate, tls.key)
+        ca, certificate, key = (None if file is None else file.read_bytes() for file in files)
+        return ca, certificate, key
+
     return Etcd3Store(
         urls,
         Etcd3Options(
-            asked.user, asked.password, None if tls is None else tls.ca.read_bytes(),
-            None if tls is None or tls.certificate is None else tls.certificate.read_bytes(),
-            None if tls is None or tls.key is None else tls.key.read_bytes(),
-            asked.call_timeout_s, connect_timeout_s=asked.connect_timeout_s, watch_silence_s=asked.watch_silence_s,
+            asked.user, asked.password, credentials, asked.call_timeout_s, connect_timeout_s=asked.connect_timeout_s,
+            watch_silence_s=asked.watch_silence_s,
         ),
     )  # fmt: skip
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import aiohttp
 from yarl import URL
 
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_fault, tls_of_command
+from oncewire.cli.token import others_can_read
 from topology.inspector.rows_core import MAX_ROWS, Row
 
 DEFAULT_URL = "http://127.0.0.1:8672"
@@ -21,40 +23,79 @@ DEFAULT_URL = "http://127.0.0.1:8672"
 TIMEOUT_S = 10.0
 PREFIX = "/api/v1"
 STATE_PATH = f"{PREFIX}/state"
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""RFC 6750, section 2.1."""
 _FIX = "give --url the HTTP address of a running router; its log and `oncewire local` name it"
+
+
+Authorization: TypeAlias = Callable[[], str]
+"""Returns the header that logs somebody in; it is called for each request."""
+
+
+class Bearer:
+    """Logs in with a token (RFC 6750).
+
+    Args:
+        token: returns the token that is valid now.
+    """
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+
+    def __call__(self) -> str:
+        """The header.
+
+        Raises:
+            CliError: there is no token.
+        """
+        try:
+            found = self._token()
+        except (OSError, ValueError) as error:
+            raise CliError("there is no token to log in with", str(error), "check --token-file") from None
+        if not _TOKEN.fullmatch(found):
+            why = "what the file has is none: letters, digits and . _ ~ + / - ="
+            raise CliError("there is no token to log in with", why, "check --token-file")
+        return f"Bearer {found}"
 
 
 class Api:
     """The API of the router at one address."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, url: str, session: aiohttp.ClientSession, authorization: Authorization | None = None) -> None:
         self._base = url.rstrip("/")
         self._session = session
+        self._authorization = authorization
         self.shown = shown_url(url)
         """The address without a password."""
 
     @classmethod
     @asynccontextmanager
-    async def at(cls, url: str, authorization: str | None = None) -> AsyncIterator[Self]:
+    async def at(cls, url: str, authorization: Authorization | None = None) -> AsyncIterator[Self]:
         """The router at `url`, which may name a user: `http://ann:secret@host:8672`.
 
         Args:
             url: its HTTP address.
-            authorization: a header that logs somebody in (see login_cli.py); None = none.
+            authorization: what logs somebody in (see login_cli.py); None = nothing.
 
         Raises:
-            CliError: that is no HTTP address, there are two logins, or a TLS file cannot be used.
+            CliError: that is no HTTP address, there are two logins, a token would be sent for everybody to read, or a
+                TLS file cannot be used.
         """
         if not url.startswith(("http://", "https://")):
             raise CliError(f"{url!r} is no HTTP address", "it does not begin with http:// or https://", _FIX)
         if authorization is not None and "@" in url.split("/")[2]:
-            why = "--url names a user, and so does --user"
+            why = "--url names a user, and another login is given"
             raise CliError("it is not clear who logs in", why, "leave one of them out")
-        headers = {} if authorization is None else {"Authorization": authorization}
+        if isinstance(authorization, Bearer) and others_can_read(url):
+            why = "everybody on the way could read it"
+            raise CliError(f"no token is sent to {shown_url(url)}", why, "give an https:// address")
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         connector = aiohttp.TCPConnector(ssl=tls_of_command() or True)
-        async with aiohttp.ClientSession(timeout=timeout, headers=headers, connector=connector) as session:
-            yield cls(url, session)
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+            yield cls(url, session, authorization)
+
+    def _headers(self) -> dict[str, str]:
+        return {} if self._authorization is None else {"Authorization": self._authorization()}
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """GET of one path, for example `/api/v1/overview`.
@@ -74,7 +115,7 @@ class Api:
 
     async def peek(self, path: str) -> dict[str, Any]:
         """Like `get`, but raises aiohttp's errors: for callers that wait until a router stops."""
-        async with self._session.get(self._base + path) as answer:
+        async with self._session.get(self._base + path, headers=self._headers()) as answer:
             found = await answer.json()
         return found if isinstance(found, dict) else {}
 
@@ -84,7 +125,9 @@ class Api:
         try:
             # What is escaped in a path is a part of a name: it goes as it is.
             address = URL(self._base + path, encoded="%" in path)
-            async with self._session.request(method, address, params=query, json=body) as answer:
+            async with self._session.request(
+                method, address, params=query, json=body, headers=self._headers()
+            ) as answer:
                 if answer.status != 200:
                     raise await self._refusal(path, answer)
                 found = await answer.json()
@@ -128,7 +171,7 @@ class Api:
             # No limit of the whole: watching lasts as long as somebody looks.
             timeout = aiohttp.ClientWSTimeout(ws_close=TIMEOUT_S)
             async with self._session.ws_connect(
-                f"{self._base}{PREFIX}/watch", timeout=timeout, max_msg_size=0
+                f"{self._base}{PREFIX}/watch", timeout=timeout, max_msg_size=0, headers=self._headers()
             ) as socket:
                 await socket.send_json(wish)
                 async for message in socket:
@@ -149,8 +192,8 @@ class Api:
         try:
             told = await answer.json()
             fix = str(told["fix"])
-            if answer.status == 401 and "Authorization" not in self._session.headers:
-                fix += "; give --user NAME, and the password in ONCEWIRE_PASSWORD or when asked"
+            if answer.status == 401 and self._authorization is None:
+                fix += "; give --user NAME, and the password in ONCEWIRE_PASSWORD or when asked, or --token-file"
             return CliError(f"the router at {self.shown} refuses", str(told["error"]), fix)
         except (aiohttp.ClientError, ValueError, KeyError, TypeError):
             return self._absent(f"{self.shown}{path} answered HTTP {answer.status}")
@@ -159,7 +202,7 @@ class Api:
         return CliError(f"no router answers at {self.shown}", why, _FIX)
 
 
-async def read_state(url: str, authorization: str | None = None) -> dict[str, Any]:
+async def read_state(url: str, authorization: Authorization | None = None) -> dict[str, Any]:
     """The complete state of the router at `url`.
 
     Raises:

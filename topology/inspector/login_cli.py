@@ -1,4 +1,4 @@
-"""Logging in over HTTP from the command line: `--user`, and its password from the environment or a prompt."""
+"""Logging in over HTTP by the command line: `--user` and its password from the environment or a prompt, or a token."""
 
 from __future__ import annotations
 
@@ -12,26 +12,32 @@ import click
 
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_options
+from oncewire.cli.token import TOKEN_VARIABLE, token_of_command, token_option
+from topology.inspector.ask_cli import Authorization, Bearer
 
 PASSWORD_VARIABLE = "ONCEWIRE_PASSWORD"  # noqa: S105  (the name of a variable)
 
 
 def login_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option `--user`, and those of TLS."""
+    """Give a command the options `--user` and `--token-file`, and those of TLS."""
     return click.option(
         "--user", default=None, metavar="NAME",
         help=f"Log in as this user of the router; its password is read from {PASSWORD_VARIABLE}, or asked for.",
-    )(tls_options(command))  # fmt: skip
+    )(tls_options(token_option(command)))  # fmt: skip
 
 
-def authorization_of(user: str | None) -> str | None:
-    """The header that logs `user` in (RFC 7617); None without a user.
+def authorization_of(user: str | None) -> Authorization | None:
+    """What logs in: `user` (RFC 7617), or the token of the command that runs (RFC 6750); None without either.
 
     Raises:
-        CliError: there is no password and nobody to ask for it.
+        CliError: there is no password and nobody to ask for it, or there are a user and a token.
     """
+    token = token_of_command()
     if user is None:
-        return None
+        return None if token is None else Bearer(token)
+    if token is not None:
+        why = f"--user names a user, and --token-file or {TOKEN_VARIABLE} a token"
+        raise CliError("it is not clear who logs in", why, "leave one of them out")
     password = os.environ.get(PASSWORD_VARIABLE)
     if password is None:
         if not sys.stdin.isatty():
@@ -43,6 +49,7 @@ def authorization_of(user: str | None) -> str | None:
     if ":" in user:
         raise CliError(f"cannot log in as {user}", "a user's name has no colon", "give the name alone")
     try:
-        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+        header = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+        return lambda: header
     except UnicodeEncodeError:
         raise CliError("cannot log in", "user or password is no UTF-8 text", "check your terminal's encoding") from None

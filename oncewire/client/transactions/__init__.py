@@ -1,7 +1,6 @@
 """Exactly-once transactions over topics: start with ``Consumer``, ``read_committed`` and docs/gazette.md."""
 
 from oncewire.client.errors import (
-    MessageRefused,
     ProcessFailed,
     StoreCorrupt,
     StoreError,
@@ -40,7 +39,6 @@ __all__ = [
     "Intent",
     "Isolation",
     "JournalHole",
-    "MessageRefused",
     "Outcome",
     "Placed",
     "PostgresStore",

@@ -25,13 +25,13 @@ from types import TracebackType
 from oncewire.client.errors import (
     ClientError,
     LinkRefused,
-    MessageRefused,
     ProcessFailed,
     StoreCorrupt,
     StoreFenced,
     UsageError,
 )
 from oncewire.client.events import ClientEvent
+from oncewire.client.login import TokenSource
 from oncewire.client.transactions.incarnation import Incarnation, Plan, Process, open_incarnation
 from oncewire.client.transactions.messages import ReceivedMessage, Transaction
 from oncewire.client.transactions.opening import StoreThread
@@ -48,7 +48,7 @@ ATTEMPTS = 5
 BACK_OFF_FIRST_S = 0.1
 BACK_OFF_CAP_S = 30.0
 """A failed consumer opens its store again after 0.1 s, then twice as long each time, up to this; jittered."""
-_FINAL = (UsageError, StoreFenced, StoreCorrupt, LinkRefused, MessageRefused)
+_FINAL = (UsageError, StoreFenced, StoreCorrupt, LinkRefused)
 """What another attempt would meet again."""
 
 
@@ -73,6 +73,7 @@ class Consumer:
         ring_messages: pending messages kept in memory for each topic; more are read from the journal again.
         ssl_context: for ``amqps``.
         on_event: called with what happens to connections and links.
+        token: as for ``connect()``.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Consumer:
         ring_messages: int = RING_MESSAGES,
         ssl_context: ssl.SSLContext | None = None,
         on_event: Callable[[ClientEvent], None] | None = None,
+        token: TokenSource | None = None,
     ) -> None:
         if isinstance(topics, str) or not topics:
             raise UsageError(
@@ -97,7 +99,7 @@ class Consumer:
                 "topics is a list with one topic or more",
                 'give topics=["orders"]',
             )
-        network = Network(routers, ssl_context, on_event)
+        network = Network(routers, ssl_context, on_event, token)
         self._plan = Plan(network, store, name, tuple(topics), tuple(schema), timeout, batch, ring_messages)
         self._shards = shards
         self._attempts = attempts
@@ -158,7 +160,7 @@ class Consumer:
         Raises:
             ProcessFailed: it raised `attempts` times at one place. Correct it and start again: nothing is lost.
             StoreFenced: another process has opened the store under this name. With shards this one stands by instead.
-            UsageError, StoreCorrupt, LinkRefused, MessageRefused: a retry would not help; see the text.
+            UsageError, StoreCorrupt, LinkRefused: a retry would not help; see the text.
         """
         work = process or self.process
         if inspect.iscoroutinefunction(work):

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from oncewire.client.errors import MessageRefused, StoreCorrupt, UsageError
+from oncewire.client.errors import StoreCorrupt, UsageError
 from oncewire.client.transactions.inputs import InputJournal, Recorded
 from oncewire.client.transactions.messages import ReceivedMessage
-from oncewire.client.transactions.sequence_header import SequenceHeader, read_header
-from oncewire.client.transactions.sequencer import RING_MESSAGES, Batch, Isolation, Sequencer
+from oncewire.client.transactions.sequence_header import ProducerId, SequenceHeader, read_header
+from oncewire.client.transactions.sequencer import RING_MESSAGES, Batch, Isolation, Outcome, Sequencer
 from oncewire.client.transactions.sequencer_state import JournalHole, Placed, Reread
 from oncewire.client.transactions.store import Store
 from oncewire.wire import Message, decode_message
@@ -21,6 +21,9 @@ READ_AT_ONCE = 100
 """Rows that one query returns: bounds the memory that large messages need."""
 PRUNE_EVERY = 1000
 """Positions between two looks for silent producers; it depends on the journal alone (SQ-7)."""
+
+MAX_REFUSED = 1000
+"""Refused messages of one user that are kept for an operator: who breaks the rules for ever must not fill the disk."""
 
 Item = tuple[Message, SequenceHeader | None]
 
@@ -60,6 +63,13 @@ class Feed:
                 f"it still holds messages of {', '.join(sorted(unknown))}",
                 "keep these topics in `topics=`, or use another name",
             )
+        self._refused: list[tuple[Recorded, str, str]] = []
+        self._refused_counts: dict[str, int] = {
+            str(user): int(count)
+            for user, count in store.run(
+                "SELECT owner, COUNT(*) FROM oncewire_store_refused WHERE store = ? GROUP BY owner", (store.name,)
+            )
+        }
         self._sequencers: dict[str, Sequencer[Item]] = {}
         for topic in topics:
             sequencer = Sequencer[Item](isolation, ring_messages=ring_messages)
@@ -81,7 +91,6 @@ class Feed:
         """Read at most so many positions; yields what is to be processed now.
 
         Raises:
-            MessageRefused: a message cannot be put into sequence.
             StoreCorrupt: a transaction commits, and the journal lacks messages of it.
             StoreError: the journal cannot be read.
         """
@@ -101,11 +110,8 @@ class Feed:
         header = read_header(message.annotations)
         step = sequencer.feed(row.position, header, (message, header), row.received_at)
         if step.outcome.is_refusal:
-            raise MessageRefused(
-                f"the store {self._store.name!r} cannot process message {row.position} of {row.source!r}",
-                f"{step.outcome.value}: producer {header.producer if header else '?'}",
-                "see docs/gazette.md, rules of the sequencer; its writer must start a new incarnation",
-            )
+            assert header is not None
+            self._set_aside(row, header.producer, step.outcome)
         for effect in step.effects:
             placed = effect.messages if isinstance(effect, Batch) else self._read_again(row.source, effect)
             for each in placed:
@@ -114,6 +120,20 @@ class Feed:
                 yield ReceivedMessage(row.source, each.position, content, producer)
         if row.position % PRUNE_EVERY == 0:
             self._prune(sequencer, row.received_at)
+
+    def _set_aside(self, row: Recorded, producer: ProducerId, outcome: Outcome) -> None:
+        """Keep a message that cannot be put into sequence, and go on: it is its user's fault alone (SQ-10)."""
+        count = self._refused_counts[producer.user] = self._refused_counts.get(producer.user, 0) + 1
+        if count <= MAX_REFUSED:
+            self._refused.append((row, producer.user, f"{outcome.value}: producer {producer}"))
+        elif count > MAX_REFUSED + 1:
+            return  # said once
+        logger.error(
+            "the store %r does not process message %d of %r by user %r (%s: producer %s) and %s; its writer must start "
+            "a new incarnation",
+            *(self._store.name, row.position, row.source, producer.user, outcome.value, producer),
+            "keeps it in oncewire_store_refused" if count <= MAX_REFUSED else "keeps no further ones of this user",
+        )
 
     def _read_again(self, source: str, effect: Reread[Item]) -> list[Placed[Item]]:
         found = []
@@ -138,7 +158,12 @@ class Feed:
                 )
 
     def trim(self) -> None:
-        """Delete what nothing needs any more, in the transaction that is open."""
+        """Delete what nothing needs any more, in the transaction that is open; what was refused stays in a table."""
+        self._store.run_many(
+            "INSERT INTO oncewire_store_refused VALUES (?, ?, ?, ?, ?, ?)",
+            [(self._store.name, row.position, row.source, user, why, row.payload) for row, user, why in self._refused],
+        )
+        self._refused = []
         for topic, sequencer in self._sequencers.items():
             if sequencer.position:
                 self._inputs.trim(topic, sequencer.oldest_needed)

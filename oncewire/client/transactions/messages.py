@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oncewire.client.errors import UsageError
+from oncewire.client.transactions.sequence_header import user_of
 from oncewire.client.transactions.store import Row, Store
 from oncewire.wire import BodyKind, Message, Properties
+from oncewire.wire.vocabulary import ANONYMOUS
 
 MAX_TOPIC_BYTES = 255
 MAX_TOKENS = 16
@@ -36,6 +38,12 @@ class ReceivedMessage:
     def body(self) -> Any:
         """The body: bytes, a string or another value, as it was published."""
         return self.message.body
+
+    @property
+    def user(self) -> str:
+        """Who has published it, as logged in; see ``Delivery.user``."""
+        user = user_of(self.message.annotations)
+        return "" if user == ANONYMOUS else user
 
     @property
     def published_at(self) -> float | None:

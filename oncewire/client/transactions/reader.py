@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from oncewire.client.errors import UsageError
+from oncewire.client.login import TokenSource
 from oncewire.client.transactions.feed import Feed
 from oncewire.client.transactions.inputs import InputJournal
 from oncewire.client.transactions.messages import ReceivedMessage
@@ -133,6 +134,7 @@ def read_committed(
     timeout: int | None = None,
     ring_messages: int = RING_MESSAGES,
     ssl_context: ssl.SSLContext | None = None,
+    token: TokenSource | None = None,
 ) -> Reader:
     """Read committed messages: each once, a transaction's when it commits, all together.
 
@@ -143,8 +145,9 @@ def read_committed(
         timeout: seconds the network keeps the subscription of a named reader; None = the longest it allows.
         ring_messages: pending messages in memory for each topic; what falls out is read from the journal again.
         ssl_context: for ``amqps``.
+        token: as for ``connect()``.
     """
-    network = Network(routers, ssl_context)
+    network = Network(routers, ssl_context, token=token)
     return Reader(network, topics, Isolation.READ_COMMITTED, store, name, timeout, ring_messages)
 
 
@@ -155,9 +158,10 @@ def read_uncommitted(
     name: str | None = None,
     timeout: int | None = None,
     ssl_context: ssl.SSLContext | None = None,
+    token: TokenSource | None = None,
 ) -> Reader:
     """Read all messages as they come, each once, also those that are rolled back. Arguments as ``read_committed``."""
-    network = Network(routers, ssl_context)
+    network = Network(routers, ssl_context, token=token)
     return Reader(network, topics, Isolation.READ_UNCOMMITTED, store, name, timeout, 0)
 
 

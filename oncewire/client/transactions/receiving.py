@@ -12,6 +12,7 @@ from oncewire.client.delivery import Delivery
 from oncewire.client.errors import ClientError, LinkStolen
 from oncewire.client.events import ClientEvent, LinkInterrupted
 from oncewire.client.failover import LinkEnd, end_of
+from oncewire.client.login import TokenSource
 from oncewire.client.outcomes import rejected
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.transactions.crash_points import CrashPoint, reach
@@ -37,17 +38,20 @@ class Network:
         routers: addresses as for ``connect()``.
         ssl_context: for ``amqps``.
         on_event: called with what happens to connections and links.
+        token: as for ``connect()``.
     """
 
     routers: str | Sequence[str]
     ssl_context: ssl.SSLContext | None = None
     on_event: Callable[[ClientEvent], None] | None = None
+    token: TokenSource | None = None
 
     def client(self, container_id: str | None, on_event: Callable[[ClientEvent], None] | None = None) -> Client:
         """Make a client that is not connected yet."""
         return connect(
-            self.routers, container_id=container_id, ssl_context=self.ssl_context, on_event=on_event or self.on_event
-        )
+            self.routers, container_id=container_id, ssl_context=self.ssl_context, token=self.token,
+            on_event=on_event or self.on_event,
+        )  # fmt: skip
 
 
 class Receiving:

@@ -5,6 +5,8 @@ The theory, for readers and writers of this file and of ``sequencer.py``:
 * A **producer** is one life of one writer of one topic: a name and the time it was born. It is never used twice.
 * It numbers its messages 1, 2, 3, ... without a hole. The number is the producer's clock; (producer, number) is the
   identity of a message. A number is never given to two contents.
+* A producer belongs to a **user**: routers state who has published a message, and a reader keeps the producers of each
+  user apart (SQ-8). The user survives each restart, each router and each new link of a writer; nothing else does.
 * A message either **stands alone** or is **pending**. A pending message counts when an **ack** names it, and never when
   a **rollback** does. Both name the range from ``begins`` up to themselves, so each can be understood alone, whatever
   was repeated or overtaken: an ack that comes again, late, cannot end a transaction that is not its own. Who decides
@@ -21,11 +23,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from oncewire.client.errors import UsageError
 from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.wire import Symbol, ULong
-from oncewire.wire.vocabulary import FLOOR, PRODUCER, SEQUENCE, TRANSACTION
+from oncewire.wire.vocabulary import FLOOR, PRODUCER, SEQUENCE, TRANSACTION, USER
 
 LAST_SEQUENCE = (1 << 62) - 1
 """The largest number: a signed 64-bit column holds it and the one behind it, and no producer gets there by counting."""
@@ -68,14 +71,18 @@ class ProducerId:
         born_ms: when this life began, in milliseconds since 1970. A reader that forgot a producer after
             ``producer_retention`` refuses unknown ones born at or before it, so a writer that was silent for half of
             that time begins a new life, and a life begins with its first message.
+        user: who publishes it, as routers state it (SQ-8); empty where they state nobody, and at its writer.
     """
 
     name: str
     born_ms: int
+    user: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
             raise HeaderError(f"a producer's name has 1 to {MAX_NAME_BYTES} bytes, not {len(self.name)} characters")
+        if "\0" in self.name:
+            raise HeaderError("a producer's name has no character 0: databases cannot keep it")
         if not 0 <= self.born_ms <= MAX_BORN_MS:
             raise HeaderError(f"a producer is born at 0 to {MAX_BORN_MS} milliseconds, not at {self.born_ms}")
 
@@ -130,7 +137,8 @@ def read_header(annotations: Mapping[Symbol, object]) -> SequenceHeader | None:
     """Read a message's annotations.
 
     Returns:
-        The header, or None where the message has none: it is then delivered at least once.
+        The header, or None where the message has none: it is then delivered at least once. Its producer is the user's
+        whom the routers have stated (SQ-8).
 
     Raises:
         HeaderError: there is one, but it is malformed. Reject the message: its producer must hear of it.
@@ -142,14 +150,25 @@ def read_header(annotations: Mapping[Symbol, object]) -> SequenceHeader | None:
         raise HeaderError(f"{PRODUCER} is a string, not {producer!r}")
     flag, begins = _read_transaction(annotations.get(TRANSACTION, Flag.ALONE.value))
     sequence, floor = _number(annotations, SEQUENCE), _number(annotations, FLOOR)
-    return SequenceHeader(_read_producer(producer), sequence, flag, begins, floor)
+    return SequenceHeader(_read_producer(producer, user_of(annotations)), sequence, flag, begins, floor)
 
 
-def _read_producer(text: str) -> ProducerId:
+def user_of(annotations: Mapping[Any, object]) -> str:
+    """Return who has published, as the routers state it.
+
+    Returns:
+        `$anonymous` where the network has logins and the publisher has none; empty where routers state nobody: there
+        are no logins, or the routers are of an older release.
+    """
+    user = annotations.get(USER)
+    return str(user) if isinstance(user, str) else ""
+
+
+def _read_producer(text: str, user: str) -> ProducerId:
     name, _, born = text.rpartition("@")
     if name and born.isascii() and born.isdigit() and len(born) <= len(str(MAX_BORN_MS)):
-        return ProducerId(name, int(born))
-    return ProducerId(text, 0)
+        return ProducerId(name, int(born), user)
+    return ProducerId(text, 0, user)
 
 
 def _read_transaction(value: object) -> tuple[Flag, int]:

@@ -12,9 +12,15 @@ Rules:
   ``begins`` on has come or can no longer come; all of them together, in order of position.
 * SQ-4 What a rollback names is never processed, whether it came before or comes later.
 * SQ-5 No producer waits for another one, and a message that stands alone waits for nothing.
-* SQ-6 A producer that was forgotten is never taken for a new one: after a prune, unknown producers that are not younger
-  than all that were ever pruned are refused.
+* SQ-6 A producer that was forgotten is never taken for a new one: after a prune, unknown producers of the same user
+  that are not younger than all that were ever pruned are refused.
 * SQ-7 The output depends on the journal alone, not on the size of the ring, and not on where a checkpoint was taken.
+* SQ-8 A producer is its user's, as routers state it: one name of two users is two producers. What a user sends changes
+  nothing for the producers of another, nor does the user's quota when it is full.
+* SQ-9 A producer that was known without a user (before the network had logins, or by a release that kept none) is
+  continued by each user who sends under its name: what was finished is finished for all of them, and what is pending
+  is the first one's.
+* SQ-10 Consumers and plain readers set a refused message aside and go on: nobody can stop them by breaking rules.
 
 The core has no clock and does no input or output. Times are the caller's; use the time at which the journal took the
 message, so that reading it again decides the same.
@@ -22,8 +28,9 @@ message, so that reading it again decides the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic
 
@@ -43,9 +50,13 @@ RING_MESSAGES = 4096
 PRODUCER_RETENTION_S = 7 * 24 * 3600.0
 """How long a silent producer is remembered: longer than any writer should be away before it begins a new life."""
 MAX_PRODUCERS = 10_000
-"""Producers remembered at a time, a few hundred bytes each; more would make each checkpoint's start slow."""
+"""Producers of one user remembered at a time, a few hundred bytes each; more would make each checkpoint's start slow.
+Each user has as many, so that nobody's are in the way of another's (SQ-8)."""
 MAX_RANGES = 1024
 """Holes in what is known of one producer: more than the unsettled window of a publisher that tells its floor makes."""
+
+MAX_USER_RANGES = 100_000
+"""Holes in what is known of all producers of one user: ten for each of MAX_PRODUCERS, about 20 MB."""
 
 
 class Isolation(Enum):
@@ -77,11 +88,11 @@ class Relation(Enum):
     INCOMPLETE = "incomplete"
     """An ack or last message that names a number that has not come and still can."""
     PRUNED = "pruned"
-    """Unknown, and not younger than a producer that was forgotten."""
+    """Unknown, and not younger than a producer of its user that was forgotten."""
     CROWDED = "crowded"
-    """Unknown, and there is no room for another producer."""
+    """Unknown, and there is no room for another producer of its user."""
     TANGLED = "tangled"
-    """It would make another hole in what is known of its producer, and there is no room for one."""
+    """It would make another hole in what is known of its producer, and producer or user has no room for one."""
 
 
 class Outcome(Enum):
@@ -112,9 +123,9 @@ class Outcome(Enum):
     REFUSED_PRUNED = "refused-pruned"
     """Its producer may be one that was forgotten. Not processed: its writer must begin a new life and send it again."""
     REFUSED_CROWDED = "refused-crowded"
-    """Too many producers. Not processed: raise ``max_producers`` or lower ``producer_retention``."""
+    """Too many producers of its user. Not processed: raise ``max_producers`` or lower ``producer_retention``."""
     REFUSED_TANGLED = "refused-tangled"
-    """Too many holes in its producer's numbers. Not processed: its writer must tell its floor."""
+    """Too many holes in the numbers of its producer or its user. Not processed: its writer must tell its floor."""
 
     @property
     def is_refusal(self) -> bool:
@@ -176,10 +187,12 @@ class Step(Generic[Message]):
     Attributes:
         outcome: what became of it.
         effects: what to process now, in order. A message that fills a hole can complete acks that waited for it.
+        continues: its user continues a producer that was known without one; what is pending is the user's now (SQ-9).
     """
 
     outcome: Outcome
     effects: tuple[Batch[Message] | Reread[Message], ...] = ()
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +215,14 @@ class Sequencer(Generic[Message]):
         isolation: what it sees of transactions.
         ring_messages: pending messages kept in memory; 0 reads every commit from the journal.
         producer_retention: seconds after which ``prune`` forgets a silent producer.
-        max_producers: producers remembered at a time.
+        max_producers: producers of one user remembered at a time.
         max_ranges: holes remembered of one producer.
+        max_user_ranges: holes remembered of all producers of one user.
 
     Attributes:
         position: of the last message fed, 0 before the first.
-        horizon_ms: latest birth of a producer that was forgotten, -1 if none was (SQ-6).
+        horizons: by user, the latest birth of a producer that was forgotten (SQ-6). Those of users who lost none are
+            not there.
     """
 
     def __init__(
@@ -218,18 +233,22 @@ class Sequencer(Generic[Message]):
         producer_retention: float = PRODUCER_RETENTION_S,
         max_producers: int = MAX_PRODUCERS,
         max_ranges: int = MAX_RANGES,
+        max_user_ranges: int = MAX_USER_RANGES,
     ) -> None:
         self.isolation = isolation
         self.producer_retention = producer_retention
         self.position = 0
-        self.horizon_ms = -1
+        self.horizons: dict[str, int] = {}
         self._ring_messages = ring_messages
         self._max_producers = max_producers
         self._max_ranges = max_ranges
+        self._max_user_ranges = max_user_ranges
         self._states: dict[ProducerId, ProducerState[Message]] = {}
         # Owners of what is in memory, by position: the oldest goes first when the ring is full.
         self._ring: dict[int, ProducerState[Message]] = {}
         self._changed: set[ProducerId] = set()
+        self._counts = Counter[str]()  # producers by user
+        self._ranges = Counter[str]()  # and what they cost
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -251,24 +270,50 @@ class Sequencer(Generic[Message]):
         if header is None:
             return Step(Outcome.UNSEQUENCED, (Batch((Placed(position, message),)),))
         state = self._states.get(header.producer)
-        outcome = OUTCOMES[header.flag, self._relation(header, state)]
+        is_new, before = state is None, None
+        if state is None:
+            before = self._known_without_user(header.producer)
+            state = ProducerState(header.producer) if before is None else before.continued_by(header.producer)
+        outcome = OUTCOMES[header.flag, self._relation(header, state, is_new=is_new)]
         if outcome.is_refusal:
             return Step(outcome)
-        if state is None:
-            state = self._states[header.producer] = ProducerState(header.producer)
+        user, cost = header.producer.user, state.range_count
+        if is_new:
+            self._add(state)
+        if before is not None:
+            self._hand_over(before, state)
         self._changed.add(header.producer)
         state.last_seen = now
-        return Step(outcome, self._apply(outcome, state, header, Placed(position, message)))
+        effects = self._apply(outcome, state, header, Placed(position, message))
+        self._ranges[user] += state.range_count - cost
+        return Step(outcome, effects, before is not None)
 
-    def _relation(self, header: SequenceHeader, state: ProducerState[Message] | None) -> Relation:
+    def _known_without_user(self, producer: ProducerId) -> ProducerState[Message] | None:
+        """What was known of a producer before routers stated its user (SQ-9)."""
+        return self._states.get(replace(producer, user="")) if producer.user else None
+
+    def _add(self, state: ProducerState[Message]) -> None:
+        self._states[state.producer] = state
+        self._counts[state.producer.user] += 1
+        self._ranges[state.producer.user] += state.range_count
+
+    def _hand_over(self, before: ProducerState[Message], state: ProducerState[Message]) -> None:
+        self._ranges[before.producer.user] -= before.range_count
+        before.hand_over()
+        self._ranges[before.producer.user] += before.range_count
+        self._changed.add(before.producer)
+        for position in state.ring:
+            self._ring[position] = state  # its place in the order stays
+
+    def _relation(self, header: SequenceHeader, state: ProducerState[Message], *, is_new: bool) -> Relation:
         """Decide; nothing changes here."""
-        if state is None:
-            if header.producer.born_ms <= self.horizon_ms:
+        user = header.producer.user
+        if is_new:
+            if header.producer.born_ms <= self.horizons.get(user, -1):
                 return Relation.PRUNED  # SQ-6
-            if len(self._states) >= self._max_producers:
-                return Relation.CROWDED
-            state = ProducerState(header.producer)
-        elif state.knows(header.sequence):
+            if self._counts[user] >= self._max_producers:
+                return Relation.CROWDED  # SQ-8
+        if state.knows(header.sequence):
             return Relation.SEEN  # SQ-1, SQ-4
         relation = self._new_relation(header, state)
         return Relation.TANGLED if self._tangles(relation, header, state) else relation
@@ -288,7 +333,8 @@ class Sequencer(Generic[Message]):
 
     def _tangles(self, relation: Relation, header: SequenceHeader, state: ProducerState[Message]) -> bool:
         """Whether it costs more than there is room for. What ends something or closes a hole always has room."""
-        if state.range_count < self._max_ranges or header.floor == header.sequence:
+        has_room = state.range_count < self._max_ranges and self._ranges[header.producer.user] < self._max_user_ranges
+        if has_room or header.floor == header.sequence:
             return False
         if relation in {Relation.IN_RING, Relation.IN_JOURNAL, Relation.PENDING}:
             return False
@@ -425,14 +471,18 @@ class Sequencer(Generic[Message]):
             for position in state.ring:
                 del self._ring[position]
             del self._states[producer]
+            self._counts[producer.user] -= 1
+            self._ranges[producer.user] -= state.range_count
+            if not self._counts[producer.user]:
+                del self._counts[producer.user], self._ranges[producer.user]
             self._changed.add(producer)
-            self.horizon_ms = max(self.horizon_ms, producer.born_ms)
+            self.horizons[producer.user] = max(self.horizons.get(producer.user, -1), producer.born_ms)
         return tuple(forgotten)
 
     def changes(self) -> dict[ProducerId, str | None]:
         """Return the states that differ from those last ``saved``: texts to store, None for those to delete.
 
-        Store them with ``position`` and ``horizon_ms`` in the transaction of the effects, then call ``saved``.
+        Store them with ``position`` and ``horizons`` in the transaction of the effects, then call ``saved``.
         """
         return {
             producer: self._states[producer].encode() if producer in self._states else None
@@ -443,7 +493,9 @@ class Sequencer(Generic[Message]):
         """The transaction with ``changes()`` has committed."""
         self._changed.clear()
 
-    def restore(self, position: int, horizon_ms: int, states: Iterable[tuple[ProducerId, str]]) -> None:
+    def restore(
+        self, position: int, horizons: Mapping[str, int], states: Iterable[tuple[ProducerId, str]]
+    ) -> None:
         """Take over a checkpoint; the next message to feed is the one behind ``position``.
 
         Raises:
@@ -452,6 +504,6 @@ class Sequencer(Generic[Message]):
         assert not self._states, "restore into a new sequencer"
         assert self.position == 0, "restore into a new sequencer"
         self.position = position
-        self.horizon_ms = horizon_ms
+        self.horizons = dict(horizons)
         for producer, text in states:
-            self._states[producer] = decode_state(producer, text)
+            self._add(decode_state(producer, text))

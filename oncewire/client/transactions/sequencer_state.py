@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from oncewire.client.transactions.sequence_header import ProducerId, SequenceHeader
@@ -79,6 +79,21 @@ class ProducerState(Generic[Message]):
         here += sum(first <= number <= last and number not in self.pending for number in self.waiting)
         return here < last - first + 1
 
+    def continued_by(self, producer: ProducerId) -> ProducerState[Message]:
+        """Return what a user begins with whose producer was known without one (SQ-9). Changes nothing here."""
+        return ProducerState(
+            producer, self.finished.copy(), self.pending.copy(), dict(self.waiting), self.first_position,
+            self.last_seen, dict(self.ring),
+        )  # fmt: skip
+
+    def hand_over(self) -> None:
+        """Its pending messages are a user's now: here they are over (SQ-9)."""
+        for first, last in self.pending.ranges():
+            self.finished.add(first, last)
+        for sequence in self.waiting:
+            self.finished.add(sequence, sequence)
+        self.pending, self.waiting, self.ring, self.first_position = SequenceSet(), {}, {}, 0
+
     def encode(self) -> str:
         """Return it as text for a checkpoint; the ring is left out, the journal has those messages."""
         waiting = [[ack.begins, ack.sequence] for ack in self.waiting.values()]
@@ -121,19 +136,22 @@ class Reread(Generic[Message]):
         first_position, last_position: where its messages are.
     """
 
-    __slots__ = ("_missing", "first_position", "last_position", "producer")
+    __slots__ = ("_before", "_missing", "first_position", "last_position", "producer")
 
     def __init__(
         self, producer: ProducerId, missing: SequenceSet, first_position: int, last_position: int
     ) -> None:
         self.producer = producer
+        self._before = replace(producer, user="")  # what it published before routers stated its user (SQ-9)
         self.first_position = first_position
         self.last_position = last_position
         self._missing = missing
 
     def wants(self, header: SequenceHeader | None) -> bool:
         """Tell whether the message with this header belongs to the commit; true once for each of its messages."""
-        if header is None or header.producer != self.producer or header.sequence not in self._missing:
+        if header is None or header.sequence not in self._missing:
+            return False
+        if header.producer != self.producer and header.producer != self._before:
             return False
         self._missing.remove(header.sequence, header.sequence)
         return True

@@ -56,7 +56,7 @@ from oncewire.client.transactions.sequence_header import (
 from oncewire.client.transactions.sequence_set import SequenceSet
 from oncewire.client.transactions.sequencer import PRODUCER_RETENTION_S, Sequencer
 from oncewire.client.transactions.sequencer_state import StateError
-from oncewire.client.transactions.store_schema import VERSION, Intent, encode_with_header
+from oncewire.client.transactions.store_schema import FROM_VERSION_2, VERSION, Intent, encode_with_header
 from oncewire.wire import Message
 
 MAX_STORE_NAME_BYTES = MAX_NAME_BYTES - 64
@@ -177,7 +177,11 @@ class Store(ABC, Generic[Connection]):
             ((version, self.fence),) = self.run(
                 "SELECT version, fence FROM oncewire_store_fences WHERE store = ?", (self.name,)
             )
-            if version != VERSION:
+            if version == 2:
+                for statement in FROM_VERSION_2:
+                    self.run(statement, (self.name,))
+                self.run("UPDATE oncewire_store_fences SET version = ? WHERE store = ?", (VERSION, self.name))
+            elif version != VERSION:
                 raise StoreCorrupt(
                     f"the store {self.name!r} cannot be opened",
                     f"it has version {version}, this program knows version {VERSION}",
@@ -242,20 +246,21 @@ class Store(ABC, Generic[Connection]):
             StoreCorrupt: what is stored cannot be read.
             StoreError: the database cannot be read.
         """
-        rows = self._read(
-            "SELECT position, horizon_ms FROM oncewire_store_sources WHERE store = ? AND source = ?",
-            (self.name, source),
-        )
+        key = (self.name, source)
+        rows = self._read("SELECT position FROM oncewire_store_sources WHERE store = ? AND source = ?", key)
         if not rows:
             return
+        horizons = self._read(
+            "SELECT owner, horizon_ms FROM oncewire_store_horizons WHERE store = ? AND source = ?", key
+        )
         states = self._read(
-            "SELECT producer, born_ms, state FROM oncewire_store_producers WHERE store = ? AND source = ?"
-            " ORDER BY producer, born_ms",
-            (self.name, source),
+            "SELECT producer, born_ms, owner, state FROM oncewire_store_sequences WHERE store = ? AND source = ?"
+            " ORDER BY producer, born_ms, owner",
+            key,
         )
         try:
-            known = [(ProducerId(producer, born_ms), text) for producer, born_ms, text in states]
-            sequencer.restore(int(rows[0][0]), int(rows[0][1]), known)
+            known = [(ProducerId(producer, born_ms, user), text) for producer, born_ms, user, text in states]
+            sequencer.restore(int(rows[0][0]), {user: int(horizon_ms) for user, horizon_ms in horizons}, known)
         except (HeaderError, StateError) as error:
             raise self._damaged(str(error)) from error
 
@@ -400,24 +405,31 @@ class Store(ABC, Generic[Connection]):
 
     def _write_source(self, source: str, sequencer: Sequencer[Any]) -> None:
         self.run(
-            "INSERT INTO oncewire_store_sources VALUES (?, ?, ?, ?) ON CONFLICT (store, source)"
-            " DO UPDATE SET position = excluded.position, horizon_ms = excluded.horizon_ms",
-            (self.name, source, sequencer.position, sequencer.horizon_ms),
+            "INSERT INTO oncewire_store_sources VALUES (?, ?, ?, -1) ON CONFLICT (store, source)"
+            " DO UPDATE SET position = excluded.position",
+            (self.name, source, sequencer.position),
         )
+        forgotten = set()
         for producer, text in sequencer.changes().items():
-            key = (self.name, source, producer.name, producer.born_ms)
+            key = (self.name, source, producer.user, producer.name, producer.born_ms)
             if text is None:
+                forgotten.add(producer.user)
                 self.run(
-                    "DELETE FROM oncewire_store_producers"
-                    " WHERE store = ? AND source = ? AND producer = ? AND born_ms = ?",
+                    "DELETE FROM oncewire_store_sequences"
+                    " WHERE store = ? AND source = ? AND owner = ? AND producer = ? AND born_ms = ?",
                     key,
                 )
             else:
                 self.run(
-                    "INSERT INTO oncewire_store_producers VALUES (?, ?, ?, ?, ?)"
-                    " ON CONFLICT (store, source, producer, born_ms) DO UPDATE SET state = excluded.state",
+                    "INSERT INTO oncewire_store_sequences VALUES (?, ?, ?, ?, ?, ?)"
+                    " ON CONFLICT (store, source, owner, producer, born_ms) DO UPDATE SET state = excluded.state",
                     (*key, text),
                 )
+        self.run_many(
+            "INSERT INTO oncewire_store_horizons VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (store, source, owner) DO UPDATE SET horizon_ms = excluded.horizon_ms",
+            [(self.name, source, user, sequencer.horizons[user]) for user in sorted(forgotten)],
+        )
 
     def _ack(self, output: _Output) -> Intent:
         """Decide that the output's pending messages count (ST-3)."""

@@ -8,7 +8,8 @@ from oncewire.client.errors import UsageError
 from oncewire.client.transactions.sequence_header import SequenceHeader
 from oncewire.wire import Message, WireError, encode_message
 
-VERSION = 2
+VERSION = 3
+"""Since 3 producers have a user (SQ-8); a store of version 2 becomes one of version 3 when it is opened."""
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS oncewire_store_fences (
@@ -16,9 +17,15 @@ SCHEMA = (
     """CREATE TABLE IF NOT EXISTS oncewire_store_sources (
         store TEXT NOT NULL, source TEXT NOT NULL, position BIGINT NOT NULL, horizon_ms BIGINT NOT NULL,
         PRIMARY KEY (store, source))""",
-    """CREATE TABLE IF NOT EXISTS oncewire_store_producers (
-        store TEXT NOT NULL, source TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
-        state TEXT NOT NULL, PRIMARY KEY (store, source, producer, born_ms))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_sequences (
+        store TEXT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
+        state TEXT NOT NULL, PRIMARY KEY (store, source, owner, producer, born_ms))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_horizons (
+        store TEXT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL, horizon_ms BIGINT NOT NULL,
+        PRIMARY KEY (store, source, owner))""",
+    """CREATE TABLE IF NOT EXISTS oncewire_store_refused (
+        store TEXT NOT NULL, position BIGINT NOT NULL, source TEXT NOT NULL, owner TEXT NOT NULL, why TEXT NOT NULL,
+        payload BYTEA NOT NULL, PRIMARY KEY (store, position))""",
     """CREATE TABLE IF NOT EXISTS oncewire_store_outputs (
         store TEXT NOT NULL, topic TEXT NOT NULL, producer TEXT NOT NULL, born_ms BIGINT NOT NULL,
         begins BIGINT NOT NULL, PRIMARY KEY (store, producer, born_ms))""",
@@ -36,6 +43,15 @@ SCHEMA = (
         floor BIGINT NOT NULL, payload BYTEA, PRIMARY KEY (store, number))""",
 )
 """For both databases: SQLite keeps bytes as they are, whatever the type of the column is called."""
+
+FROM_VERSION_2 = (
+    """INSERT INTO oncewire_store_sequences
+        SELECT store, source, '', producer, born_ms, state FROM oncewire_store_producers WHERE store = ?""",
+    """INSERT INTO oncewire_store_horizons
+        SELECT store, source, '', horizon_ms FROM oncewire_store_sources WHERE store = ? AND horizon_ms >= 0""",
+    "DELETE FROM oncewire_store_producers WHERE store = ?",
+)
+"""What was kept without a user stays so, and users continue it (SQ-9). Other stores of the database may be older."""
 
 
 @dataclass(frozen=True, slots=True)

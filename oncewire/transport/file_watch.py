@@ -22,6 +22,10 @@ class FileWatch:
         """The files are about to be read."""
         self._seen = self._taken = self._stamps()
 
+    def differ(self) -> bool:
+        """Whether the files are others than those that were taken last, also while somebody is still at it."""
+        return self._stamps() != self._taken
+
     def look(self) -> bool:
         """Whether the files differ from those that were taken last, and stayed as they are since the last look.
 

@@ -1,0 +1,46 @@
+"""`--token-file`: the token that a command logs in with, read again before each connection or request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from oncewire.transport.connecting import is_loopback
+
+TOKEN_VARIABLE = "ONCEWIRE_TOKEN_FILE"  # noqa: S105  (the name of a variable)
+_META = "oncewire.token_file"
+
+
+def token_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--token-file`; it asks `token_of_command` what it came to."""
+    return click.option(
+        "--token-file", type=click.Path(exists=True, dir_okay=False), envvar=TOKEN_VARIABLE, metavar="FILE",
+        help="Log in with the token in this file; it is read again before each login.", expose_value=False,
+        callback=_keep,
+    )(command)  # fmt: skip
+
+
+def _keep(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    context.meta[_META] = None if value is None else Path(value)
+
+
+def token_of_command() -> Callable[[], str] | None:
+    """What the command that runs logs in with; None = it was given no token."""
+    running = click.get_current_context(silent=True)
+    file: Path | None = None if running is None else running.meta.get(_META)
+    return None if file is None else token_in(file)
+
+
+def token_in(file: Path) -> Callable[[], str]:
+    """What reads the token of a file each time; errors are those of `Path.read_text`."""
+    return lambda: file.read_text(encoding="ascii").strip()
+
+
+def others_can_read(url: str) -> bool:
+    """Whether what is sent to this HTTP address can be read on the way."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not is_loopback(parts.hostname or "")
