@@ -107,7 +107,7 @@ async def measure(name: str, seconds: float, begun_s: float, log_folder: Path | 
     """One abuse of a fresh router."""
     async with LocalNetwork(1, log_folder=log_folder) as network:
         at = network.routers["r1"]
-        router = Router(at.pid, at.url)
+        router = Router(at.pid, at.url, at.http)
         async with steady_flow("steady", [at.url], [at.url]) as flow:
             await asyncio.sleep(WARM_UP_S)
             begin = time.monotonic()
