@@ -82,6 +82,9 @@ NO_LIMIT = 1 << 62
 # about as much as so many transfers.
 COSTLY_FRAME = 15
 
+# The same for a flow that asks for one in return.
+ECHO = 3
+
 # What the peer is told about its fault; longer texts may hold parts of what it sent and not fit its frames.
 MAX_DESCRIPTION = 160
 
@@ -190,7 +193,7 @@ class Connection:
             data: as read; may be empty.
             now: seconds, on the clock of all other calls.
             work: stop after so many units: one for each frame, one for each delivery that a disposition changes, and
-                ``COSTLY_FRAME`` more for a frame that begins or ends something.
+                ``COSTLY_FRAME`` more for a frame that begins or ends something, or ``ECHO`` more for a flow with echo.
 
         Returns:
             Whether it stopped for that reason: call again, with no data or more, when there is time.
@@ -406,6 +409,8 @@ class Connection:
         """Carry out any frame."""
         if not isinstance(performative, Transfer | Disposition | Flow):
             self._work -= COSTLY_FRAME
+        elif isinstance(performative, Flow) and performative.echo:
+            self._work -= ECHO
         if isinstance(performative, Open):
             if channel:  # 2.4.1: "The open frame can only be sent on channel 0." A close may come on any (2.4.3).
                 raise RemoteProtocolError(FRAMING_ERROR, f"open came on channel {channel}, not on channel 0")
