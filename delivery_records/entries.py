@@ -198,9 +198,18 @@ def presented_map(
 ) -> dict[bytes, dict[bytes, Entry]]:
     """The presented map by session; what nobody here can settle any more is settled, hence left out (A-6, E-6)."""
     sessions: dict[bytes, dict[bytes, Entry]] = {}
+    settled: set[bytes] = set()
     for tag, outcome in unsettled.items():
-        if is_live(turn, tag, topic):
-            sessions.setdefault(tag[SESSION_PART], {})[tag] = _presented(tag, outcome)
+        part = tag[SESSION_PART]  # decides for all that share it: a map may have thousands of tags
+        entries = sessions.get(part)
+        if entries is None:
+            if part in settled:
+                continue
+            if not is_live(turn, tag, topic):
+                settled.add(part)
+                continue
+            entries = sessions[part] = {}
+        entries[tag] = _presented(tag, outcome)
     return sessions
 
 

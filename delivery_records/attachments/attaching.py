@@ -138,7 +138,7 @@ class Attaching:
                 (check_topic if isinstance(request, PublisherAttach) else check_pattern)(request.topic)
             except TopicError as error:
                 return "amqp:invalid-field", str(error)
-        if any(len(tag) > MAX_TAG_BYTES for tag in request.unsettled or ()):
+        if max(map(len, request.unsettled or ()), default=0) > MAX_TAG_BYTES:
             return "amqp:invalid-field", f"a delivery-tag of the unsettled map has more than {MAX_TAG_BYTES} bytes"
         entries = len(request.unsettled or ())
         if isinstance(request, PublisherAttach) and entries > self._turn.limits.window:
