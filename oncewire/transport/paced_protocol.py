@@ -16,8 +16,6 @@ from oncewire.wire import Connection
 
 STEP_WORK = 256
 """Frames, and deliveries of a disposition, between two looks at the clock: 3 ms; at 64 a message costs a third more."""
-STEP_WORK_AMONG_OTHERS = 64
-"""The same of one that has waited for its turn, and others may wait for theirs."""
 
 
 class PacedProtocol(EngineProtocol):
@@ -61,17 +59,14 @@ class PacedProtocol(EngineProtocol):
             if self._has_read or self._is_unfinished or self._is_paused or self._unfinished.is_busy(now):
                 self.engine.receive_data(data, now, 0)
                 self._wait_for_a_turn()
-            elif self._step(data) and work_for_a_turn(self._step, self._clock, now + TURN_S):
+            elif self._step(data) and work_for_a_turn(self._step, self._clock, now, now + TURN_S):
                 self.account.used_s += self._clock() - now
                 self._wait_for_a_turn()
             self._has_read = True
 
-    def _short_step(self) -> bool:
-        return self._step(work=STEP_WORK_AMONG_OTHERS)
-
-    def _step(self, data: bytes = b"", work: int = STEP_WORK) -> bool:
+    def _step(self, data: bytes = b"") -> bool:
         """Carry out a little of what was read; whether more is left."""
-        is_left = self.engine.receive_data(data, self._clock(), work)
+        is_left = self.engine.receive_data(data, self._clock(), STEP_WORK)
         self.process_events()
         self.look_for_login_work()
         return is_left
@@ -86,13 +81,14 @@ class PacedProtocol(EngineProtocol):
         """Another turn for a read that was not finished; whether it still is not."""
         if self._transport is None:
             return False
-        if not self.may_carry_out(self._clock()):
+        now = self._clock()
+        if not self.may_carry_out(now):
             return True  # K-3a: nothing of it counts any more, and the connection is about to be closed
         if self._is_flooded or self._is_paused:
             return False  # it goes on when the peer reads again, or the pause is over
         self._is_unfinished = False
         with self.confined(INPUT):
-            self._is_unfinished = work_for_a_turn(self._short_step, self._clock, ends_at)
+            self._is_unfinished = work_for_a_turn(self._step, self._clock, now, ends_at)
         self._read_or_not()
         return self._is_unfinished
 

@@ -53,21 +53,26 @@ class Turn:
             output.flush()
 
 
-def work_for_a_turn(step: Callable[[], bool], clock: Callable[[], float], ends_at: float) -> bool:
-    """Do step after step until one says that nothing is left, or the turn is over.
+def work_for_a_turn(
+    step: Callable[[], bool], clock: Callable[[], float], began_at: float, ends_at: float
+) -> bool:
+    """Do step after step until one says that nothing is left, or another one would end behind the turn.
 
     Args:
         step: a small piece of work; tells whether more is left.
         clock: monotonic, in seconds.
-        ends_at: when the turn is over, on that clock.
+        began_at: when the step before began, on that clock; now, if there was none.
+        ends_at: when the turn is over.
 
     Returns:
         Whether more is left.
     """
-    while step():
-        if clock() >= ends_at:
-            return True
-    return False
+    now = clock()
+    while now + (now - began_at) <= ends_at:
+        if not step():
+            return False
+        began_at, now = now, clock()
+    return True
 
 
 class Unfinished(Protocol):
