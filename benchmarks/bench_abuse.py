@@ -4,7 +4,9 @@ One router process with its etcd on loopback, for each abuse a fresh one. A publ
 measured is the time from each message to its delivery. Newcomers connect meanwhile, one after the other, and attach a
 publisher. The abusers (`abusers.py`) are another process, of low priority: they would be on a machine of their own.
 
-    python benchmarks/bench_abuse.py [--seconds 5] [--begun 1] [--only PART_OF_A_NAME] [--json]
+    python benchmarks/bench_abuse.py [--seconds 5] [--begun 1] [--only PART_OF_A_NAME] [--json | --markdown]
+
+`--markdown` prints the table of docs/security.md; the columns *before*, of code that is no more, are those of the page.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ WARM_UP_S = 1.0
 NEWCOMER_S = 30.0
 BETWEEN_S = 0.1
 ABUSERS = Path(__file__).with_name("abusers.py")
+PAGE = Path(__file__).parents[1] / "docs" / "security.md"
+HEADER = "| abuse | p50 | p99 | times | p99 before | newcomer | newcomer before | memory | memory before |"
 
 
 @dataclass(slots=True)
@@ -107,7 +111,7 @@ async def measure(name: str, seconds: float, begun_s: float, log_folder: Path | 
     """One abuse of a fresh router."""
     async with LocalNetwork(1, log_folder=log_folder) as network:
         at = network.routers["r1"]
-        router = Router(at.pid, at.url)
+        router = Router(at.pid, at.url, at.http)
         async with steady_flow("steady", [at.url], [at.url]) as flow:
             await asyncio.sleep(WARM_UP_S)
             begin = time.monotonic()
@@ -135,6 +139,28 @@ def show(result: Result) -> None:
     )
 
 
+def markdown(results: Sequence[Result], page: str) -> list[str]:
+    """The table of the page, with these rows; a row that the page does not have has nothing before."""
+    lines = page.splitlines()
+    first = lines.index(HEADER)
+    former = {cells[0]: cells for line in lines[first + 2 :] if len(cells := cells_of(line)) == len(cells_of(HEADER))}
+    table = lines[first : first + 2]
+    for each in results:
+        before = former.get(each.abuse, ["-"] * len(cells_of(HEADER)))
+        failed = f" ({each.newcomers_failed} failed)" if each.newcomers_failed else ""
+        cells = [
+            each.abuse, f"{each.p50} to {each.p50_abused}", f"{each.p99} to {each.p99_abused}", f"{each.ratio:.1f}",
+            before[4], f"{each.newcomer}{failed}", before[6], f"{each.rss_abused:.0f}", before[8],
+        ]  # fmt: skip
+        table.append(f"| {' | '.join(cells)} |")
+    return table
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a line of a table."""
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
 async def run(names: Sequence[str], options: argparse.Namespace) -> None:
     """All of them, one after the other."""
     results = []
@@ -142,6 +168,8 @@ async def run(names: Sequence[str], options: argparse.Namespace) -> None:
         results.append(await measure(name, options.seconds, options.begun, options.logs))
         if not options.json:
             show(results[-1])
+    if options.markdown:
+        print("\n".join(markdown(results, PAGE.read_text())))
     if options.json:
         print(json.dumps([{**asdict(each), "ratio": round(each.ratio, 2)} for each in results]))
 
@@ -153,7 +181,9 @@ def main() -> int:
     parser.add_argument("--begun", type=float, default=1.0, help="seconds of abuse before it is measured")
     parser.add_argument("--only", default="", help="part of the name of an abuse")
     parser.add_argument("--logs", type=Path, help="folder for the logs of the routers")
-    parser.add_argument("--json", action="store_true")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true")
+    form.add_argument("--markdown", action="store_true", help="print the table of docs/security.md, too")
     options = parser.parse_args()
     names = [name for name in abuses(0, 0) if options.only in name]
     if not options.json:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from harness import BenchmarkError, Router, machine, run_load, standalone_router
 
@@ -89,7 +90,7 @@ def chain_of_three() -> Iterator[list[Router]]:
         try:
             runner.run(network.start())
             routers = [network.routers[name] for name in names]
-            yield [Router(router.pid, router.url.removeprefix("amqp://")) for router in routers]
+            yield [Router(each.pid, *(urlsplit(url).netloc for url in (each.url, each.http))) for each in routers]
         finally:
             runner.run(network.stop())
 

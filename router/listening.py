@@ -18,8 +18,8 @@ from oncewire.transport.tls import HANDSHAKE_S, SHUTDOWN_S
 
 BACKLOG = 1024
 """After a failover thousands of clients connect at once."""
-ACCEPTS_PER_TURN = 16
-"""In one turn of the event loop, some 2 ms: others have theirs in between. The rest waits in the backlog."""
+ACCEPTS_PER_TURN = 4
+"""In one turn of the event loop, some 1 ms: others have theirs in between. The rest waits in the backlog."""
 EXHAUSTED_PAUSE_S = 0.1
 """Where no descriptor or memory is left nothing is accepted for so long: trying on would take all of a processor."""
 

@@ -7,6 +7,7 @@ have been applied (K-2a).
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -20,6 +21,52 @@ from topology.store import ClusterStore, StoreError, StoreTimeout
 
 PARALLEL = 64
 """Operations under way at once: enough to fill etcd's batches, few enough to keep its queue short in a storm."""
+STARTS_PER_TURN = 2
+"""Operations that start in one turn of the event loop, some 1 ms of work: others have theirs in between."""
+
+
+class Starts:
+    """Lets operations start, in order: `PARALLEL` are under way at most, and few start in one turn of the loop."""
+
+    def __init__(self) -> None:
+        """None is under way."""
+        self._loop = asyncio.get_running_loop()
+        self._free = PARALLEL
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_scheduled = False
+
+    async def acquire(self) -> None:
+        """Wait until one may start; then `release` is called when it has ended."""
+        start = self._loop.create_future()
+        self._waiting.append(start)
+        self._schedule()
+        try:
+            await start
+        except asyncio.CancelledError:
+            if not start.cancelled():  # both came in one turn of the loop
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """One has ended."""
+        self._free += 1
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._waiting and self._free and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        self._is_scheduled = False
+        started = 0
+        while self._waiting and self._free and started < STARTS_PER_TURN:
+            start = self._waiting.popleft()
+            if not start.done():  # else it was cancelled while it waited
+                start.set_result(None)
+                self._free -= 1
+                started += 1
+        self._schedule()
 
 
 class StoreOperations:
@@ -30,7 +77,7 @@ class StoreOperations:
         self._driver = driver
         self._tasks = tasks
         self._log = log
-        self._slots = asyncio.Semaphore(PARALLEL)
+        self._slots = Starts()
         driver.register(Read, self._start_read)
         driver.register(Propose, self._start_proposal)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from oncewire.transport.engine_protocol import INPUT, EngineProtocol
-from oncewire.transport.turn import Backlog, Turn, work_for_a_turn
+from oncewire.transport.turn import TURN_S, Backlog, Turn, work_for_a_turn
 from oncewire.wire import Connection
 
 STEP_WORK = 256
@@ -35,6 +35,8 @@ class PacedProtocol(EngineProtocol):
         """
         super().__init__(engine, turn, clock)
         self._unfinished = unfinished
+        self.account = unfinished.newcomer()
+        """See `Unfinished`."""
         self._is_flooded = False
         """It does not take our answers, so nothing of it is carried out."""
         self._is_unfinished = False
@@ -53,34 +55,40 @@ class PacedProtocol(EngineProtocol):
             return
         self.bytes_in += len(data)
         with self.confined(INPUT):
-            self.engine.receive_data(data, now, 0)
             # uvloop reads up to 32 times in one turn of its loop: windows are looked at, and others served, in between.
-            if not self._is_unfinished and (
-                self._has_read or self._is_paused or work_for_a_turn(self._step, self._clock)
-            ):
-                self._is_unfinished = True
-                self._read_or_not()
-                self._unfinished.append(self)
+            if self._has_read or self._is_unfinished or self._is_paused or self._unfinished.is_busy(now):
+                self.engine.receive_data(data, now, 0)
+                self._wait_for_a_turn()
+            elif self._step(data) and work_for_a_turn(self._step, self._clock, now, now + TURN_S):
+                self.account.used_s += self._clock() - now
+                self._wait_for_a_turn()
             self._has_read = True
 
-    def _step(self) -> bool:
+    def _step(self, data: bytes = b"") -> bool:
         """Carry out a little of what was read; whether more is left."""
-        is_left = self.engine.receive_data(b"", self._clock(), STEP_WORK)
+        is_left = self.engine.receive_data(data, self._clock(), STEP_WORK)
         self.process_events()
         self.look_for_login_work()
         return is_left
 
-    def go_on(self) -> bool:
+    def _wait_for_a_turn(self) -> None:
+        if not self._is_unfinished:
+            self._is_unfinished = True
+            self._read_or_not()
+            self._unfinished.append(self)
+
+    def go_on(self, ends_at: float) -> bool:
         """Another turn for a read that was not finished; whether it still is not."""
         if self._transport is None:
             return False
-        if not self.may_carry_out(self._clock()):
+        now = self._clock()
+        if not self.may_carry_out(now):
             return True  # K-3a: nothing of it counts any more, and the connection is about to be closed
         if self._is_flooded or self._is_paused:
             return False  # it goes on when the peer reads again, or the pause is over
         self._is_unfinished = False
         with self.confined(INPUT):
-            self._is_unfinished = work_for_a_turn(self._step, self._clock)
+            self._is_unfinished = work_for_a_turn(self._step, self._clock, now, ends_at)
         self._read_or_not()
         return self._is_unfinished
 

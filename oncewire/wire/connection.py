@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from functools import partial
 
+from oncewire.wire import large_attach
+from oncewire.wire.decoding import MAX_FRAME_VALUES
 from oncewire.wire.errors import (
     FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
@@ -32,6 +35,7 @@ from oncewire.wire.frames import (
     encode_frame,
 )
 from oncewire.wire.hot_codec import take_whole_delivery
+from oncewire.wire.large_attach import LARGE_FRAME, LargeAttach
 from oncewire.wire.link import symbols
 from oncewire.wire.negotiation import Negotiation
 from oncewire.wire.performative_codec import decode_performative, encode_performative
@@ -81,6 +85,9 @@ NO_LIMIT = 1 << 62
 # Units of work for a frame that begins or ends something, beyond the one of each frame: what follows from it costs
 # about as much as so many transfers.
 COSTLY_FRAME = 15
+
+# The same for a flow that asks for one in return.
+ECHO = 3
 
 # What the close says of the peer's fault; longer texts may hold parts of what it sent and not fit its frames.
 MAX_DESCRIPTION = 160
@@ -170,9 +177,9 @@ class Connection:
         self._writer = FrameWriter()
         self._out = self._writer.out
         self._negotiation = Negotiation(role is Role.SERVER, sasl, self._parser, self._writer, self._events)
-        # What this call may still do, and what it left of a disposition.
+        # What this call may still do, and how it goes on with a frame that it left: a disposition or an attach.
         self._work = 0
-        self._rest: tuple[AmqpSession, Disposition] | None = None
+        self._rest: Callable[[], None] | None = None
         # Seconds.
         self._idle_time_out = idle_time_out_ms / 1000
         self._heartbeat_every = 0.0
@@ -189,8 +196,9 @@ class Connection:
         Args:
             data: as read; may be empty.
             now: seconds, on the clock of all other calls.
-            work: stop after so many units: one for each frame, one for each delivery that a disposition changes, and
-                ``COSTLY_FRAME`` more for a frame that begins or ends something.
+            work: stop after so many units: one for each frame, one for each delivery that a disposition changes and
+                for each 32 entries of a large map, and ``COSTLY_FRAME`` more for a frame that begins or ends something,
+                or ``ECHO`` more for a flow with echo.
 
         Returns:
             Whether it stopped for that reason: call again, with no data or more, when there is time.
@@ -381,7 +389,7 @@ class Connection:
         while self._work > 0 and self.state is not CONNECTION_ENDED:
             self._work -= 1
             if self._rest is not None:
-                self._receive_disposition(*self._rest)
+                self._rest()
                 continue
             whole = take_whole_delivery(parser)
             if whole is not None:
@@ -399,13 +407,27 @@ class Connection:
                 raise RemoteProtocolError(FRAMING_ERROR, "a SASL frame came behind the SASL layer")
             if pos == end:  # 2.4.5: a heartbeat
                 continue
-            performative, payload = decode_performative(buf, pos, end)
+            if end - pos >= LARGE_FRAME and (large := large_attach.begin(buf, pos, end)) is not None:
+                self._receive_large_attach(channel, large)
+                continue
+            performative, payload = decode_performative(buf, pos, end, MAX_FRAME_VALUES)
             self._receive_frame(channel, performative, buf[payload:end])
+
+    def _receive_large_attach(self, channel: int, attach: LargeAttach) -> None:
+        """Decode as much of an attach as this call may; the rest goes ahead of the next frame."""
+        self._work -= attach.decode(max(1, self._work))
+        if attach.is_done:
+            self._rest = None
+            self._receive_frame(channel, attach.finish(), b"")
+        else:
+            self._rest = partial(self._receive_large_attach, channel, attach)
 
     def _receive_frame(self, channel: int, performative: Performative, payload: bytes) -> None:
         """Carry out any frame."""
         if not isinstance(performative, Transfer | Disposition | Flow):
             self._work -= COSTLY_FRAME
+        elif isinstance(performative, Flow) and performative.echo:
+            self._work -= ECHO
         if isinstance(performative, Open):
             if channel:  # 2.4.1: "The open frame can only be sent on channel 0." A close may come on any (2.4.3).
                 raise RemoteProtocolError(FRAMING_ERROR, f"open came on channel {channel}, not on channel 0")
@@ -452,7 +474,7 @@ class Connection:
         """Carry out as much of a disposition as this call may; the rest goes ahead of the next frame."""
         visited, rest = session.receive_disposition(disposition, max(1, self._work))
         self._work -= visited
-        self._rest = None if rest is None else (session, rest)
+        self._rest = None if rest is None else partial(self._receive_disposition, session, rest)
 
     def _receive_open(self, remote: Open) -> None:
         following = CONNECTION_NEXT.get((self.state, Step.RECEIVE_START))

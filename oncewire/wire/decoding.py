@@ -36,6 +36,8 @@ MAX_DEPTH = 32
 # Values one decode may build. A full unsettled map in a 4 MiB frame (C-4) has 175,000; a value costs about
 # 64 bytes of memory and as little as 0 bytes of input (arrays of null), so the input's length is no bound by itself.
 MAX_VALUES = 1 << 18
+# The same for a frame, but for the unsettled map of an attach, which is decoded in pieces: 3 ms, in one piece.
+MAX_FRAME_VALUES = 1 << 13
 
 Decoded: TypeAlias = tuple[object, int]
 

@@ -15,6 +15,8 @@ from oncewire.wire.errors import DecodeError, LocalProtocolError
 from oncewire.wire.types import AmqpArray, Char, Described, Symbol, Timestamp, UByte, ULong, UShort
 
 NULL = b"\x40"
+_BINARY_HEADS = {size: bytes((0xA0, size)) for size in range(33)}
+"""Of binary as long as delivery tags are (2.8.7)."""
 
 
 class Kind:
@@ -240,8 +242,11 @@ def encode_unsettled_map(unsettled: p.UnsettledMap) -> bytes:
     """Encode the ``unsettled`` field of attach (2.7.3): delivery tag -> state or null."""
     parts: list[bytes] = []
     for tag, state in unsettled.items():
-        parts.append(_write_binary(tag))
-        parts.append(encode_state(state))
+        head = _BINARY_HEADS.get(len(tag)) if type(tag) is bytes else None
+        if head is None:
+            parts += (_write_binary(tag), encode_state(state))
+        else:  # there may be 20,000
+            parts += (head + tag, NULL if state is None else encode_state(state))
     return compound(0xC1, 0xD1, len(parts), b"".join(parts))
 
 

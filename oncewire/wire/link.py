@@ -336,9 +336,8 @@ class Link(LinkEndpoint):
         self.remote_attach = attach
         if not self.is_sender:
             self._initial_delivery_count = attach.initial_delivery_count or 0
-        if self.state is not LinkState.DETACH_SENT and any(
-            len(tag) > MAX_TAG_SIZE for tag in attach.unsettled or ()
-        ):
+        longest = max(map(len, attach.unsettled or ()), default=0)
+        if self.state is not LinkState.DETACH_SENT and longest > MAX_TAG_SIZE:
             text = f"a delivery-tag of the unsettled map has more than {MAX_TAG_SIZE} bytes (2.8.7)"
             self.detach_faulty(INVALID_FIELD, text, self.local_attach is None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from oncewire.wire.decoding import MAX_VALUES, DecodeBudget, read_value, truncated
+from oncewire.wire.decoding import MAX_FRAME_VALUES, MAX_VALUES, DecodeBudget, read_value, truncated
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.field_codec import (
     COMPOSITES,
@@ -81,13 +81,16 @@ def encode_performative(performative: Performative | SaslFrame) -> bytes:
     return encode_composite(performative)
 
 
-def decode_performative(buf: bytes, pos: int = 0, end: int = -1) -> tuple[Performative, int]:
+def decode_performative(
+    buf: bytes, pos: int = 0, end: int = -1, max_values: int = MAX_VALUES
+) -> tuple[Performative, int]:
     """Decode the performative at the start of an AMQP frame body.
 
     Args:
         buf: the bytes, as ``FrameParser.next_frame`` returns them with the two positions.
         pos: where the frame body starts.
         end: where it ends; -1 = the end of ``buf``.
+        max_values: how many values it may consist of, all levels together.
 
     Returns:
         The performative and the position after it, where the payload of a transfer starts.
@@ -112,7 +115,7 @@ def decode_performative(buf: bytes, pos: int = 0, end: int = -1) -> tuple[Perfor
             flow = decode_flow(buf, pos + 3, end)
             if flow is not None:
                 return flow
-    body, pos = _decode_body(buf, pos, end, _FIRST_PERFORMATIVE, _LAST_PERFORMATIVE)
+    body, pos = _decode_body(buf, pos, end, _FIRST_PERFORMATIVE, _LAST_PERFORMATIVE, max_values)
     return cast("Performative", body), pos
 
 
@@ -120,16 +123,18 @@ def decode_sasl_frame(buf: bytes, pos: int = 0, end: int = -1) -> tuple[SaslFram
     """Decode the body of a SASL frame; arguments, result and errors as for ``decode_performative``."""
     if end < 0 or end > len(buf):
         end = len(buf)
-    body, pos = _decode_body(buf, pos, end, _FIRST_SASL, _LAST_SASL)
+    body, pos = _decode_body(buf, pos, end, _FIRST_SASL, _LAST_SASL, MAX_FRAME_VALUES)
     return cast("SaslFrame", body), pos
 
 
-def _decode_body(buf: bytes, pos: int, end: int, lowest: int, highest: int) -> tuple[object, int]:
+def _decode_body(
+    buf: bytes, pos: int, end: int, lowest: int, highest: int, max_values: int
+) -> tuple[object, int]:
     if not 0 <= pos < end:
         truncated()
     if buf[pos] != 0:  # before anything is built: what is not described is no performative
         raise DecodeError("a frame body does not start with a described list")
-    value, pos = read_value(buf, pos, end, DecodeBudget(MAX_VALUES))
+    value, pos = read_value(buf, pos, end, DecodeBudget(max_values))
     assert isinstance(value, Described)
     code = descriptor_code(value.descriptor)
     if not lowest <= code <= highest:

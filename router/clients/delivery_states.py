@@ -48,7 +48,7 @@ def outcomes_of_map(
     """A presented unsettled map in the record core's words."""
     if unsettled is None:
         return None
-    return {tag: outcome_of(state) for tag, state in unsettled.items()}
+    return {tag: None if state is None else outcome_of(state) for tag, state in unsettled.items()}
 
 
 def map_bound(frame_size: int) -> int:

@@ -86,7 +86,7 @@ class ClientListener:
         self.config = config
         self.log = log
         self.turn = turn
-        self.unfinished = Backlog()
+        self.unfinished = Backlog(turn)
         """Connections whose last read is not carried out yet."""
         self.driver: RecordsDriver | None = None
         """The incarnation that serves new connections; None = clients are sent elsewhere (A-1)."""
