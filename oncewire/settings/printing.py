@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 
+from oncewire.settings.parsers import without_login
 from oncewire.settings.schema import REQUIRED, Setting
 
 
@@ -22,12 +23,13 @@ def in_force(settings: Mapping[str, Setting], config: object, sources: Mapping[s
     for name, each in sorted(settings.items(), key=lambda item: item[1].table):
         value = getattr(config, name)
         # A secret is left out, so that the output can be used as a file and no password is `***`.
-        is_hidden = each.secret and value
+        written = _value(each, value)
+        is_hidden = value if each.secret else without_login(written) != written
         lines += [
             *_heading(table, each),
             f"# {each.reason}",
             f"# allowed: {each.allowed}; from: {sources[name]}; {each.flag}; {each.variable}",
-            f"# {each.name} is set and not shown" if is_hidden else f"{each.name} = {_value(each, value)}",
+            f"# {each.name} is set and not shown" if is_hidden else f"{each.name} = {written}",
             "",
         ]
         table = each.table
