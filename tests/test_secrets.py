@@ -116,6 +116,16 @@ def test_no_secret_is_in_printed_settings_in_those_of_the_api_or_in_the_text_for
     tomllib.loads(shown[0])
 
 
+def test_patterns_of_rules_that_look_like_an_address_with_a_user_are_printed(tmp_path: Path) -> None:
+    one = "{take = 'URI', pattern = 'spiffe://x/(.+)', user = 'u'}"
+    other = "{take = 'email', pattern = '(.+)@x', user = 'u'}"
+    file = tmp_path / "router.toml"
+    file.write_text(f"""listen.tls = true\ntls.cert_file = "own.pem"\ntls.ca_file = "ca.pem"
+tls.client_certificates = "optional"\nexternal.rules = [{one}, {other}]\n""")
+    printed = tomllib.loads(format_config(load(str(file), {}, {})))
+    assert [rule["pattern"] for rule in printed["external"]["rules"]] == ["spiffe://x/(.+)", "(.+)@x"]
+
+
 @pytest.mark.parametrize("name", ["etcd_endpoints", "http_origins", "http_port", "log_level"])
 @pytest.mark.parametrize("url", ["http://ann:PaSs/wOrD@x", "http://ann:PaSs@wOrD@x y", "amqp://ann:PaSs wOrD@x"])
 def test_a_setting_that_is_refused_is_shown_without_the_password_in_its_address(name: str, url: str) -> None:
