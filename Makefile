@@ -8,7 +8,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev tools inspector-map screenshots clean
+.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev tools pins sbom inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -31,6 +31,8 @@ help:
 	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
+	@echo 'make pins                                      deploy/requirements.txt: what the image installs, with hashes'
+	@echo 'make sbom                                      dist/oncewire.cdx.json: what the image has, as CycloneDX'
 	@echo 'make clean                                     removes everything that was built or fetched'
 
 # --- setting up ------------------------------------------------------------------------------------------------
@@ -159,7 +161,36 @@ tools: $(VENV)/.installed
 	echo "not fetched: FerretDB, which tests queues in MongoDB (it needs PyPI and a Go module proxy, see above)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
 	echo "not fetched: Spark, which the tests of its bridge and make demo-spark need" >&2; }; \
+	$(MAKE) --no-print-directory $(SUPPLY)/.installed || { failed=1; \
+	echo "not fetched: pip-tools and cyclonedx-bom, for the pins and the list of parts of the image" >&2; }; \
 	[ -z "$$failed" ]
+
+# --- the image --------------------------------------------------------------------------------------------------
+
+# In an environment of their own: what they bring would be in the way of constraints.txt.
+SUPPLY := .tools/supply
+PIP_THERE := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(SUPPLY)/bin/python -m pip install -q
+
+$(SUPPLY)/.installed: $(VENV)/.created constraints.txt
+	@$(PYTHON_IN_VENV) -m venv $(SUPPLY)
+	@$(PIP_THERE) -c constraints.txt pip-tools cyclonedx-bom
+	@touch $@
+
+# All files of each release are listed, so that the hashes are right on each machine.
+pins: $(SUPPLY)/.installed
+	@CUSTOM_COMPILE_COMMAND='make pins' $(RUN) $(SUPPLY)/bin/pip-compile -q --extra otel --all-build-deps --generate-hashes \
+	--no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --allow-unsafe --strip-extras \
+	-c constraints.txt -o deploy/requirements.txt pyproject.toml
+
+# Of an environment that is made as the image's is.
+sbom: $(SUPPLY)/.installed
+	@rm -rf build && mkdir -p dist && $(PYTHON_IN_VENV) -m venv build/image
+	@env -u PYTHONPATH -u PYTHONHOME build/image/bin/python -m pip install -q --require-hashes --only-binary=:all: \
+	-r deploy/requirements.txt
+	@$(RUN) $(SUPPLY)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON \
+	-o dist/oncewire.cdx.json build/image/bin/python
+	@rm -rf build
+	@echo "dist/oncewire.cdx.json lists what the image has"
 
 clean:
 	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ import aiohttp
 import jwt
 
 from oncewire.cli.errors import CliError
+from oncewire.settings.parsers import without_login
 from oncewire.wire import OAUTHBEARER, XOAUTH2
 from router.authentication import Identity, Login, LoginRefused, LoginUndecided
 
@@ -163,7 +164,7 @@ class TokenAuthenticator:
 
     async def _fetch_now(self) -> None:
         url = self._settings.jwks_url
-        self._fault = f"the keys of tokens cannot be fetched from {url}: "
+        self._fault = f"the keys of tokens cannot be fetched from {without_login(url)}: "
         try:
             content = b""
             timeout = aiohttp.ClientTimeout(total=FETCH_S)

@@ -45,7 +45,7 @@ class Option(Setting):
 def _option(
     name: str, side: Side, default: str, parse: Parser, allowed: str, meaning: str, is_embedded_only: bool = False
 ) -> Option:
-    is_secret = "secret" in name or "password" in name
+    is_secret = "secret" in name or "password" in name or name == "amqp.urls"  # URLs may have a user and password
     return Option(name, parse, default, allowed, meaning, is_secret, side=side, is_embedded_only=is_embedded_only)
 
 

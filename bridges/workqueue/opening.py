@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from bridges.workqueue.errors import InvalidRequest
 from bridges.workqueue.mongodb import PREFIX as MONGODB_PREFIX
@@ -70,8 +70,8 @@ def _file_of(url: str) -> tuple[Path, int] | None:
 
 
 def _refused(url: str, why: str) -> InvalidRequest:
-    parts = urlsplit(url)
-    shown = url if "@" not in parts.netloc else f"{parts.scheme}://..."  # no password in a log
+    # It may have a password, and has no form that we know.
+    shown = url if ("@" not in url and "?" not in url) or url.startswith(SQLITE_PREFIX) else "..."
     return InvalidRequest(
         f"the store {shown!r} cannot be opened",
         why,

@@ -12,6 +12,7 @@ from typing import Any
 
 from bridges.workqueue import sql_statements as sql
 from bridges.workqueue.errors import (
+    InvalidRequest,
     PartMissing,
     StatementFailed,
     StoreBusy,
@@ -154,6 +155,12 @@ class PostgresStore:
     def _connect(self) -> Any:
         try:
             settings = self._psycopg.conninfo.conninfo_to_dict(self._address)
+        except self._psycopg.Error:  # its text repeats what cannot be read: perhaps the password
+            raise InvalidRequest(
+                "the store postgresql://... cannot be opened", "PostgreSQL's library cannot read this address",
+                "write postgresql://USER:PASSWORD@HOST/DATABASE, with special characters as %XX",
+            ) from None  # fmt: skip
+        try:
             settings.setdefault("connect_timeout", CONNECT_SECONDS)
             # Raw: psycopg would read a long statement anew each time, to find its parameters.
             connection = self._psycopg.connect(autocommit=True, cursor_factory=self._psycopg.RawCursor, **settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -45,7 +45,7 @@ class Address:
     host: str
     port: int
     user: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     tls: bool = False
     path: str | None = None
 
@@ -71,7 +71,9 @@ def parse_url(url: str) -> Address:
         parts = urlsplit(url if "://" in url else f"amqp://{url}")
         port = parts.port
     except ValueError as error:
-        raise UsageError(what, str(error), fix) from error
+        # The error holds what it took for the port: a part of a password that has a slash.
+        why = str(error) if "@" not in url else "user and password must be percent-encoded, and the port a number"
+        raise UsageError(what, why, fix) from None
     if parts.scheme not in _PORTS:
         raise UsageError(what, f"its scheme is {parts.scheme!r}", fix)
     if not parts.hostname:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oncewire.cli.errors import CliError
+from oncewire.settings.parsers import without_login
 from oncewire.settings.printing import toml
 from oncewire.settings.schema import REQUIRED, Setting
 
@@ -76,7 +77,7 @@ class Schema:
     def refusal(self, name: str, value: object, source: str, why: str, fix: str) -> CliError:
         """The error of a value that is right alone and wrong together with others."""
         found = self.settings[name]
-        shown = "***" if found.secret else toml(value)
+        shown = "***" if found.secret else without_login(toml(value))
         return CliError(f"{found.key} = {shown} (from {source}) cannot be used", why, fix)
 
     def _flat(self, table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, object]]:
@@ -117,7 +118,7 @@ class Schema:
         try:
             return found.parse(value)
         except (ValueError, TypeError, OverflowError, RecursionError):
-            shown = "***" if found.secret else _shown(repr(value))
+            shown = "***" if found.secret else _shown(without_login(repr(value)))
             ways = "" if self._is_file_only else f" in the file, {found.flag} or {found.variable}"
             raise CliError(
                 f"{found.key} = {shown} (from {source}) cannot be used",

@@ -118,19 +118,20 @@ def optional_path(value: object) -> Path | None:
 
 
 def urls(value: object) -> tuple[str, ...]:
-    """A list of http or https URLs; in a text they are separated by commas."""
+    """A list of http or https URLs without users; in a text they are separated by commas."""
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         raise ValueError
     for item in items:
-        if not isinstance(item, str) or not re.fullmatch(r"https?://[^\s/]+/?", item):
+        # A user and password there would be shown wherever the address is; etcd has settings of their own for them.
+        if not isinstance(item, str) or not re.fullmatch(r"https?://[^\s/@]+/?", item):
             raise ValueError
     return tuple(item.rstrip("/") for item in items)
 
 
 def without_login(url: str) -> str:
-    """A URL as it may be shown: without the user and password it may hold."""
-    return re.sub(r"^(\w+://)[^/@\s]*@", r"\1", url)
+    """A text as it may be shown: without what stands before the last @ of a URL, be it spelled rightly or not."""
+    return re.sub(r"(\w://).*@", r"\1", url, flags=re.DOTALL)
 
 
 def host_names(value: object) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 
+from oncewire.settings.parsers import without_login
 from oncewire.settings.schema import REQUIRED, Setting
 
 
@@ -22,7 +23,7 @@ def in_force(settings: Mapping[str, Setting], config: object, sources: Mapping[s
     for name, each in sorted(settings.items(), key=lambda item: item[1].table):
         value = getattr(config, name)
         # A secret is left out, so that the output can be used as a file and no password is `***`.
-        is_hidden = each.secret and value
+        is_hidden = value if each.secret else _has_login(value)
         lines += [
             *_heading(table, each),
             f"# {each.reason}",
@@ -75,6 +76,12 @@ def toml(value: object) -> str:
 
 def _heading(table: str, following: Setting) -> list[str]:
     return [] if following.table == table else [f"[{following.table}]", ""]
+
+
+def _has_login(value: object) -> bool:
+    """Whether it is a URL with a user, or a list with one; patterns in tables of rules are no URLs."""
+    texts = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(text, str) and without_login(text) != text for text in texts)
 
 
 def _value(each: Setting, value: object) -> str:

@@ -76,7 +76,7 @@ def setting(
 ) -> Any:  # fmt: skip
     """A field of a dataclass that is a setting; its name in code is the field's. Mutable defaults must be tuples."""
     described = Setting(key, parse, default, allowed, reason, secret, applies, is_table)
-    return field(default=default, metadata={_METADATA_KEY: described})
+    return field(default=default, repr=not secret, metadata={_METADATA_KEY: described})
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:

@@ -306,12 +306,14 @@ class LocalNetwork:
         if self.edges is not None:
             mine = [f"{edge.b}={edge.cost}" for edge in self.edges if edge.a == router.id]
             settings |= {"inter_router.mesh": "configured", "inter_router.connectors": ",".join(mine)}
-        flag_of = {setting.key: setting.flag for setting in SETTINGS.values()}
+        described = {setting.key: setting for setting in SETTINGS.values()}
         command = [sys.executable, "-P", "-m", "router", f"--parent-pid={os.getpid()}"]
-        command += [f"{flag_of[key]}={value}" for key, value in settings.items()]
+        command += [f"{described[key].flag}={value}" for key, value in settings.items() if not described[key].secret]
         # What the user set for one router of his own is not meant for these.
         ours = {setting.variable for setting in SETTINGS.values()} | {"ONCEWIRE_CONFIG"}
         environment = {name: value for name, value in os.environ.items() if name not in ours} | router.environment
+        # Everybody on the machine can read the arguments of a process.
+        environment |= {described[key].variable: value for key, value in settings.items() if described[key].secret}
         log = None if self._log_folder is None else (self._log_folder / f"{router.id}.log").open("ab")
         try:
             # A session of its own: Ctrl-C in a terminal is for us, who then stop the routers in good order.

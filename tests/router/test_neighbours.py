@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 
 from delivery_records.attachments.view import RouterRecord
 from oncewire.wire import (
@@ -27,6 +28,7 @@ from oncewire.wire import (
     UInt,
     ULong,
 )
+from router.commands.cluster import cluster
 from router.commands.local_network import LocalNetwork
 from router.peers.proof import Handshake
 from tests.router.raw_client import RawClient, until
@@ -305,9 +307,34 @@ async def test_a_neighbour_that_says_nothing_is_given_up(peer: Peer) -> None:
     await until(neighbours, lambda found: found == [])
 
 
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
+async def shown_secrets(network: LocalNetwork, logs: Path, *more: str) -> list[str]:
+    """Which of these secrets, and of those in etcd (K-1b), routers show in replies, log and list of processes."""
+    store = GatewayStore(network.etcd_urls)
+    _, stored = await store.snapshot(f"{PREFIX}routers/")
+    await store.close()
+    secrets = {*more, *(json.loads(each.value)["secret"] for each in stored)}
+    assert len(secrets) == len(network.routers) + len(more)
+    shown = await asyncio.to_thread(CliRunner().invoke, cluster, ["show", f"--etcd-endpoints={network.etcd_urls[0]}"])
+    told = {"oncewire cluster show": shown.output}
+    assert "r1" in told["oncewire cluster show"], told
+    async with aiohttp.ClientSession() as session:
+        for router in network.routers.values():
+            for path in ("api/v1/state", "api/v1/overview", "api/v1/events", "api/v1/management/settings", "metrics"):
+                async with session.get(f"{router.http}/{path}") as answer:
+                    told[f"{router.id} {path}"] = await answer.text()
+            told[f"{router.id} arguments"] = text_of(Path("/proc", str(router.pid), "cmdline"))
+            told[f"{router.id} log"] = text_of(logs / f"{router.id}.log")
+    await asyncio.sleep(0)
+    return [f"{secret} in {name}" for secret in secrets for name, text in told.items() if secret in text]
+
+
 async def test_routers_with_one_password_link_and_others_do_not(tmp_path: Path) -> None:
     network = LocalNetwork(
-        2, log_folder=tmp_path, log_level="info", settings={"inter_router.password": "secret"}
+        2, log_folder=tmp_path, log_level="debug", settings={"inter_router.password": "a password of routers"}
     )
     try:
         await network.start()
@@ -320,6 +347,7 @@ async def test_routers_with_one_password_link_and_others_do_not(tmp_path: Path) 
             return found
 
         assert await links() == ["r2"]
+        assert await shown_secrets(network, tmp_path, "a password of routers") == []
         await network.kill("r2")
         network.routers["r2"].settings["inter_router.password"] = "wrong"
         await network.restart("r2", wait=False)

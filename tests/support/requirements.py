@@ -138,6 +138,8 @@ PARTS = {
         "the previous release in the history of this checkout", previous_release, "git fetch --unshallow --tags"
     ),
     "go": Part("the Go toolchain", program("go"), "sudo apt-get install -y golang-go"),
+    "cyclonedx": Part("cyclonedx-bom, which lists parts", tool_file("supply/bin/cyclonedx-py"), "make tools"),
+    "psycopg": Part("the package psycopg", python_module("psycopg"), "make tools"),
     "postgresql": Part("a PostgreSQL server, or the package psycopg", postgresql, "make tools"),
     "mongodb": Part("the server FerretDB, or the package PyMongo", mongodb, "make tools"),
     "spark": Part("the package pyspark", python_module("pyspark"), "make tools"),

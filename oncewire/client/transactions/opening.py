@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from oncewire.client.errors import UsageError
 from oncewire.client.transactions.store import Store
@@ -32,8 +32,7 @@ def open_store(url: str, name: str) -> Store[Any]:
         return PostgresStore(url, name)
     path = url.removeprefix(SQLITE_PREFIX)
     if path == url or not path or "?" in path:
-        parts = urlsplit(url)
-        shown = url if "@" not in parts.netloc else f"{parts.scheme}://..."  # no password in a log
+        shown = url if "@" not in url and "?" not in url else "..."  # it may have a password, and no form that we know
         raise UsageError(
             f"the store {shown!r} cannot be opened",
             "it is neither sqlite:///FILE nor postgresql://...",

@@ -86,6 +86,12 @@ class PostgresStore(Store[Any]):
         self._transaction: Any = None
         try:
             settings = self._psycopg.conninfo.conninfo_to_dict(address)
+        except self._psycopg.Error:  # its text repeats what cannot be read: perhaps the password
+            raise UsageError(
+                "the store postgresql://... cannot be opened", "PostgreSQL's library cannot read this address",
+                "write postgresql://USER:PASSWORD@HOST/DATABASE, with special characters as %XX",
+            ) from None  # fmt: skip
+        try:
             settings.setdefault("connect_timeout", CONNECT_SECONDS)
             # autocommit: transactions begin and end where we say, and psycopg refuses to end them inside the block.
             self.connection = self._psycopg.connect(autocommit=True, **settings)
