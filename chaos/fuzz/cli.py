@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 DEFAULT_LEDGER = Path("docs/evidence/fuzz.jsonl")
+DEFAULT_CORPUS = Path(".fuzz")
 MAX_RUN = 2**53
 """Where JSON readers stop telling whole numbers apart."""
 SHOWN = 10
@@ -46,11 +47,23 @@ SHOWN = 10
     "--state", type=click.Path(path_type=Path), default=DEFAULT_LEDGER, show_default=True,
     help="The ledger to continue. The page lies beside it.",
 )  # fmt: skip
+@click.option(
+    "--guided", type=click.IntRange(1, MAX_RUN), default=None, metavar="INPUTS",
+    help="Make so many coverage-guided inputs (package atheris) of each target; with --record they get a line each.",
+)  # fmt: skip
+@click.option(
+    "--corpus", type=click.Path(path_type=Path), default=DEFAULT_CORPUS, show_default=True,
+    help="Where --guided keeps inputs that reach something, and those that were found.",
+)  # fmt: skip
+@click.option(
+    "--input", "file", type=click.Path(path_type=Path, exists=True, dir_okay=False), default=None,
+    help="Repeat one input that --guided has found, of the one target.",
+)  # fmt: skip
 @click.option("--list", "is_list", is_flag=True, help="Say what the targets are.")
 @click.pass_context
 def fuzz(
     ctx: click.Context, names: tuple[str, ...], first: int, runs: int | None, record: bool, page_only: bool,
-    minutes: float | None, state: Path, is_list: bool,
+    minutes: float | None, state: Path, guided: int | None, corpus: Path, file: Path | None, is_list: bool,
 ) -> None:  # fmt: skip
     """Feed mutated input to decoders, logins, settings, HTTP and whole routers; all of it must be taken or refused.
 
@@ -77,7 +90,12 @@ def fuzz(
         for name, goal in goals.items():
             click.echo(f"{name}: {goal.target.about}")
         return
+    if file is not None:
+        _repeat(names, file)
+        return
     try:
+        if guided is not None:
+            ctx.exit(0 if _run_guided(goals, guided, corpus, state if record else None) else FAILED)
         if page_only:
             rewrite_page(Plan(state, GOALS))
         elif record:
@@ -105,6 +123,46 @@ def _run_some(goals: Mapping[str, Goal], first: int, runs: int | None) -> bool:
         counts, found = make_runs(goal.target, range(first, first + (runs or goal.smoke)))
         _report(name, counts.inputs, found, time.process_time() - began)
         is_clean = is_clean and not found
+    return is_clean
+
+
+def _repeat(names: Sequence[str], file: Path) -> None:
+    from chaos.fuzz.guided import PLACES, take_of
+
+    if len(names) != 1 or names[0] not in PLACES:
+        raise CliError(
+            f"the input {file} cannot be repeated", "it is not said of which target it is",
+            f"name one of {', '.join(PLACES)}",
+        )  # fmt: skip
+    take_of(names[0])(file.read_bytes())
+    click.echo(f"{names[0]}: the input is taken or refused, as it should be")
+
+
+def _run_guided(goals: Mapping[str, Goal], inputs: int, corpus: Path, state: Path | None) -> bool:
+    from chaos.fuzz.fuzzing import Plan, make_guided, rewrite_page
+    from chaos.fuzz.guided import PLACES, GuidedNotPossible
+    from chaos.fuzz.ledger import fuzz_ledger
+    from chaos.fuzz.targets import GOALS
+
+    is_clean = True
+    for name in (each for each in goals if each in PLACES):
+        try:
+            block, crash = make_guided(goals[name], inputs, corpus)
+        except GuidedNotPossible as error:
+            raise CliError(
+                f"{name} cannot be fuzzed with coverage", str(error),
+                "pip install 'oncewire[fuzz]', or leave --guided out",
+            ) from None
+        count = len(block.found)
+        click.echo(f"{name}: {inputs:,} coverage-guided inputs in {block.cpu_s:.1f} s of CPU, {count} findings")
+        if crash is not None:
+            is_clean = False
+            click.echo(f"  repeat it: oncewire chaos fuzz {name} --input {crash}")
+        if state is not None:
+            with fuzz_ledger(state) as ledger:
+                ledger.append(block)
+    if state is not None:
+        rewrite_page(Plan(state, GOALS))
     return is_clean
 
 

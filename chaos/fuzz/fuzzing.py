@@ -10,6 +10,7 @@ from pathlib import Path
 
 from chaos.campaign.campaign import machine
 from chaos.campaign.version import packages_version
+from chaos.fuzz.guided import run_guided
 from chaos.fuzz.ledger import BLOCKS, Block, Found, fuzz_ledger, next_run, sum_of
 from chaos.fuzz.page import write_page
 from chaos.fuzz.target import Counts, Target, what
@@ -60,6 +61,22 @@ def make_block(goal: Goal, first: int, runs: int, code: str) -> Block:
         goal.target.name, first, runs, code, platform.python_version(), machine(), counts, time.process_time() - began,
         tuple(found),
     )  # fmt: skip
+
+
+def make_guided(goal: Goal, inputs: int, corpus: Path) -> tuple[Block, Path | None]:
+    """Make coverage-guided inputs; the second value is the input that was found, with which it ended.
+
+    Raises:
+        GuidedNotPossible: atheris is not installed.
+    """
+    name = goal.target.name
+    outcome = run_guided(name, inputs, corpus)
+    found = () if outcome.crash is None else (Found(0, f"the input {outcome.crash.name}"),)
+    counts = Counts(inputs if outcome.crash is None else 0)
+    block = Block(
+        name, 0, 0, code_of(goal), platform.python_version(), machine(), counts, outcome.cpu_s, found, is_guided=True
+    )
+    return block, outcome.crash
 
 
 def make_record(plan: Plan, on_block: Callable[[Block], None] = lambda _block: None) -> bool:

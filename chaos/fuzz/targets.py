@@ -41,6 +41,7 @@ GOALS = {
     "etcd-values": Goal("chaos.fuzz.etcd_values:ETCD_VALUES", 200_000, 5_000, 130),
     "router-messages": Goal("chaos.fuzz.router_messages:ROUTER_MESSAGES", 6_000_000, 20_000, 130),
     "record-core": Goal("chaos.fuzz.hostile_neighbour:RECORD_CORE", 100_000, 200, 30),
+    "http": Goal("chaos.fuzz.http_requests:HTTP", 20_000, 6, 1),
     "linked-routers": Goal("chaos.fuzz.linked_routers:LINKED_ROUTERS", 105_000, 6, 1),
 }
 """Most inputs go to what reads bytes of strangers and takes microseconds; a whole engine or two routers take longer."""

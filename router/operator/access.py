@@ -373,7 +373,15 @@ def add_routes(app: web.Application, access: Access, routes: Iterable[Route]) ->
         handler = route.handler
         if route.minimum is not None:
             handler = guard(access, route.minimum, handler, asks_again=route.asks_again)
-        app.router.add_route(route.method, route.path, handler)
+        app.router.add_route(route.method, route.path, handler, expect_handler=_on_expect)
+
+
+async def _on_expect(request: web.Request) -> None:
+    """Go on with whoever waits for that. aiohttp's own fails at what is no UTF-8, and logs it each time."""
+    if request.headers.get("Expect", "").lower() != "100-continue":
+        raise web.HTTPExpectationFailed(text="only 100-continue can be expected")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer has not begun
 
 
 def guard(access: Access, minimum: Role, handler: Handler, *, asks_again: bool = False) -> Handler:

@@ -30,6 +30,7 @@ PLANTED = {
     "etcd-values": "chaos.fuzz.etcd_values:decode_life",
     "router-messages": "chaos.fuzz.router_messages:decode_message",
     "record-core": "delivery_records.egress:Egress.on_msg",
+    "http": "topology.inspector.api:page_request",
     "linked-routers": "router.clients.subscriber_link:SubscriberLink.flow_input",
 }
 """What a fault is planted in, of each target."""
@@ -141,3 +142,23 @@ def test_the_command_prints_how_a_finding_is_repeated(monkeypatch: pytest.Monkey
     assert done.exit_code == 1
     assert "repeat it: oncewire chaos fuzz router-messages --first" in done.output
     assert CliRunner().invoke(chaos, ["fuzz", "no-such"]).exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.needs("atheris")
+def test_coverage_guided_inputs_are_counted_apart(tmp_path: Path) -> None:
+    state = tmp_path / "fuzz.jsonl"
+    arguments = ["fuzz", "router-messages", "--guided", "500", "--record", "--corpus", str(tmp_path / "corpus")]
+    done = CliRunner().invoke(chaos, [*arguments, "--state", str(state)])
+    assert done.exit_code == 0, done.output
+    (block,) = read_ledger(state, BLOCKS)
+    assert (block.is_guided, block.counts.inputs, block.found) == (True, 500, ())
+    assert "| 0 | 0 | - | 500 |" in state.with_suffix(".md").read_text()
+
+
+def test_an_input_of_the_corpus_is_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "input"
+    file.write_bytes(b"\x01\x00\x00\x00\x02ab")
+    done = CliRunner().invoke(chaos, ["fuzz", "router-messages", "--input", str(file)])
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(chaos, ["fuzz", "--input", str(file)]).exit_code == 2

@@ -34,6 +34,17 @@ def test_every_table_type_and_operation_is_described() -> None:
         assert ("delete" in paths[path]) is (entity.delete is not None)
 
 
+async def test_a_header_expect_that_is_no_text_is_refused_and_no_fault() -> None:
+    """Found by fuzzing: it was a status of 500, and a traceback in the log for each request."""
+    async with running_router("--standalone") as router:
+        host, _, port = router.http.removeprefix("http://").partition(":")
+        reading, writing = await asyncio.open_connection(host, int(port))
+        writing.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nExpect: \xea\xa6\r\n\r\n")
+        async with asyncio.timeout(END_S):
+            assert b" 417 " in await reading.readline()
+        writing.close()
+
+
 @pytest.mark.slow
 @pytest.mark.needs("schemathesis")
 async def test_a_router_answers_what_its_description_says(tmp_path: Path) -> None:
