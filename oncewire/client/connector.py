@@ -238,11 +238,12 @@ class Connector:
         transport.closed.result()  # a fault of our own code
 
     def _engine(self, address: Address, token: str | None) -> Connection:
-        self._sasl = sasl_client(address, self._salted, self._options.allow_plain, token)
+        hostname = self._options.hostname or address.host
+        self._sasl = sasl_client(address, self._salted, self._options.allow_plain, token, hostname)
         return Connection(
             Role.CLIENT,
             container_id=self._container_id,
-            hostname=self._options.hostname or address.host,
+            hostname=hostname,
             max_frame_size=self._options.max_frame_size,
             idle_time_out_ms=round(self._options.idle_time_out_s * 1000),
             properties={

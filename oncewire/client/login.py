@@ -59,31 +59,33 @@ async def token_of(source: TokenSource) -> str:
 
 
 def sasl_client(
-    address: Address, salted: SaltedPasswords, allow_plain: bool, token: str | None = None
-) -> SaslClient:
+    address: Address, salted: SaltedPasswords, allow_plain: bool, token: str | None = None,
+    hostname: str | None = None,
+) -> SaslClient:  # fmt: skip
     """How to log in at an address.
 
     With SCRAM; with a token, or with PLAIN, only where nobody else can read it, or it is allowed; without either by
-    the certificate, where the router takes it.
+    the certificate, where the router takes it. `hostname` is that of the open, where it is not the address's host.
 
     Raises:
         UsageError: user name, password or token cannot be used.
     """
+    hostname = hostname or address.host
     with_plain = address.tls or allow_plain or is_loopback(address.host)
     if token is not None:
         if not with_plain:
             fix = "connect with TLS (amqps://); allow_plain = True sends it nevertheless"
             raise UsageError(f"no token is sent to {address}", "everybody on the way could read it", fix)
-        return SaslClient(OAuthBearerClient(token), hostname=address.host)
+        return SaslClient(OAuthBearerClient(token), hostname=hostname)
     if address.user is None and address.tls:
-        return SaslClient([ExternalClient(), AnonymousClient()], hostname=address.host)
+        return SaslClient([ExternalClient(), AnonymousClient()], hostname=hostname)
     if address.user is None:
-        return SaslClient(ANONYMOUS, hostname=address.host)
+        return SaslClient(ANONYMOUS, hostname=hostname)
     try:
         mechanisms = password_mechanisms(address.user, address.password or "", _nonce, salted, with_plain)
     except LocalProtocolError as error:
         raise UsageError(f"nobody can log in at {address}", str(error), "choose another user or password") from None
-    return SaslClient(mechanisms, hostname=address.host)
+    return SaslClient(mechanisms, hostname=hostname)
 
 
 def _nonce() -> str:
