@@ -171,7 +171,7 @@ def test_a_command_that_does_not_exist_is_found(text: str) -> None:
     [
         (r"dead[- ]letter", r"dead_letter|store_command\(\"dead\""),
         (r"rejections by policy", r"rejects_by_policy"),
-        (r"\bmypyc\b", r"mypycify"),
+        (r"(?:compiled|built|wheels?) (?:by|with) mypyc", r"mypycify"),
         (r"\[(?:mqtt|queue)\]", r"^(?:mqtt|queue) = "),
         (r"reply says what (?:is|was) granted", NEVER),  # it states what holds now
     ],
