@@ -40,6 +40,8 @@ from tests.router.raw_client import RawClient, until
 from topology.inspector.schema.model import Role
 
 LIMIT = "amqp:resource-limit-exceeded"
+SILENT = "--listen-idle-timeout-s=300"
+"""Raw clients send no heartbeats."""
 PAGE = Path(__file__).parents[2] / "docs/security.md"
 
 
@@ -47,7 +49,7 @@ def flags(users: Sequence[str], **rules: dict[str, object]) -> list[str]:
     """Users whose passwords are their names, and a quota for each of some."""
     tables = [{"users": [user], **quotas} for user, quotas in rules.items()]
     listed = ",".join(f"{user}:{user}" for user in users)
-    return ["--standalone", f"--users={listed}", f"--quota-rules={json.dumps(tables)}"]
+    return ["--standalone", SILENT, f"--users={listed}", f"--quota-rules={json.dumps(tables)}"]
 
 
 async def raw(router: RouterProcess, user: str, **options: Any) -> RawClient:
@@ -265,7 +267,7 @@ async def links_in_force(router: RouterProcess) -> int:
 
 async def test_who_has_not_logged_in_has_a_quota_by_address_and_leaves_nothing_behind() -> None:
     rules = json.dumps([{"users": [ANONYMOUS], "connections": 1}])
-    async with running_router("--standalone", f"--quota-rules={rules}") as router:
+    async with running_router("--standalone", SILENT, f"--quota-rules={rules}") as router:
         first = await RawClient.connect(router.port)
         second = await RawClient.dial(router.port)
         await second.wait_for(ConnectionClosed)
@@ -344,7 +346,7 @@ def test_a_group_that_there_is_not_is_an_error(named: dict[str, object]) -> None
 # --- management -------------------------------------------------------------------------------------------------------
 
 POLICY = (
-    "--standalone", "--id=r1", "--users=ann:a,olga:o", "--roles=olga=operator", '--groups={"shops": ["ann"]}',
+    "--standalone", SILENT, "--id=r1", "--users=ann:a,olga:o", "--roles=olga=operator", '--groups={"shops": ["ann"]}',
     '--access-rules=[{"users": ["@shops"], "publish": ["orders.#", "queue://jobs"], "replay": ["queue://jobs"]}]',
     '--quota-rules=[{"users": ["@shops"], "links": 3}]',
 )  # fmt: skip
