@@ -120,7 +120,8 @@ async def test_other_callbacks_have_their_turn_in_between() -> None:
 
 
 async def test_in_one_turn_of_the_loop_all_turns_together_take_their_time_once() -> None:
-    clock, done = Clock(), []
+    clock = Clock()
+    done: list[str] = []
     backlog = backlog_of(clock)
     works = [Work(str(number), 3, done, clock) for number in range(20)]
     for work in works:
@@ -136,7 +137,8 @@ async def test_in_one_turn_of_the_loop_all_turns_together_take_their_time_once()
 
 async def test_who_has_little_to_do_waits_for_one_turn_and_its_answer_for_none() -> None:
     """Twenty use all of their turns; a client that was idle is next, and what it caused is written at once."""
-    clock, done = Clock(), []
+    clock = Clock()
+    done: list[str] = []
     turn = Turn(clock)
     backlog = Backlog(turn, clock)
     for number in range(20):

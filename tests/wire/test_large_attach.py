@@ -54,7 +54,7 @@ def decoded(body: bytes, units: int) -> Attach:
 
 @pytest.mark.parametrize("units", [1, 3, 64, 1 << 30])
 def test_in_pieces_of_any_size_it_is_what_it_is_in_one(units: int) -> None:
-    unsettled = {tag: STATES[number % len(STATES)] for number, tag in enumerate(tags(1000))}
+    unsettled: UnsettledMap = {tag: STATES[number % len(STATES)] for number, tag in enumerate(tags(1000))}
     body = encode_performative(attach_of(unsettled))
     assert decoded(body, units) == decode_performative(body)[0]
 
