@@ -216,6 +216,7 @@ class Connector:
         """One connection from its first byte to its end."""
         self._begun = self._loop.create_future()
         self._sasl, token = None, None
+        self._forbidden = ""
         if self._options.token is not None:
             async with asyncio.timeout(ATTEMPT_S):
                 token = await token_of(self._options.token)
@@ -330,7 +331,8 @@ class Connector:
             )
             assert self._transport is not None
             self.cause = self.cause or self._transport.tls_fault or _error_text(what, event.error)
-            if event.error is not None and event.error.condition == UNAUTHORIZED_ACCESS:
+            is_closed_by_router = isinstance(event, ConnectionClosed)  # a refused login is lost, not closed
+            if is_closed_by_router and event.error is not None and event.error.condition == UNAUTHORIZED_ACCESS:
                 self._forbidden = event.error.description or str(UNAUTHORIZED_ACCESS)
             if event.error is not None and event.error.condition == CONNECTION_REDIRECT:
                 self._follow(event.error, self._address)
