@@ -117,11 +117,13 @@ campaign: $(VENV)/.spark
 	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m campaign --long-runs docs/evidence/long-runs.json
 
 # A file's tests stay together. More than four processes would wait for the tests that start three routers each.
+PYTEST := $(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
 test: $(VENV)/.installed
-	@$(RUN) $(PYTHON_IN_VENV) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-all: $(VENV)/.installed
-	@$(RUN) $(PYTHON_IN_VENV) -m pytest -m 'not campaign' $(ARGS)
+	@$(PYTEST) -m 'not campaign' $(ARGS)
 
 lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/ruff check .
