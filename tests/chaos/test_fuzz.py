@@ -31,7 +31,7 @@ PLANTED = {
     "etcd-values": "chaos.fuzz.etcd_values:decode_life",
     "router-messages": "chaos.fuzz.router_messages:decode_message",
     "record-core": "delivery_records.egress:Egress.on_msg",
-    "http": "topology.inspector.api:page_request",
+    "http": "router.operator.access:Access.caller_of",
     "linked-routers": "router.clients.subscriber_link:SubscriberLink.flow_input",
 }
 """What a fault is planted in, of each target."""
