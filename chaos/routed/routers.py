@@ -51,7 +51,7 @@ class Carrier:
         if isinstance(event, ConnectionOpened):
             prefixes = None if self._is_router else self.router.code.links.served_prefixes(event.open)
             if prefixes is not None:
-                self.router.links.add_service(self, prefixes)
+                self.router.links.add_service(self, prefixes, "")
         elif isinstance(event, ConnectionClosed | ConnectionLost):
             self._on_lost()
         elif isinstance(event, SessionEnded):

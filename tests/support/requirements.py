@@ -124,7 +124,7 @@ PARTS = {
     "matplotlib": Part("the package matplotlib", python_module("matplotlib"), "make tools"),
     "chromium": Part("the browser chromium", program("chromium"), "sudo apt-get install -y chromium"),
     "playwright": Part("the package playwright", python_module("playwright"), "make tools"),
-    "atheris": Part("the fuzzer atheris", python_module("atheris"), "pip install 'oncewire[fuzz]'"),
+    "atheris": Part("the fuzzer atheris", python_module("atheris"), "make tools"),
     "schemathesis": Part("the package schemathesis", python_module("schemathesis"), "make tools"),
     "axe": Part("the accessibility checker axe-core", tool_file("node_modules/axe-core/axe.min.js"), "make tools"),
     "map-library": Part("the library of the inspector's map", map_library, "make inspector-map"),
