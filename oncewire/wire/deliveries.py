@@ -125,8 +125,17 @@ class Unsettled:
     def __iter__(self) -> Iterator[int]:
         return iter(self.links)
 
+    def takes(self, number: int) -> bool:
+        """Whether a delivery of the peer may have this id: no other has it, and it can be told from all that are unsettled.
+
+        RFC 1982 orders two numbers only where they are less than 2**31 apart.
+        """
+        if number == self._next & SERIAL_MASK:  # nearly always
+            return self._next - self._gone.first_missing < _SERIAL_HALF
+        return number not in self.links and self._position(number) - self._gone.first_missing < _SERIAL_HALF
+
     def add(self, number: int, link: LinkEndpoint, tag: bytes) -> None:
-        """Take note of a delivery."""
+        """Take note of a delivery; ask `takes` about ids that the peer has chosen."""
         self.links[number] = link
         link.unsettled_tags[number] = tag
         if number == self._next & SERIAL_MASK:

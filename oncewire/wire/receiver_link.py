@@ -262,7 +262,7 @@ class ReceiverLink(Link):
             or self.state is not LINK_ATTACHED
             or self._partial is not None
             or len(payload) > self._max_message_size
-            or delivery_id in unsettled.links
+            or not unsettled.takes(delivery_id)
         ):
             super().receive_whole(delivery_id, tag, payload, settled, message_format)
             return
@@ -365,8 +365,9 @@ class ReceiverLink(Link):
         session = self.session
         if not settled:
             unsettled = session.received_unsettled
-            if delivery_id in unsettled.links:
-                session.end_faulty(INVALID_FIELD, f"delivery-id {delivery_id} is unsettled already")
+            if not unsettled.takes(delivery_id):
+                text = f"delivery-id {delivery_id} is unsettled already, or 2**31 ahead of one that is"
+                session.end_faulty(INVALID_FIELD, text)
                 return
             unsettled.add(delivery_id, self, tag)
         event = DeliveryReceived(self, delivery_id, tag, payload, settled, resume, state, message_format)

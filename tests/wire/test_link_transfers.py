@@ -16,7 +16,9 @@ from oncewire.wire import (
     DeliveryReceived,
     DeliveryState,
     Detach,
+    Disposition,
     DispositionReceived,
+    End,
     LimitError,
     LinkDetached,
     Modified,
@@ -57,6 +59,28 @@ def test_a_first_frame_without_a_legal_id_and_tag_detaches_the_link(transfer: Tr
     peer.attach_as_sender(10)
     assert condition_of(peer.send(transfer, b"body"), Detach) == "amqp:invalid-field"
     assert not one(peer.heard, LinkDetached).needs_answer
+
+
+@pytest.mark.parametrize("again", [0, 1 << 31], ids=["unsettled already", "too far ahead of it"])
+def test_a_delivery_id_that_cannot_be_told_from_an_unsettled_one_ends_the_session(again: int) -> None:  # 2.8.10
+    peer = RawPeer()
+    peer.begin()
+    peer.attach_as_sender(10)
+    peer.send(Transfer(0, 0, b"a"))
+    assert condition_of(peer.send(Transfer(0, again, b"b")), End) == "amqp:invalid-field"
+
+
+def test_delivery_ids_may_skip_and_go_back_while_they_can_be_told_from_each_other() -> None:  # 2.8.10
+    peer = RawPeer()
+    peer.begin()
+    link = peer.attach_as_sender(10)
+    for delivery_id in (0, (1 << 31) - 1, 1):
+        assert peer.send(Transfer(0, delivery_id, b"%d" % delivery_id)) == []
+    link.dispose([0, (1 << 31) - 1, 1], ACCEPTED, True)
+    peer.send(Disposition(False, 0, 1, True))  # of what is settled: nothing changes
+    frames = peer.send(Transfer(0, (1 << 32) - 1, b"next"))
+    assert not any(isinstance(frame, End) for frame in frames)
+    assert [event.tag for event in peer.heard if isinstance(event, DeliveryReceived)][-1] == b"next"
 
 
 @pytest.mark.parametrize("more", [False, True])
