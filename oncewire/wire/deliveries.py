@@ -126,7 +126,7 @@ class Unsettled:
         return iter(self.links)
 
     def takes(self, number: int) -> bool:
-        """Whether a delivery of the peer may have this id: no other has it, and it can be told from all that are unsettled.
+        """Whether a delivery of the peer may have this id, which can be told from all that are unsettled.
 
         RFC 1982 orders two numbers only where they are less than 2**31 apart.
         """
