@@ -33,7 +33,7 @@ from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
-END_S = 60.0
+END_S = 120.0
 PLANTED = next(edit for edit in EDITS if edit.name == "C11-sync-when-moved")
 PROGRAM = """
 import sys, click

@@ -12,7 +12,7 @@ import pytest
 from tests.support.requirements import TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
-COLLECT_S = 110.0
+COLLECT_S = 200.0
 
 
 @pytest.mark.timeout(2 * COLLECT_S)
