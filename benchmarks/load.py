@@ -262,12 +262,15 @@ class Subscriber(Client):
 class Run:
     """One publisher, its subscribers, and the loop that serves them."""
 
+    make_publisher: type[Publisher] = Publisher
+    make_subscriber: type[Subscriber] = Subscriber
+
     def __init__(self, options: argparse.Namespace) -> None:
         self._pids: list[int] = options.pid
         self._selector = selectors.DefaultSelector()
         addresses = options.subscribe
         self.subscribers = [
-            Subscriber(addresses[number % len(addresses)], options, number)
+            self.make_subscriber(addresses[number % len(addresses)], options, number)
             for number in range(options.subscribers)
         ]
         self._clients: list[Client] = list(self.subscribers)
@@ -276,12 +279,12 @@ class Run:
         self._serve_until(
             lambda: all(client.is_ready for client in self.subscribers), SETUP_DEADLINE_S, "attached"
         )
-        self.publisher = Publisher(options.publish, options)
+        self.publisher = self.make_publisher(options.publish, options)
         self._clients.append(self.publisher)
         self._selector.register(self.publisher.socket, selectors.EVENT_READ, self.publisher)
         self._serve_until(lambda: self.publisher.is_ready, SETUP_DEADLINE_S, "given credit")
 
-    def _serve(self, timeout: float) -> None:
+    def serve(self, timeout: float) -> None:
         """One turn: answer everything that has come."""
         for key, ready in self._selector.select(timeout):
             client = key.data
@@ -298,7 +301,7 @@ class Run:
         while not condition():
             if time.monotonic() > ends_at:
                 raise Failed(f"not everything was {what} within {deadline_s:g} s: {self.counts()}")
-            self._serve(0.1)
+            self.serve(0.1)
 
     def publish(self, seconds: float | None, messages: int | None) -> None:
         """Publish until the time is over or so many messages more are sent; without waiting for the last outcomes."""
@@ -308,7 +311,7 @@ class Run:
         publisher.write()
         ends_at = None if seconds is None else time.monotonic() + seconds
         while publisher.sent < publisher.limit and (ends_at is None or time.monotonic() < ends_at):
-            self._serve(0.1)
+            self.serve(0.1)
         publisher.limit = publisher.sent
 
     def drain(self) -> None:
