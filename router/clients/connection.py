@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LinkPlace, LossCause
@@ -161,18 +161,6 @@ class ClientConnection(PacedProtocol):
         self.routed = CarriedLinks()
         self._is_redirected = is_redirected
         self._has_failed = False  # by a fault of our own: the next one closes nothing any more
-        self._handlers: dict[type, Callable[[Any, list[Input]], None]] = {
-            DispositionReceived: self._on_disposition,
-            LinkFlow: self._on_flow,
-            LinkAttached: self._on_attached,
-            LinkDetached: self._on_detached,
-            SessionBegun: self._on_session_begun,
-            SessionEnded: self._on_session_ended,
-            ConnectionOpened: self._on_opened,
-            ConnectionClosed: self._on_over,
-            ConnectionLost: self._on_over,
-            SaslOutcome: self._on_sasl,
-        }
 
     @property
     def driver(self) -> RecordsDriver:
@@ -295,7 +283,7 @@ class ClientConnection(PacedProtocol):
                 else:
                     handler = handlers.get(type(event))
                     if handler is not None:
-                        handler(event, inputs)
+                        handler(self, event, inputs)
             for link in self._node_links.take_postponed():
                 self._open_node_link(link)
             self.routed.release()
@@ -596,3 +584,16 @@ class ClientConnection(PacedProtocol):
         self._timer = None
         self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="no open frame came")
         self.abort()
+
+    _handlers: ClassVar[dict[type, Callable[[ClientConnection, Any, list[Input]], None]]] = {
+        DispositionReceived: _on_disposition,
+        LinkFlow: _on_flow,
+        LinkAttached: _on_attached,
+        LinkDetached: _on_detached,
+        SessionBegun: _on_session_begun,
+        SessionEnded: _on_session_ended,
+        ConnectionOpened: _on_opened,
+        ConnectionClosed: _on_over,
+        ConnectionLost: _on_over,
+        SaslOutcome: _on_sasl,
+    }
