@@ -30,10 +30,10 @@ SETTINGS = {
 
 
 class MemoryRouter:
-    """One router."""
+    """One router; `settings` go beyond those that all have."""
 
-    def __init__(self, name: str, etcd: MemoryEtcd) -> None:
-        config = load(None, {**SETTINGS, "id": name}, {}).config
+    def __init__(self, name: str, etcd: MemoryEtcd, **settings: object) -> None:
+        config = load(None, {**SETTINGS, "id": name, **settings}, {}).config
         self.name = name
         self.log = EventLog(name)
         self.port = self.http_port = 0

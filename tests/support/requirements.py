@@ -134,6 +134,7 @@ PARTS = {
     ),
     "systemd-analyze": Part("systemd-analyze", program("systemd-analyze"), "sudo apt-get install -y systemd"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
+    "valgrind": Part("valgrind", program("valgrind"), "sudo apt-get install -y valgrind"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "previous-release": Part(
         "the previous release in the history of this checkout", previous_release, "git fetch --unshallow --tags"
