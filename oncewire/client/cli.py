@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -72,7 +73,7 @@ def _common_options(command: _Command) -> _Command:
             click.option(
                 "--container-id",
                 metavar="ID",
-                help="Identity of this program. [USER@HOST with --name, else random]",
+                help="Identity of this program. [the one kept in --journal, else USER@HOST with --name, else random]",
             ),
             click.option(
                 "--journal",
@@ -93,18 +94,18 @@ def target_of(
     """What `router_options` came to.
 
     Raises:
-        CliError: there is no such context, or no address was given and nobody listens on this machine.
+        CliError: there is no such context. `Target.connect` raises it, too: no address was given, and nobody listens.
     """
     from oncewire.client.cli_publish import Target
 
     where = amqp_addresses(urls)
-    if where.is_guessed and connect_timeout is None:
-        require_listener(where)
+    # Later: what is wrong with the journal is told first.
+    check = partial(require_listener, where) if where.is_guessed and connect_timeout is None else None
     if vhost is None and where.context is not None:
         vhost = where.context.vhost or None
     return Target(
         topic, list(where.urls), name, container_id, journal, CONNECT_S if connect_timeout is None else connect_timeout,
-        tls_of_command(), token_of_command(), vhost,
+        tls_of_command(), token_of_command(), vhost, check,
     )  # fmt: skip
 
 
@@ -218,14 +219,14 @@ def _refuse_journal(journal: str | None, done: str) -> None:
 
 
 def _identity(name: str | None, container_id: str | None, journal: str | None) -> str | None:
-    """The container-id: a named link keeps it from run to run."""
+    """The container-id: a named link keeps it from run to run; None = the journal's, or a random one."""
     if journal is not None and name is None:
         raise CliError(
             f"the journal {journal} cannot be used",
             "the link has no name, so the next run could not resume it",
             "add --name NAME",
         )
-    if container_id is None and name is not None:
+    if container_id is None and name is not None and journal is None:
         import getpass
         import socket
 

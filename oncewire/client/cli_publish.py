@@ -31,8 +31,6 @@ from oncewire.client.bodies import Body
 
 BATCH = 256
 """Lines stored in one transaction of the journal."""
-PATIENCE_S = 10.0
-"""Report after this time which subscriptions the command waits for."""
 STEP_S = 0.5
 """Between two looks at how many are accepted."""
 LEAVE_S = 3.0
@@ -90,6 +88,7 @@ class Target:
     tls: ssl.SSLContext | None = None
     token: Callable[[], str] | None = None
     vhost: str | None = None
+    before_connect: Callable[[], None] | None = None
 
     @contextmanager
     def open_journal(self) -> Iterator[SqliteJournal | None]:
@@ -101,11 +100,16 @@ class Target:
             if store is not None:
                 store.close()
 
-    def connect(self, on_event: Callable[[ClientEvent], None] | None) -> Client:
+    def connect(
+        self, on_event: Callable[[ClientEvent], None] | None, journal: SqliteJournal | None = None
+    ) -> Client:
         """The client to be entered."""
+        if self.before_connect is not None:
+            self.before_connect()
         return connect(
             self.urls,
             container_id=self.container_id,
+            journal=journal,
             ssl_context=self.tls,
             timeout=self.connect_timeout,
             token=self.token,
@@ -124,8 +128,8 @@ async def leave(closing: Coroutine[Any, Any, None]) -> None:
 async def publish(target: Target, source: str, show: Callable[[int], None]) -> dict[str, Any]:
     """Send the lines and return the report; `show` is called with how many are accepted."""
     with target.open_journal() as store:
-        async with target.connect(Reporter()) as client:
-            publisher = await client.publisher(target.topic, name=target.name, journal=store)
+        async with target.connect(Reporter(), store) as client:
+            publisher = await client.publisher(target.topic, name=target.name)
             if publisher.recovered:
                 say(f"resuming {len(publisher.recovered)} messages of an earlier run")
             try:
@@ -230,19 +234,12 @@ async def _lines(source: str) -> AsyncIterator[bytes]:
 
 
 async def _wait_for_outcomes(publisher: Publisher, show: Callable[[int], None]) -> None:
-    """Wait for all outcomes and print now and then what is pending; the report counts what was not accepted."""
-    waited = 0.0
+    """Wait for all outcomes; the report counts what was not accepted. What it waits for is in the client's warnings."""
     with suppress(NotAccepted):
         while True:
             try:
                 await publisher.flush(STEP_S)
             except TimeoutError:
                 show(publisher.statistics.accepted)
-                oldest = publisher.oldest
-                waited += STEP_S
-                if oldest is not None and waited >= PATIENCE_S:
-                    waited = 0.0
-                    owed = await publisher.owed(oldest)
-                    say(f"{publisher.unfinished} messages have no outcome yet: {owed.why}")
             else:
                 return

@@ -130,7 +130,8 @@ def test_the_time_of_a_certificate_is_read_as_openssl_reads_it(tmp_path: Path) -
         assert datetime.strptime(as_text[1], "%Y%m%d%H%M%SZ").replace(tzinfo=UTC) == found.not_valid_after_utc
 
 
-def test_too_few_descriptors_are_a_warning_with_the_number_that_is_needed() -> None:
-    (finding,) = check_descriptors(load(None, {"max_connections": "100000000"}, {}).config)
+def test_too_few_descriptors_are_a_warning_with_the_number_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _which: (1024, 1024))
+    (finding,) = check_descriptors(load(None, {"max_connections": "10000"}, {}).config)
     assert finding.state is State.WARNING
     assert "ulimit -n" in finding.fix
