@@ -55,6 +55,28 @@ def certificate_id(der: bytes) -> CertificateId:
     return CertificateId(_next(fields).whole, _expected(serial, _INTEGER).content)
 
 
+def validity(der: bytes) -> tuple[str, str]:
+    """From when to when a certificate is valid, as `YYYYMMDDHHMMSSZ` (RFC 5280, section 4.1.2.5).
+
+    Raises:
+        MalformedDerError: it is none.
+    """
+    fields = _inside(_only(_only(der)))
+    if _next(fields).tag == _VERSION:
+        _next(fields)  # the serial number
+    _next(fields)  # the algorithm of the signature
+    _next(fields)  # the issuer
+    times = _inside(_expected(_next(fields), _SEQUENCE).content)
+    return _whole_year(_next(times)), _whole_year(_next(times))
+
+
+def _whole_year(element: _Element) -> str:
+    text = element.content.decode("ascii", "replace")
+    if element.tag == _UTC_TIME:
+        return ("19" if text[:2] >= "50" else "20") + text
+    return text
+
+
 def _revoked(der: bytes) -> Iterator[CertificateId]:
     fields = _inside(_only(_only(der)))
     first = _next(fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -43,6 +44,15 @@ def store_factory(config: RouterConfig, log: EventLog | None = None) -> Callable
     tls = _checked(lambda files: rotating_client_context(files, alpn=None, on_fault=on_fault), config)
     options = GatewayOptions(user=config.etcd_user, password=config.etcd_password, tls=tls)
     return lambda: GatewayStore(config.etcd_endpoints, options)
+
+
+def etcd_tls(config: RouterConfig) -> ssl.SSLContext | None:
+    """What connects to etcd with these settings; None = without TLS, or with what this machine trusts.
+
+    Raises:
+        CliError: the TLS files cannot be used.
+    """
+    return _checked(lambda files: rotating_client_context(files, alpn=None), config)
 
 
 def _etcd3_factory(config: RouterConfig, on_fault: Callable[[str], None]) -> Callable[[], ClusterStore]:

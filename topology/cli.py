@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from oncewire.cli.errors import CliError
-from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, Authorization, read_state
+from oncewire.cli.nouns import Noun
+from topology.inspector.ask_cli import Api, Authorization
 from topology.inspector.follow_cli import DELIVERY, Wanted, document_of, documents_of
-from topology.inspector.login_cli import authorization_of, login_option
+from topology.inspector.login_cli import authorization_of, login_option, network_options, url_of
 from topology.inspector.parameters_core import MAX_TEXT, tag_of
 from topology.inspector.rows_core import (
     COLLECTIONS,
@@ -23,8 +24,6 @@ from topology.inspector.rows_core import (
     InputError,
 )
 
-__all__ = ["DEFAULT_URL", "STATE_PATH", "inspect", "read_state"]
-
 WHAT = (OVERVIEW, *COLLECTIONS, DELIVERY, EVENTS)
 WITH_TOPICS = (TOPICS, *OF_ATTACHMENTS)
 WITHOUT_ROUTERS = (TOPICS, "connections")
@@ -34,12 +33,9 @@ TERMINAL_ROWS = 100
 
 
 @click.command("inspect", short_help="Show what the network does, and why anything waits.")
-@click.argument("what", default=OVERVIEW, metavar="[WHAT]", type=click.Choice(WHAT))
+@click.argument("what", default=OVERVIEW, metavar="[WHAT]", type=Noun(WHAT))
 @click.argument("tag", default="", metavar="[TAG]")
-@click.option(
-    "--url", default=DEFAULT_URL, show_default=True, metavar="URL",
-    help="The HTTP address of a router; with a login, http://USER:PASSWORD@HOST:PORT.",
-)  # fmt: skip
+@network_options
 @login_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --watch one line for each change.")
 @click.option("--watch", is_flag=True, help="Show changes until Ctrl-C.")
@@ -53,7 +49,7 @@ TERMINAL_ROWS = 100
     help=f"Show at most so many rows. Default: {TERMINAL_ROWS} on a terminal, else all.",
 )  # fmt: skip
 def inspect(
-    what: str, tag: str, url: str, user: str | None, as_json: bool, watch: bool, network: bool, topic: str,
+    what: str, tag: str, url: str | None, user: str | None, as_json: bool, watch: bool, network: bool, topic: str,
     router: str, match: str, publisher: str, limit: int | None,
 ) -> None:  # fmt: skip
     """Show the router at URL and the network as it knows it.
@@ -67,8 +63,9 @@ def inspect(
     if limit is None and not as_json and console().is_terminal:
         limit = TERMINAL_ROWS
     wanted = Wanted(what, tag, publisher, topic, router, match, network, limit)
+    address = url_of(url)
     login = authorization_of(user)
-    asyncio.run(_watch(url, login, wanted, as_json) if watch else _show(url, login, wanted, as_json))
+    asyncio.run(_watch(address, login, wanted, as_json) if watch else _show(address, login, wanted, as_json))
 
 
 def _check(what: str, tag: str, network: bool, filters: dict[str, str], publisher: str) -> None:

@@ -68,6 +68,7 @@ def _worker_died(error: WorkerDied) -> CliError:
 @click.option(
     "--shorten", is_flag=True, help="With --story: leave out what a failing seed does not need to fail."
 )
+@click.option("--verbose", "-v", is_flag=True, help="Print the counters, too: faults, rare situations, costs.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 @click.pass_context
 def simulate(
@@ -77,6 +78,7 @@ def simulate(
     jobs: int | None,
     story: bool,
     shorten: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Run the shipped cores of routers and clients in simulated worlds, under virtual time and seeded faults.
@@ -110,7 +112,7 @@ def simulate(
         except WorkerDied as error:
             raise _worker_died(error) from None
     report = Report(asked, outcome, code_version())
-    print_report(console, report)
+    print_report(console, report, verbose=verbose)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     if outcome.is_interrupted:

@@ -62,10 +62,24 @@ def tally_as_json(tally: Tally) -> dict[str, object]:
     }
 
 
-def print_report(console: Console, report: Report) -> None:
-    """Print the numbers, the failing seeds, and the verdict in one sentence."""
+def print_report(console: Console, report: Report, *, verbose: bool) -> None:
+    """Print the numbers, the failing seeds, and the verdict in one sentence; with `verbose` all that was counted."""
     tally = report.tally
     console.print(_numbers(tally))
+    if verbose:
+        _print_counters(console, tally)
+    _print_failing(console, tally.failing)
+    done = f"{tally.seeds:,} seeds" if tally.seeds != 1 else "1 seed"
+    if report.outcome.is_interrupted:
+        say(console, f"interrupted: {done} of {report.asked.count:,} were run", style="bold yellow")
+    if tally.is_clean:
+        words = ", ".join(f"{tally.found[word]} {word}" for word in FINDINGS)
+        say(console, f"{done}: {words}", style="green" if tally.seeds else "")
+    else:
+        say(console, f"FAILED: {tally.found.total():,} of {done} broke a guarantee", style="bold red")
+
+
+def _print_counters(console: Console, tally: Tally) -> None:
     say(console, f"faults: {_counts(tally.faults)}")
     if missing := [fault for fault in ALL_FAULTS if not tally.faults[fault]]:
         say(console, f"faults that did not occur: {', '.join(missing)}")
@@ -78,15 +92,6 @@ def print_report(console: Console, report: Report) -> None:
         f"{tally.simulated_hours:,.1f} simulated hours in {tally.cpu_s:.1f} s of CPU: "
         f"{tally.deliveries_per_cpu_s:,.0f} checked deliveries per CPU second, {tally.memory_mb} MiB a process",
     )
-    _print_failing(console, tally.failing)
-    done = f"{tally.seeds:,} seeds" if tally.seeds != 1 else "1 seed"
-    if report.outcome.is_interrupted:
-        say(console, f"interrupted: {done} of {report.asked.count:,} were run", style="bold yellow")
-    if tally.is_clean:
-        words = ", ".join(f"{tally.found[word]} {word}" for word in FINDINGS)
-        say(console, f"{done}: {words}", style="green" if tally.seeds else "")
-    else:
-        say(console, f"FAILED: {tally.found.total():,} of {done} broke a guarantee", style="bold red")
 
 
 def _numbers(tally: Tally) -> Table:

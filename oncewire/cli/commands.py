@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 import click
+from click.exceptions import NoSuchCommand
 
 from oncewire.cli.errors import CliError
 
@@ -54,6 +55,19 @@ class CommandGroup(click.Group):
         )
         self._find_sources = sources
         self._sources: Mapping[str, EntryPoint] | None = None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command to run.
+
+        Raises:
+            NoSuchCommand: there is none of that name; it names those that are spelled alike.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:  # click has looked at commands that are imported already: none
+            raise NoSuchCommand(error.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from None
 
     def _entry_points(self) -> Mapping[str, EntryPoint]:
         if self._sources is None:

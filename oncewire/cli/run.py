@@ -15,7 +15,8 @@ EXIT_INTERRUPTED = 130
 
 def root_command() -> CommandGroup:
     """Returns the command `oncewire` with the sub-commands that are installed."""
-    return CommandGroup("oncewire", help="Exactly-once publish-subscribe over a network of AMQP 1.0 routers.")
+    group = CommandGroup("oncewire", help="Exactly-once publish-subscribe over a network of AMQP 1.0 routers.")
+    return click.version_option(package_name="oncewire", message="oncewire %(version)s")(group)
 
 
 def run(arguments: Sequence[str], group: click.Group | None = None) -> int:

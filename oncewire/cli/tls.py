@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.where import context_in_use
 from oncewire.transport.tls import TlsFiles, TlsFilesError, fault_of, rotating_client_context
 
 _META = "oncewire.tls"
@@ -38,6 +39,8 @@ def _keep(context: click.Context, option: click.Parameter, value: str | None) ->
 def tls_of_command() -> ssl.SSLContext | None:
     """What the command that runs connects with, also when the files are replaced; None = Python's default.
 
+    What no option gives is that of the context, if the command works on one.
+
     Raises:
         CliError: a file cannot be used.
     """
@@ -45,6 +48,11 @@ def tls_of_command() -> ssl.SSLContext | None:
     if running is None:
         return None
     ca, certificate, key = (running.meta.get(f"{_META}.{name}") for name in ("ca_file", "cert_file", "key_file"))
+    context = context_in_use()
+    if context is not None:
+        ca = ca or _path(context.ca_file)
+        if certificate is None and key is None:  # a key belongs to its certificate
+            certificate, key = _path(context.cert_file), _path(context.key_file)
     if key is not None and certificate is None:
         raise CliError("the key cannot be used", "there is no certificate to it", "add --cert-file FILE")
     if ca is None and certificate is None:
@@ -56,6 +64,10 @@ def tls_of_command() -> ssl.SSLContext | None:
             "the TLS files cannot be used", str(error),
             "check --ca-file, --cert-file and --key-file: PEM files, a key that fits and has no passphrase",
         ) from None  # fmt: skip
+
+
+def _path(name: str) -> Path | None:
+    return Path(name) if name else None
 
 
 def tls_fault(error: Exception) -> str:

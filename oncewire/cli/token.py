@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from oncewire.cli.where import context_in_use
 from oncewire.transport.connecting import is_loopback
 
 TOKEN_VARIABLE = "ONCEWIRE_TOKEN_FILE"  # noqa: S105  (the name of a variable)
@@ -29,10 +30,19 @@ def _keep(context: click.Context, _option: click.Parameter, value: str | None) -
 
 
 def token_of_command() -> Callable[[], str] | None:
-    """What the command that runs logs in with; None = it was given no token."""
+    """What the command that runs logs in with, by option or by its context; None = neither has a token."""
     running = click.get_current_context(silent=True)
     file: Path | None = None if running is None else running.meta.get(_META)
+    context = context_in_use()
+    if file is None and context is not None and context.token_file:
+        file = Path(context.token_file)
     return None if file is None else token_in(file)
+
+
+def has_token_option() -> bool:
+    """Whether the command that runs was given a token by option or variable."""
+    running = click.get_current_context(silent=True)
+    return running is not None and running.meta.get(_META) is not None
 
 
 def token_in(file: Path) -> Callable[[], str]:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from oncewire.client.errors import MessageTooLarge, UsageError
-from oncewire.wire import BodyKind, Message, Properties, WireError, encode_data_message, encode_message
+from typing import Protocol, TypeAlias
 
-Body = bytes | bytearray | memoryview | str | Message | object
-"""bytes: one data section. str: an amqp-value string. Message: as it is. Else an object whose `encode()` gives bytes or
-a bytearray, such as `proton.Message`; proton itself is never imported here."""
+from oncewire.client.errors import MessageTooLarge, UsageError
+from oncewire.wire import (
+    BodyKind,
+    Message,
+    Properties,
+    WireError,
+    decode_message,
+    encode_data_message,
+    encode_message,
+)
+
+
+class Encodable(Protocol):
+    """An object that encodes itself as an AMQP message, such as `proton.Message`; proton is never imported here."""
+
+    def encode(self) -> bytes | bytearray:
+        """The whole message, sections and all."""
+
+
+Body: TypeAlias = bytes | bytearray | memoryview | str | Message | Encodable
+"""bytes: one data section. str: an amqp-value string. Message: as it is. Else what encodes itself. A dict, a number or
+None is none of these, for the type checker and at run time: encode it, as JSON for example."""
 
 
 def encode_body(
@@ -43,10 +61,22 @@ def encode_body(
             return encode_message(body)
         except WireError as error:
             raise _not_sendable(str(error)) from error
+    return _encoded_by_itself(body)
+
+
+def _encoded_by_itself(body: Encodable) -> bytes:
+    """What an object of another library makes of itself, if that is a message: a router would end the connection."""
     encode = getattr(body, "encode", None)
-    encoded = encode() if callable(encode) else None
+    try:
+        encoded = encode() if callable(encode) else None
+    except TypeError as error:  # it encodes something else, and needs to be told what
+        raise _not_sendable(f"a {type(body).__name__} is no message: {error}") from None
     if not isinstance(encoded, (bytes, bytearray)):  # proton.Message gives a bytearray
         raise _not_sendable(f"a {type(body).__name__} is no message")
+    try:
+        decode_message(bytes(encoded))
+    except WireError as error:
+        raise _not_sendable(f"what a {type(body).__name__} encodes is no AMQP message: {error}") from error
     return bytes(encoded)
 
 

@@ -4,46 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.progress import progress_of
 from oncewire.cli.tls import tls_of_command, tls_options
 from oncewire.cli.token import token_of_command, token_option
+from oncewire.cli.where import (
+    CONNECT_S,
+    DEFAULT_URL,
+    PRECEDENCE,
+    URL_VARIABLE,
+    amqp_addresses,
+    context_option,
+    require_listener,
+)
 
-DEFAULT_URL = "amqp://127.0.0.1:5672"
+if TYPE_CHECKING:
+    from oncewire.client.cli_publish import Target
 
 _Command = Callable[..., Any]
+T = TypeVar("T")
 
 
-def _common_options(command: _Command) -> _Command:
-    """Options of both commands."""
+def router_options(command: _Command) -> _Command:
+    """Options of all commands that connect as a client; they give them to `target_of`."""
     for option in reversed(
         (
             click.option(
                 "--url",
                 "urls",
                 multiple=True,
-                envvar="ONCEWIRE_URL",
+                envvar=URL_VARIABLE,
                 metavar="URL",
                 help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated. "
-                f"[{DEFAULT_URL}]",
-            ),
-            click.option(
-                "--name", metavar="NAME", help="Name of the link, so that a later run can resume it."
-            ),
-            click.option(
-                "--container-id",
-                metavar="ID",
-                help="Identity of this program. [USER@HOST with --name, else random]",
-            ),
-            click.option(
-                "--journal",
-                type=click.Path(dir_okay=False),
-                metavar="FILE",
-                help="Keep unsettled messages in this SQLite file, so that they survive a crash of this program.",
+                f"[{PRECEDENCE.format(variable=URL_VARIABLE, default=DEFAULT_URL)}]",
             ),
             click.option(
                 "--vhost", metavar="NAME", help="Virtual host of the routers. [that of the user, or of the URL]"
@@ -51,16 +51,62 @@ def _common_options(command: _Command) -> _Command:
             click.option(
                 "--connect-timeout",
                 type=click.FloatRange(min=0, min_open=True),
-                default=30.0,
-                show_default=True,
+                default=None,
                 metavar="SECONDS",
-                help="How long to try to reach a router at the start.",
+                help=f"How long to try to reach a router at the start. [{CONNECT_S:g}; none at all where no address is "
+                "given and nobody listens at the default one]",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         )
     ):
         command = option(command)
-    return tls_options(token_option(command))
+    return context_option(tls_options(token_option(command)))
+
+
+def _common_options(command: _Command) -> _Command:
+    """Options of `pub` and `sub`."""
+    for option in reversed(
+        (
+            click.option(
+                "--name", metavar="NAME", help="Name of the link, so that a later run can resume it."
+            ),
+            click.option(
+                "--container-id",
+                metavar="ID",
+                help="Identity of this program. [the one kept in --journal, else USER@HOST with --name, else random]",
+            ),
+            click.option(
+                "--journal",
+                type=click.Path(dir_okay=False),
+                metavar="FILE",
+                help="Keep unsettled messages in this SQLite file, so that they survive a crash of this program.",
+            ),
+        )
+    ):
+        command = option(command)
+    return router_options(command)
+
+
+def target_of(
+    topic: str, urls: tuple[str, ...], vhost: str | None, connect_timeout: float | None, *,
+    name: str | None = None, container_id: str | None = None, journal: str | None = None,
+) -> Target:  # fmt: skip
+    """What `router_options` came to.
+
+    Raises:
+        CliError: there is no such context. `Target.connect` raises it, too: no address was given, and nobody listens.
+    """
+    from oncewire.client.cli_publish import Target
+
+    where = amqp_addresses(urls)
+    # Later: what is wrong with the journal is told first.
+    check = partial(require_listener, where) if where.is_guessed and connect_timeout is None else None
+    if vhost is None and where.context is not None:
+        vhost = where.context.vhost or None
+    return Target(
+        topic, list(where.urls), name, container_id, journal, CONNECT_S if connect_timeout is None else connect_timeout,
+        tls_of_command(), token_of_command(), vhost, check,
+    )  # fmt: skip
 
 
 @click.command("pub", short_help="Send lines as messages, and wait for their outcomes.")
@@ -89,7 +135,7 @@ def pub(
     container_id: str | None,
     journal: str | None,
     vhost: str | None,
-    connect_timeout: float,
+    connect_timeout: float | None,
     as_json: bool,
 ) -> int:
     """Send each line of a file or of the standard input as a message, and wait until all have an outcome.
@@ -100,15 +146,15 @@ def pub(
     from oncewire.client import cli_publish
 
     identity = _identity(name, container_id, journal)
-    target = cli_publish.Target(
-        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(),
-        token_of_command(), vhost,
-    )  # fmt: skip
+    target = target_of(topic, urls, vhost, connect_timeout, name=name, container_id=identity, journal=journal)
     if settled:
         _refuse_journal(journal, "sent")
-        report = _run(cli_publish.publish_settled(target, source))
+        report = run_client(cli_publish.publish_settled(target, source))
     else:
-        report = _run(cli_publish.publish(target, source))
+        # Whoever types sees what was typed.
+        is_typed = source == "-" and sys.stdin.isatty()
+        with progress_of("accepted", None, is_wanted=not is_typed) as show:
+            report = run_client(cli_publish.publish(target, source, show))
     if as_json:
         click.echo(json.dumps(report))
     elif settled:
@@ -140,7 +186,7 @@ def sub(
     container_id: str | None,
     journal: str | None,
     vhost: str | None,
-    connect_timeout: float,
+    connect_timeout: float | None,
     as_json: bool,
 ) -> None:
     """Print the messages of a topic or pattern, one a line, until --count or Ctrl-C.
@@ -150,16 +196,13 @@ def sub(
     With --name the subscription is kept for a minute after the end, and a later run gets what was sent meanwhile;
     without one it ends with the command. A message is accepted when it is printed.
     """
-    from oncewire.client import cli_publish, cli_subscribe
+    from oncewire.client import cli_subscribe
 
     identity = _identity(name, container_id, journal)
-    target = cli_publish.Target(
-        topic, list(urls) or [DEFAULT_URL], name, identity, journal, connect_timeout, tls_of_command(),
-        token_of_command(), vhost,
-    )  # fmt: skip
+    target = target_of(topic, urls, vhost, connect_timeout, name=name, container_id=identity, journal=journal)
     if settled:
         _refuse_journal(journal, "received")
-    _run(
+    run_client(
         cli_subscribe.subscribe(
             target, count=count, unsubscribe=unsubscribe, settled=settled, as_json=as_json
         )
@@ -176,14 +219,14 @@ def _refuse_journal(journal: str | None, done: str) -> None:
 
 
 def _identity(name: str | None, container_id: str | None, journal: str | None) -> str | None:
-    """The container-id: a named link keeps it from run to run."""
+    """The container-id: a named link keeps it from run to run; None = the journal's, or a random one."""
     if journal is not None and name is None:
         raise CliError(
             f"the journal {journal} cannot be used",
             "the link has no name, so the next run could not resume it",
             "add --name NAME",
         )
-    if container_id is None and name is not None:
+    if container_id is None and name is not None and journal is None:
         import getpass
         import socket
 
@@ -191,7 +234,7 @@ def _identity(name: str | None, container_id: str | None, journal: str | None) -
     return container_id
 
 
-def _run(job: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+def run_client(job: Coroutine[Any, Any, T]) -> T:
     """Run it; SIGTERM stops it in order, and the client's errors are shown in the usual shape."""
     from oncewire.client.errors import ClientError
 
@@ -203,7 +246,7 @@ def _run(job: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
         raise click.Abort from None
 
 
-async def _until_sigterm(job: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+async def _until_sigterm(job: Awaitable[T]) -> T:
     import signal
 
     task = asyncio.ensure_future(job)

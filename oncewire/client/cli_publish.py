@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import ssl
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from oncewire.client import (
     ClientEvent,
     Connected,
     Disconnected,
+    LinkActive,
     NotAccepted,
     Publisher,
     SessionExpired,
@@ -29,8 +31,8 @@ from oncewire.client.bodies import Body
 
 BATCH = 256
 """Lines stored in one transaction of the journal."""
-PATIENCE_S = 10.0
-"""Report after this time which subscriptions the command waits for."""
+STEP_S = 0.5
+"""Between two looks at how many are accepted."""
 LEAVE_S = 3.0
 """After Ctrl-C: a reply takes milliseconds, and the user waits for the prompt."""
 LINE_LIMIT = 64 << 20
@@ -50,17 +52,27 @@ class Reporter:
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
+        self._router = ""
 
     def __call__(self, event: ClientEvent) -> None:
         """Print one event."""
         if isinstance(event, Connected):
             self._told.clear()
+            self._router = event.router or event.address
+        elif isinstance(event, LinkActive):
+            if event.gap_s > 0:  # not the first time
+                say(f"resumed at {self._router} after {spoken_time(event.gap_s)}")
         elif isinstance(event, Disconnected):
             if self._told.get(event.address) != event.cause:
                 say(f"{event.address}: {event.cause}; retrying")
             self._told[event.address] = event.cause
         elif isinstance(event, SessionExpired):
             say(f"the session expired; {event.messages} messages have an unknown outcome")
+
+
+def spoken_time(seconds: float) -> str:
+    """For people: `98 ms`, `2.4 s`."""
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,7 @@ class Target:
     tls: ssl.SSLContext | None = None
     token: Callable[[], str] | None = None
     vhost: str | None = None
+    before_connect: Callable[[], None] | None = None
 
     @contextmanager
     def open_journal(self) -> Iterator[SqliteJournal | None]:
@@ -87,11 +100,16 @@ class Target:
             if store is not None:
                 store.close()
 
-    def connect(self, on_event: Callable[[ClientEvent], None]) -> Client:
+    def connect(
+        self, on_event: Callable[[ClientEvent], None] | None, journal: SqliteJournal | None = None
+    ) -> Client:
         """The client to be entered."""
+        if self.before_connect is not None:
+            self.before_connect()
         return connect(
             self.urls,
             container_id=self.container_id,
+            journal=journal,
             ssl_context=self.tls,
             timeout=self.connect_timeout,
             token=self.token,
@@ -107,20 +125,21 @@ async def leave(closing: Coroutine[Any, Any, None]) -> None:
             await closing
 
 
-async def publish(target: Target, source: str) -> dict[str, Any]:
-    """Send the lines and return the report."""
+async def publish(target: Target, source: str, show: Callable[[int], None]) -> dict[str, Any]:
+    """Send the lines and return the report; `show` is called with how many are accepted."""
     with target.open_journal() as store:
-        async with target.connect(Reporter()) as client:
-            publisher = await client.publisher(target.topic, name=target.name, journal=store)
+        async with target.connect(Reporter(), store) as client:
+            publisher = await client.publisher(target.topic, name=target.name)
             if publisher.recovered:
                 say(f"resuming {len(publisher.recovered)} messages of an earlier run")
             try:
                 if store is not None and source != "-":
-                    await _send_file(publisher, store, source)
+                    await _send_file(publisher, store, source, show)
                 else:
                     async for line in _lines(source):
                         _ = await publisher.submit(line)
-                    await _wait_for_outcomes(publisher)
+                        show(publisher.statistics.accepted)
+                    await _wait_for_outcomes(publisher, show)
             except asyncio.CancelledError:
                 if publisher.unfinished:
                     say(f"stopped before the end; messages without an outcome: {publisher.unfinished}")
@@ -147,7 +166,9 @@ async def publish_settled(target: Target, source: str) -> dict[str, Any]:
         return {"topic": target.topic, "published": publisher.statistics.messages}
 
 
-async def _send_file(publisher: Publisher, store: SqliteJournal, source: str) -> None:
+async def _send_file(
+    publisher: Publisher, store: SqliteJournal, source: str, show: Callable[[int], None]
+) -> None:
     """Send a file's lines; the journal stores the position with them. A finished file starts from the beginning."""
     path = Path(source).resolve()  # noqa: ASYNC240  # a name on a local disk
     store.connection.execute(f"CREATE TABLE IF NOT EXISTS {_PLACE} (file TEXT PRIMARY KEY, offset INTEGER)")
@@ -161,7 +182,8 @@ async def _send_file(publisher: Publisher, store: SqliteJournal, source: str) ->
             file.seek(row[0])
         while batch := _next_lines(file.readline):
             await publisher.submit_many(batch, effect=_move_place(path, file.tell()))
-    await _wait_for_outcomes(publisher)
+            show(publisher.statistics.accepted)
+    await _wait_for_outcomes(publisher, show)
     await publisher.submit_many([], effect=_move_place(path, None))
 
 
@@ -191,16 +213,19 @@ async def _lines(source: str) -> AsyncIterator[bytes]:
             for line in file:
                 yield line.rstrip(b"\r\n")
         return
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(LINE_LIMIT)
-    try:
-        pipe, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb")
-        )
-    except ValueError:  # a regular file
+    if sys.stdin.isatty():
+        say("each line you type is a message; Ctrl-D ends")
+    mode = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(0)):
+        # A file, or /dev/null, which an event loop cannot wait for and never has to.
         for line in sys.stdin.buffer:
             yield line.rstrip(b"\r\n")
         return
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(LINE_LIMIT)
+    pipe, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb")
+    )
     try:
         while line := await reader.readline():
             yield line.rstrip(b"\r\n")
@@ -208,16 +233,13 @@ async def _lines(source: str) -> AsyncIterator[bytes]:
         pipe.close()
 
 
-async def _wait_for_outcomes(publisher: Publisher) -> None:
-    """Wait for all outcomes and print now and then what is pending; the report counts what was not accepted."""
+async def _wait_for_outcomes(publisher: Publisher, show: Callable[[int], None]) -> None:
+    """Wait for all outcomes; the report counts what was not accepted. What it waits for is in the client's warnings."""
     with suppress(NotAccepted):
         while True:
             try:
-                await publisher.flush(PATIENCE_S)
+                await publisher.flush(STEP_S)
             except TimeoutError:
-                oldest = publisher.oldest
-                if oldest is not None:
-                    owed = await publisher.owed(oldest)
-                    say(f"{publisher.unfinished} messages have no outcome yet: {owed.why}")
+                show(publisher.statistics.accepted)
             else:
                 return

@@ -39,10 +39,8 @@ async def subscribe(
 ) -> dict[str, Any]:
     """Print messages until `count`; returns the report."""
     with target.open_journal() as store:
-        async with target.connect(_Reporter()) as client:
-            subscriber = await client.subscriber(
-                target.topic, name=target.name, journal=store, settled=settled
-            )
+        async with target.connect(_Reporter(), store) as client:
+            subscriber = await client.subscriber(target.topic, name=target.name, settled=settled)
             say(f"subscribed to {target.topic}")
             try:
                 received = await _print_messages(subscriber, count, as_json=as_json)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 from types import TracebackType
 
 from oncewire.client.connector import ConnectOptions, Connector
@@ -23,15 +21,16 @@ from oncewire.client.errors import (
 )
 from oncewire.client.events import ClientEvent, ClientStatistics, LinkActive
 from oncewire.client.failover import BACK_OFF_CAP_S, BACK_OFF_FIRST_S, Failover
-from oncewire.client.journal import Journal, MemoryJournal
 from oncewire.client.journal_writer import PATIENCE_S, JournalWriter
+from oncewire.client.journals import Journals, JournalSource, random_container_id
 from oncewire.client.link import ClientLink
 from oncewire.client.link_names import choose_name
 from oncewire.client.login import TokenSource, check_login
+from oncewire.client.opening import Opening
+from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.settled_publisher import SettledPublisher
-from oncewire.client.sqlite_journal import SqliteJournal
 from oncewire.client.subscriber import Subscriber
 from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
 from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
@@ -59,6 +58,7 @@ def connect(
     urls: str | Sequence[str],
     *,
     container_id: str | None = None,
+    journal: JournalSource | None = None,
     ssl_context: ssl.SSLContext | None = None,
     timeout: float = CONNECT_S,
     idle_time_out: float = IDLE_TIME_OUT_S,
@@ -74,7 +74,10 @@ def connect(
         urls: ``amqp://[USER:PASSWORD@]HOST[:PORT]`` of one router or several (``amqps`` for TLS; ``ws``, ``wss`` for a
             WebSocket). The client uses one at a time and changes to the next when it fails; routers may announce more.
         container_id: this program's identity in the network, one process at a time. With the links' names it makes
-            subscriptions and sessions that the next process can resume. None = random.
+            subscriptions and sessions that the next process can resume. None = the one that `journal` keeps; without a
+            journal it is random, and `Client.container_id` has it.
+        journal: a path or a SqliteJournal: of all links with a name that are given no journal of their own. It keeps
+            a container-id of its own, if none is given; its lock lets one process at a time have it.
         ssl_context: for ``amqps`` and ``wss``; None = Python's default.
         timeout: seconds to try before the first connection, or a link, counts as failed.
         idle_time_out: seconds of silence after which a router counts as unreachable.
@@ -93,6 +96,7 @@ def connect(
     return Client(
         [urls] if isinstance(urls, str) else list(urls),
         container_id=container_id,
+        journal=journal,
         timeout=timeout,
         options=ConnectOptions(ssl_context, idle_time_out, max_frame_size, allow_plain, token, hostname),
         on_event=on_event,
@@ -103,7 +107,8 @@ class Client:
     """What ``connect()`` makes. Not for use from several threads or event loops.
 
     Attributes:
-        container_id: the identity in use.
+        container_id: the identity in use, once it is connected.
+        loop: the event loop it was started in, for `asyncio.run_coroutine_threadsafe`; None = it was not.
         statistics: what happened so far.
         open_timeout: seconds a link may take to open.
     """
@@ -113,6 +118,7 @@ class Client:
         urls: Sequence[str],
         *,
         container_id: str | None,
+        journal: JournalSource | None = None,
         timeout: float,
         options: ConnectOptions,
         on_event: Callable[[ClientEvent], None] | None,
@@ -135,20 +141,19 @@ class Client:
         self._random = random.Random()
         self._failover = Failover(urls, self._random.uniform)
         check_login(self._failover.addresses, options.token)
-        self._is_random = container_id is None
-        self.container_id = container_id or f"oncewire-{secrets.token_hex(8)}"
+        self._is_random = container_id is None and journal is None
+        self._wanted_id = container_id
+        self.container_id = container_id or random_container_id()
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.statistics = ClientStatistics()
         self.open_timeout = timeout
         self._options = options
         self._on_event = on_event
         self._links: dict[tuple[str, type[ClientLink]], ClientLink] = {}
         self._opening: set[tuple[str, type[ClientLink]]] = set()
-        self._writers: dict[int, JournalWriter] = {}
-        self._own_journals: dict[Path, SqliteJournal] = {}
-        self._memory = MemoryJournal()
+        self._journals = Journals(journal)
         self._runner: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._writing: list[asyncio.Task[None]] = []
         self._connector: Connector | None = None
         self._first_session: asyncio.Future[None] | None = None
         self._failure: ClientError | None = None
@@ -165,7 +170,9 @@ class Client:
         self._check_alive()
         if self._runner is not None:
             return self
-        loop = asyncio.get_running_loop()
+        loop = self.loop = asyncio.get_running_loop()
+        if self._journals.default is not None:
+            self.container_id = await self._kept_id()
         self._connector = Connector(
             self,
             self._failover,
@@ -186,6 +193,13 @@ class Client:
             raise
         return self
 
+    async def _kept_id(self) -> str:
+        try:
+            return self._journals.container_id(self._wanted_id)
+        except BaseException:
+            await self._journals.close()
+            raise
+
     async def _run(self, connector: Connector) -> None:
         """The one task of a client: keeps the connection, and holds the journals' writers."""
         try:
@@ -194,8 +208,7 @@ class Client:
                 try:
                     await connector.run()
                 finally:
-                    for writing in self._writing:
-                        writing.cancel()
+                    self._journals.cancel()
         except* ClientError as errors:
             error = _first(errors)
             assert isinstance(error, ClientError)
@@ -215,7 +228,12 @@ class Client:
         for link in list(self._links.values()):
             link.fail(self._failure)
 
+    def _check_loop(self) -> None:
+        if self.loop is not None:
+            require_loop(self.loop)
+
     def _check_alive(self) -> None:
+        self._check_loop()
         if self._failure is not None:
             raise self._failure
 
@@ -243,7 +261,8 @@ class Client:
             JournalLocked: a block was still open; everything is closed nevertheless.
             NotAccepted, ClientError: from closing a publisher; everything is closed nevertheless.
         """
-        self._hurry()
+        self._check_loop()
+        self._journals.hurry()
         try:
             for link in list(self._links.values()):
                 if isinstance(link, (Publisher, SettledPublisher)):
@@ -252,14 +271,15 @@ class Client:
                 if isinstance(link, Subscriber):
                     await link.close()
         except asyncio.CancelledError:
-            self._hurry(0.0)
+            self._journals.hurry(0.0)
             raise
         finally:
             await self._abandon()
 
     async def abandon(self) -> None:
         """Suspend all links and close the connection; waits for blocks of `transaction()` alone, as `close` does."""
-        self._hurry()
+        self._check_loop()
+        self._journals.hurry()
         await self._abandon()
 
     async def _abandon(self) -> None:
@@ -273,10 +293,6 @@ class Client:
         finally:
             await self._stop()
 
-    def _hurry(self, patience_s: float = PATIENCE_S) -> None:
-        for writer in self._writers.values():
-            writer.hurry(patience_s)
-
     async def _stop(self) -> None:
         """End the runner and everything it started; nothing is left behind. Called again it waits for the same."""
         if self._runner is None or self._connector is None:
@@ -288,32 +304,29 @@ class Client:
         if self._connector.session is None:  # no session to close: it may be dialling
             self._runner.cancel()
         await asyncio.wait([self._runner])
-        async with AsyncExitStack() as closing:  # all of it, also when this is cancelled
-            for journal in self._own_journals.values():
-                closing.callback(journal.close)
-            for writer in self._writers.values():
-                closing.push_async_callback(writer.stop)
+        await self._journals.close()
 
     # --- links --------------------------------------------------------------------------------------------------------
 
-    async def publisher(
+    def publisher(
         self,
         topic: str,
         *,
         name: str | None = None,
-        journal: Journal | str | Path | None = None,
+        journal: JournalSource | None = None,
         window: int = WINDOW,
         window_bytes: int = WINDOW_BYTES,
         resend_in_doubt: bool = False,
         exactly_once: bool = True,
         timeout: int = SESSION_TIMEOUT_S,
-    ) -> Publisher:
-        """Open a publisher; returns when a router has granted it.
+    ) -> Opening[Publisher]:
+        """Open a publisher, with ``await`` or ``async with``; that returns when a router has granted it.
 
         Args:
             topic: where its messages go.
             name: of the link; with the container-id the identity that a later process resumes. None = random.
-            journal: where unsettled messages are kept: a path or a SqliteJournal survives this process, None does not.
+            journal: where unsettled messages are kept: a path or a SqliteJournal survives this process. None = that of
+                the client, if the link has a name, else nothing that survives.
             window: messages that may wait for their outcome; `send` and `submit` wait beyond it.
             window_bytes: bytes of them.
             resend_in_doubt: when the network has deleted the session (after `timeout` seconds offline), send what was
@@ -326,33 +339,29 @@ class Client:
             JournalError: the journal cannot be used.
             UsageError: the name is in use in this client.
         """
-        link_name = choose_name(
-            "pub", name, self.container_id, is_random=self._is_random, has_journal=journal is not None
-        )
-        async with self._reserved(link_name, Publisher, journal) as writer:
-            core = PublisherCore(
-                window=window,
-                window_bytes=window_bytes,
-                resend_in_doubt=resend_in_doubt,
-                exactly_once=exactly_once,
-                recovered=writer.journal.open_publisher(link_name),
-            )
-            publisher = Publisher(
-                self,
-                link_name,
-                topic,
-                writer,
-                core,
-                exactly_once=exactly_once,
-                timeout_s=timeout,
-                is_named=name is not None,
-            )
-            self._add(publisher, writer)
-        await self._open(publisher)
-        return publisher
+        link_name, journal = self._named("pub", name, journal)
 
-    async def settled_publisher(self, topic: str, *, name: str | None = None) -> SettledPublisher:
-        """Open a publisher whose messages are sent at most once; returns when a router has granted it.
+        async def opening() -> Publisher:
+            async with self._reserved(link_name, Publisher, journal) as writer:
+                core = PublisherCore(
+                    window=window,
+                    window_bytes=window_bytes,
+                    resend_in_doubt=resend_in_doubt,
+                    exactly_once=exactly_once,
+                    recovered=writer.journal.open_publisher(link_name),
+                )
+                publisher = Publisher(
+                    self, link_name, topic, writer, core, exactly_once=exactly_once, timeout_s=timeout,
+                    is_named=name is not None,
+                )  # fmt: skip
+                self._add(publisher, writer)
+            await self._open(publisher)
+            return publisher
+
+        return Opening(opening())
+
+    def settled_publisher(self, topic: str, *, name: str | None = None) -> Opening[SettledPublisher]:
+        """Open a publisher whose messages are sent at most once, with ``await`` or ``async with``.
 
         Args:
             topic: where its messages go.
@@ -362,33 +371,38 @@ class Client:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
             UsageError: the name is in use in this client.
         """
-        link_name = choose_name(
-            "pub", name, self.container_id, is_random=self._is_random, has_journal=False
-        )
-        async with self._reserved(link_name, Publisher, None) as writer:
-            publisher = SettledPublisher(self, link_name, topic, writer, is_named=name is not None)
-            self._add(publisher, writer)
-        await self._open(publisher)
-        return publisher
+        link_name = choose_name("pub", name, self.container_id, is_random=self._is_random, has_journal=False)
 
-    async def subscriber(
+        async def opening() -> SettledPublisher:
+            async with self._reserved(link_name, Publisher, None) as writer:
+                publisher = SettledPublisher(self, link_name, topic, writer, is_named=name is not None)
+                self._add(publisher, writer)
+            await self._open(publisher)
+            return publisher
+
+        return Opening(opening())
+
+    def subscriber(
         self,
         topic: str,
         *,
         name: str | None = None,
-        journal: Journal | str | Path | None = None,
+        journal: JournalSource | None = None,
         prefetch: int = PREFETCH,
         exactly_once: bool = True,
         settled: bool = False,
         timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
-    ) -> Subscriber:
-        """Subscribe; returns when the network has confirmed it: every message sent from now on is owed to it.
+    ) -> Opening[Subscriber]:
+        """Subscribe, with ``await`` or ``async with``.
+
+        That returns when the network has confirmed it: every message sent from then on is owed to it.
 
         Args:
             topic: a topic, or a pattern (`*` one token, `#` the rest).
             name: of the subscription; with the container-id the identity that a later process resumes. None = random:
                 the subscription ends when it is closed.
-            journal: where processed deliveries are kept: a path or a SqliteJournal survives this process.
+            journal: where processed deliveries are kept: a path or a SqliteJournal survives this process. None = that
+                of the client, if the link has a name.
             prefetch: deliveries that may arrive ahead of the application; beyond the ones it resumes with.
             exactly_once: False = at-least-once, for routers that do not know the capability.
             settled: True = at-most-once: each message comes settled, no publisher waits for it, and what has no room
@@ -407,33 +421,38 @@ class Client:
                 "nothing it receives is kept or comes again (at-most-once)",
                 "leave out the journal, or settled=True",
             )
-        link_name = choose_name(
-            "sub", name, self.container_id, is_random=self._is_random, has_journal=journal is not None
-        )
-        async with self._reserved(link_name, Subscriber, journal) as writer:
-            core = SubscriberCore(
-                prefetch=prefetch,
-                exactly_once=exactly_once and not settled,
-                recovered=writer.journal.open_subscriber(link_name),
-            )
-            subscriber = Subscriber(
-                self,
-                link_name,
-                topic,
-                writer,
-                core,
-                exactly_once=exactly_once and not settled,
-                settled=settled,
-                timeout_s=timeout,
-                is_named=name is not None,
-            )
-            self._add(subscriber, writer)
-        await self._open(subscriber)
-        return subscriber
+        link_name, kept_in = self._named("sub", name, journal)
+        if settled:
+            kept_in = None
+
+        async def opening() -> Subscriber:
+            async with self._reserved(link_name, Subscriber, kept_in) as writer:
+                core = SubscriberCore(
+                    prefetch=prefetch,
+                    exactly_once=exactly_once and not settled,
+                    recovered=writer.journal.open_subscriber(link_name),
+                )
+                subscriber = Subscriber(
+                    self, link_name, topic, writer, core, exactly_once=exactly_once and not settled, settled=settled,
+                    timeout_s=timeout, is_named=name is not None,
+                )  # fmt: skip
+                self._add(subscriber, writer)
+            await self._open(subscriber)
+            return subscriber
+
+        return Opening(opening())
+
+    def _named(
+        self, kind: str, name: str | None, journal: JournalSource | None
+    ) -> tuple[str, JournalSource | None]:
+        """Name and journal of a link, as they were given or as the client has them."""
+        has_journal = journal is not None
+        link_name = choose_name(kind, name, self.container_id, is_random=self._is_random, has_journal=has_journal)
+        return link_name, journal if has_journal or name is None else self._journals.default
 
     @asynccontextmanager
     async def _reserved(
-        self, name: str, kind: type[ClientLink], journal: Journal | str | Path | None
+        self, name: str, kind: type[ClientLink], journal: JournalSource | None
     ) -> AsyncIterator[JournalWriter]:
         """Keep a name and hold its journal, in which the former link of that name writes nothing more (S-2)."""
         self._check_name(name, kind)
@@ -495,23 +514,9 @@ class Client:
                 f"the link {name!r} cannot be opened", "this client has it open already", "close it first"
             )
 
-    def _writer(self, journal: Journal | str | Path | None) -> JournalWriter:
-        if journal is None:
-            journal = self._memory
-        elif not isinstance(journal, Journal):
-            path = Path(journal).resolve()
-            if path not in self._own_journals:
-                self._own_journals[path] = SqliteJournal(path)
-            journal = self._own_journals[path]
-        writer = self._writers.get(id(journal))
-        if writer is None:
-            journal.bind(self.container_id)
-            writer = JournalWriter(journal)
-            self._writers[id(journal)] = writer
-            if journal.is_durable:
-                assert self._group is not None
-                self._writing.append(self._group.create_task(writer.run()))
-        return writer
+    def _writer(self, journal: JournalSource | None) -> JournalWriter:
+        assert self._group is not None
+        return self._journals.writer(journal, self.container_id, self._group.create_task)
 
     # --- what links ask of their client -------------------------------------------------------------------------------
 

@@ -83,6 +83,31 @@ class SubscriptionsEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class PublisherWaits:
+    """A publisher's oldest message has waited for five seconds; told again each minute, and when its block is left.
+
+    Nothing is lost. Look whether these subscriptions are connected, and why they are slow: `oncewire inspect waits`.
+
+    Attributes:
+        link: name of the publisher.
+        messages: how many of its messages have no outcome.
+        seconds: for how long the oldest was seen to wait.
+        subscriptions: container-id/link name of the first that have not processed it.
+        count: how many they are; 0 = the router could not be asked.
+        why: in words.
+        is_leaving: the program leaves the publisher's block, which waits for them.
+    """
+
+    link: str
+    messages: int
+    seconds: float
+    subscriptions: tuple[str, ...]
+    count: int
+    why: str
+    is_leaving: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionExpired:
     """The subscription was deleted while attached (E-7); NewIncarnation follows when a new one was created."""
 
@@ -117,6 +142,7 @@ ClientEvent: TypeAlias = (
     | LinkInterrupted
     | SessionExpired
     | SubscriptionsEnded
+    | PublisherWaits
     | SubscriptionExpired
     | NewIncarnation
     | DeliveryGivenUp

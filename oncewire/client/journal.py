@@ -36,6 +36,14 @@ class Journal(ABC):
             JournalOwnerError: it belongs to another container-id.
         """
 
+    def owner(self) -> str | None:
+        """The container-id it belongs to; None = to none yet.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        return None
+
     @abstractmethod
     def open_publisher(self, link_name: str) -> PublisherState:
         """Read a publisher's part; a link that is not known has the empty state.

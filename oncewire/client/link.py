@@ -15,6 +15,7 @@ from oncewire.client.errors import ClientClosed, ClientError, JournalError, Link
 from oncewire.client.events import ClientEvent, LinkActive, LinkInterrupted, LinkStatistics
 from oncewire.client.failover import LinkEnd, Steals, end_of
 from oncewire.client.journal_writer import JournalWriter
+from oncewire.client.own_loop import require_loop
 from oncewire.wire import (
     AmqpError,
     AmqpSession,
@@ -324,7 +325,8 @@ class ClientLink:
     # --- waiting and leaving ------------------------------------------------------------------------------------------
 
     def check_usable(self) -> None:
-        """Raise why the link cannot be used any more, if so."""
+        """Raise why the link cannot be used from here, or any more, if so."""
+        require_loop(self._loop)
         if self._failure is not None:
             raise self._failure
 
@@ -355,6 +357,7 @@ class ClientLink:
 
     async def _begin_closing(self) -> bool:
         """True for the first to close the link, who must see to it that it ends. Others wait until it has."""
+        require_loop(self._loop)
         if not self._is_closing:
             self._is_closing = True
             return True

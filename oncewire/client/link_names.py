@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 import warnings
+from pathlib import Path
 
 from oncewire.client.errors import UsageError
 
+_OURS = Path(__file__).parents[1]
 MAX_NAME_BYTES = 255
 """Of a link: it is kept in every router's memory."""
 
@@ -42,12 +45,22 @@ def choose_name(
             raise UsageError(
                 f"the link {name!r} cannot have a journal",
                 "the container-id is random, so the next process could not open the same link",
-                "connect with a container_id of its own for each process",
+                "connect(journal=PATH) keeps one in the journal; or give a container_id of its own to each process",
             )
         warnings.warn(
             f"the link {name!r} has a name but the container-id {container_id!r} is random: after this"
-            " process nobody can resume it, and the network keeps it until it expires; pass container_id=...",
+            " process nobody can resume it, and the network keeps it until it expires; pass container_id=..., or"
+            " journal=PATH, which keeps one, to connect()",
             RandomContainerWarning,
-            stacklevel=3,  # the caller of publisher() or subscriber()
+            stacklevel=_level_of_caller(),
         )
     return name
+
+
+def _level_of_caller() -> int:
+    """How far up the first line is that is not ours, as `skip_file_prefixes` of Python 3.12 finds it."""
+    frame = inspect.currentframe()
+    level = 0
+    while frame is not None and Path(frame.f_code.co_filename).is_relative_to(_OURS):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -9,22 +9,24 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from oncewire.client.bodies import Body, check_size, encode_body
-from oncewire.client.errors import NotAccepted, StillOwed, UsageError, WindowFull
+from oncewire.client.core_effects import ReportOwing
+from oncewire.client.errors import ClientError, NotAccepted, StillOwed, UsageError, WindowFull
+from oncewire.client.events import PublisherWaits
 from oncewire.client.journal_writer import JournalWriter
 from oncewire.client.link import LinkOwner
 from oncewire.client.outcomes import Outcome
+from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher_core import PublisherCore
 from oncewire.client.publisher_link import PublisherLink
 from oncewire.client.sending import Sending
 from oncewire.client.sqlite_journal import SqliteJournal
+from oncewire.client.stall_notice import StallNotice
 from oncewire.wire import Properties
 
 logger = logging.getLogger("oncewire.client")
 
 SESSION_TIMEOUT_S = 24 * 3600
 """T_pub: how long the network keeps the session of a disconnected publisher; it must outlive outages."""
-PATIENCE_S = 10.0
-"""`close()` logs after this time which subscriptions it waits for."""
 ASK_S = 2.0
 """How long to wait for the router's reply to "which subscriptions still owe this message"."""
 
@@ -65,6 +67,7 @@ class Publisher(PublisherLink):
             is_named=is_named,
         )
         self._turn = asyncio.Lock()  # submitters wait in the order they came
+        self._notice = StallNotice(self._loop, lambda: next(iter(self._sendings), None), self._tell_stall)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -151,6 +154,7 @@ class Publisher(PublisherLink):
             TimeoutError: the time is over; nothing is lost.
             ClientError: the publisher failed or was closed.
         """
+        require_loop(self._loop)
         async with asyncio.timeout(timeout):
             while self._sendings:
                 self._idle = self._idle or self._loop.create_future()
@@ -182,7 +186,7 @@ class Publisher(PublisherLink):
     async def close(self, timeout: float | None = None) -> None:
         """Wait for all outcomes (`flush`), then end the publisher's session with the network.
 
-        While it waits for long, a warning in the log names the pending subscriptions.
+        After five seconds of waiting `PublisherWaits` and a warning in the log name the pending subscriptions.
 
         Raises:
             As `flush`; while messages have no outcome the publisher is suspended instead.
@@ -192,7 +196,8 @@ class Publisher(PublisherLink):
             return
         try:
             async with asyncio.timeout(timeout):
-                await self._flush_aloud()
+                self._notice.leave()
+                await self.flush()
         except NotAccepted:
             await self._finish(closed=True)
             raise
@@ -201,19 +206,47 @@ class Publisher(PublisherLink):
             raise
         await self._finish(closed=True)
 
-    async def _flush_aloud(self) -> None:
-        while True:
-            try:
-                await self.flush(PATIENCE_S)
-            except TimeoutError:
-                oldest = self.oldest
-                if oldest is not None:
-                    owed = await self.owed(oldest)
-                    logger.warning(
-                        "closing %s waits for %d outcomes: %s", self.name, self.unfinished, owed.why
-                    )
-            else:
+    def _tell_stall(self, number: int, seconds: float) -> None:
+        """Find out what a message waits for, and tell (see `StallNotice`)."""
+        effects = self._core.ask(number)
+        if not effects:
+            self._say_stall(seconds, (), 0, self._unsent)
+            return
+        answer = self._owing.setdefault(number, self._loop.create_future())
+        unanswered = self._loop.call_later(ASK_S, answer.cancel)
+
+        def answered(found: asyncio.Future[ReportOwing]) -> None:
+            unanswered.cancel()
+            self._owing.pop(number, None)
+            if self._failure is not None or number not in self._sendings:
                 return
+            if found.cancelled():
+                self._say_stall(seconds, (), 0, f"{self.client.router_name} did not report which subscriptions owe it")
+                return
+            report = found.result()
+            self._say_stall(seconds, report.names, report.count, _owed_text(report))
+
+        answer.add_done_callback(answered)
+        self._perform(effects)
+
+    def _say_stall(self, seconds: float, names: Sequence[str], count: int, why: str) -> None:
+        is_leaving = self._notice.is_leaving
+        self.client.tell(PublisherWaits(self.name, self.unfinished, seconds, tuple(names), count, why, is_leaving))
+        logger.warning(
+            "%s%s has waited %.0f s for the outcomes of %d message(s): %s",
+            "leaving its block, " if is_leaving else "", self.name, seconds, self.unfinished, why,
+        )  # fmt: skip
+
+    @property
+    def _unsent(self) -> str:
+        if self._wire is None:
+            return "no router is connected"
+        return "the message was not sent yet, or is being recorded"
+
+    def fail(self, error: ClientError) -> None:
+        """See ClientLink."""
+        self._notice.stop()
+        super().fail(error)
 
     async def suspend(self) -> None:
         """Leave without waiting: the network keeps the session, unsettled messages stay in the journal.
@@ -289,6 +322,7 @@ class Publisher(PublisherLink):
         sendings = [self._sending(self._core.submit(payload)) for payload in payloads]
         self.statistics.messages += len(payloads)
         self._journal.work(self)
+        self._notice.work()
         return sendings
 
     async def _take_durably(
@@ -310,24 +344,24 @@ class Publisher(PublisherLink):
             sendings = [self._sending(self._core.submit(payload)) for payload in payloads]
             self.statistics.messages += len(payloads)
             add_changes()
+        self._notice.work()
         return sendings
 
     async def owed(self, sending: Sending) -> StillOwed:
         """Ask the router why a message has no outcome yet; the answer is what `send(timeout=)` would raise."""
+        require_loop(self._loop)
         effects = self._core.ask(sending.number)
         if not effects:
-            why = (
-                "no router is connected"
-                if self._wire is None
-                else "the message was not sent yet, or is being recorded"
-            )
-            return StillOwed((), 0, why, sending)
+            return StillOwed((), 0, self._unsent, sending)
         answer = self._owing.setdefault(sending.number, self._loop.create_future())
         self._perform(effects)
         await asyncio.wait([answer], timeout=ASK_S)
         self._owing.pop(sending.number, None)
-        if not answer.done():
+        if not answer.done() or answer.cancelled():
             return StillOwed((), 0, f"{self.client.router_name} did not report which subscriptions owe it", sending)
         report = answer.result()
-        why = f"{report.count} subscription(s) have not processed it: {', '.join(report.names)}"
-        return StillOwed(report.names, report.count, why, sending)
+        return StillOwed(report.names, report.count, _owed_text(report), sending)
+
+
+def _owed_text(report: ReportOwing) -> str:
+    return f"{report.count} subscription(s) have not processed it: {', '.join(report.names)}"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator
 
 from oncewire.client.outcomes import Outcome
+from oncewire.client.own_loop import require_loop
 
 
 class Sending:
@@ -25,6 +26,7 @@ class Sending:
         self.was_awaited = False
 
     def __await__(self) -> Generator[object, None, Outcome]:
+        require_loop(self.future.get_loop())
         self.was_awaited = True
         return asyncio.shield(self.future).__await__()
 

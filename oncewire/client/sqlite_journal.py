@@ -175,13 +175,19 @@ class SqliteJournal(Journal):
                 "use the version of Oncewire that wrote it, or another file",
             )
 
+    def owner(self) -> str | None:
+        """The container-id it belongs to; see Journal."""
+        return self._run(self._read_owner)
+
+    def _read_owner(self) -> str | None:
+        owner: str | None = self.connection.execute("SELECT container_id FROM oncewire_journal").fetchone()[0]
+        return owner
+
     def bind(self, container_id: str) -> None:
         """Make the journal this container's; see Journal."""
 
         def check() -> str | None:
-            owner: str | None = self.connection.execute(
-                "SELECT container_id FROM oncewire_journal"
-            ).fetchone()[0]
+            owner = self._read_owner()
             if owner is None:
                 self.connection.execute("UPDATE oncewire_journal SET container_id = ?", (container_id,))
             return owner

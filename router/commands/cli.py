@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from importlib import metadata
 from typing import Any
@@ -52,8 +51,17 @@ def router(
     help="How the routers are linked.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Accepted for scripts; the output is one line of JSON always."
-)
+    "--json", "as_json", is_flag=True,
+    help="Print one line of JSON when all are ready, as where the output is no terminal.",
+)  # fmt: skip
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=5672, show_default=True,
+    help="Port of the first router for clients; the others take the next ones. Those in use are left out.",
+)  # fmt: skip
+@click.option(
+    "--http-port", type=click.IntRange(1, 65535), default=8672, show_default=True,
+    help="Port of the first router's page; as --port.",
+)  # fmt: skip
 @click.option(
     "--etcd",
     "etcd_urls",
@@ -66,22 +74,27 @@ def router(
     default="warning",
     show_default=True,
 )
-def local(routers: int, topology: str, as_json: bool, etcd_urls: str | None, log_level: str) -> None:
+def local(
+    routers: int, topology: str, as_json: bool, port: int, http_port: int, etcd_urls: str | None, log_level: str
+) -> None:
     """Run a real network on this machine: an etcd and some routers, each a process of its own.
 
-    One line of JSON on stdout says where they are, once all are ready. Runs until SIGTERM or Ctrl-C, and leaves
-    nothing behind.
+    Once all are ready it prints where they are: a table on a terminal, one line of JSON elsewhere. `pub`, `sub`,
+    `inspect`, `manage` and the others find it without an address. Runs until SIGTERM or Ctrl-C, and leaves nothing
+    behind.
     """
-    del as_json
-    from router.commands.local_network import run_local
+    from router.commands.local_network import following_pairs, run_local
+    from router.commands.local_screen import starting
 
-    run_local(
-        routers,
-        topology,
-        None if etcd_urls is None else etcd_urls.split(","),
-        log_level,
-        lambda described: click.echo(json.dumps(described)),
-    )
+    with starting(routers, as_json=as_json) as announce:
+        run_local(
+            routers,
+            topology,
+            None if etcd_urls is None else etcd_urls.split(","),
+            log_level,
+            announce,
+            following_pairs(port, http_port),
+        )
 
 
 def installed_version() -> str:

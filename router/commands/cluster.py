@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.progress import waiting_for
 from oncewire.settings.options_cli import setting_options
 from router.config import RouterConfig
 from router.config_loading import SETTINGS, SHORT_FLAGS, load
@@ -72,7 +73,8 @@ def new_nonce(wait_s: float, force: bool, file: str | None, as_json: bool, **fla
     """
     config = load(file, flags, os.environ).config
     try:
-        state = _run(config, lambda store: begin_new_life(store, wait_s=wait_s, force=force))
+        with waiting_for("waiting for the keys of routers to end ..."):
+            state = _run(config, lambda store: begin_new_life(store, wait_s=wait_s, force=force))
     except RoutersLive as found:
         raise CliError(
             "the cluster nonce is not changed",

@@ -13,8 +13,9 @@ import aiohttp
 import click
 
 from oncewire.cli.errors import CliError
-from topology.inspector.ask_cli import DEFAULT_URL, STATE_PATH, Api, Authorization, read_state
-from topology.inspector.login_cli import authorization_of, login_option
+from oncewire.cli.progress import waiting_for
+from topology.inspector.ask_cli import STATE_PATH, Api, Authorization, read_state
+from topology.inspector.login_cli import authorization_of, login_option, network_options, url_of
 
 POLL_S = 0.1
 END_S = 10.0
@@ -38,23 +39,19 @@ class Drained:
 
 @click.command("drain", short_help="Have a router send its clients elsewhere, then stop.")
 @click.argument("router", required=False)
-@click.option(
-    "--url",
-    default=DEFAULT_URL,
-    show_default=True,
-    metavar="URL",
-    help="The HTTP address of a router: of the one to drain, or of any one in the network of ROUTER.",
-)
+@network_options
 @login_option
 @click.option("--json", "as_json", is_flag=True, help="Print how it ended as one line of JSON.")
-def drain(router: str | None, url: str, user: str | None, as_json: bool) -> None:
+def drain(router: str | None, url: str | None, user: str | None, as_json: bool) -> None:
     """Drain the router at URL, or the one with the id ROUTER in its network, and wait for its end.
 
     The router takes no more clients and sends those it has to other routers, when what they have sent or were sent is
     settled. SIGTERM does the same. Exit code 0: it has stopped and all was settled; 1: it stopped at its limit with
     deliveries unsettled (clients without a map may get those again, marked), or did not stop.
     """
-    drained = asyncio.run(drain_and_wait(router, url, authorization_of(user)))
+    address, login = url_of(url), authorization_of(user)
+    with waiting_for("draining: clients settle what is in flight, then move to other routers ..."):
+        drained = asyncio.run(drain_and_wait(router, address, login))
     if as_json:
         click.echo(json.dumps(asdict(drained)))
     else:

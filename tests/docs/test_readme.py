@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.docs.code_blocks import ROOT, Block, blocks_of
-from tests.support.waiting import wait_until
+from tests.support.terminal import on_terminal
+from topology.etcd_server import free_port
 
 RUN_S = 60.0
 """Far more than the program takes on a busy machine."""
 BLOCKS = [block for block in blocks_of(ROOT / "README.md") if block.run_by == "tests/docs/test_readme.py"]
+DEFAULT_PORTS = ("5672", "8672")
 
 
-def sections() -> tuple[Block, Block, Block, Block]:
-    """The network's command, the program, its command, and what it prints."""
-    network, program, command, printed = BLOCKS
-    assert [block.language for block in BLOCKS] == ["sh", "python", "sh", "text"]
-    return network, program, command, printed
+def sections() -> tuple[Block, Block, Block, Block, Block]:
+    """The network's command, what it prints, the program, its command, and what that prints."""
+    network, shown, program, command, printed = BLOCKS
+    assert [block.language for block in BLOCKS] == ["sh", "text", "python", "sh", "text"]
+    return network, shown, program, command, printed
 
 
 @pytest.fixture
@@ -34,33 +33,38 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@contextmanager
-def running_network(command: str, folder: Path) -> Iterator[None]:
-    """The first terminal: the command runs until Ctrl-C, in a process group of its own."""
-    process = subprocess.Popen(
-        ["sh", "-c", command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    described = folder / "network.json"
-    try:
-        wait_until(
-            lambda: process.poll() is not None or (described.exists() and described.read_text().endswith("\n")),
-            "the network is not ready",
-        )
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=RUN_S)  # until nobody has its end of the pipe, that is until all routers ended
+def of_this_run(text: str) -> str:
+    """What changes from run to run, as the page writes it; columns are as wide as what stands in them."""
+    text = re.sub(r"(http://127.0.0.1:867\d) +\d+", r"\1  PID", text)
+    text = re.sub(r"(etcd  http://127.0.0.1:)\d+", r"\1PORT", text)
+    return re.sub(r" {2,}", "  ", text)
 
 
 @pytest.mark.timeout(240)
 def test_the_first_program_shows_a_message_arriving(folder: Path) -> None:
-    network, program, command, printed = sections()
-    (folder / "first.py").write_text(program.text)
-    with running_network(network.text, folder):
+    network, shown, program, command, printed = sections()
+    # The page's ports may be taken here: the network gets others, and the page's are read for them.
+    amqp, http = free_port(), free_port()
+    assert network.text == ".venv/bin/oncewire local\n"
+    arguments = ("local", "--port", str(amqp), "--http-port", str(http))
+    with on_terminal("local=router.commands.cli:local", *arguments) as local:
+        text = local.wait_for("Ctrl-C stops it.")
+        urls = re.findall(r"amqp://127.0.0.1:(\d+)", text)
+        pages = re.findall(r"r\d +amqp://127.0.0.1:\d+ +http://127.0.0.1:(\d+)", text)
+        source = program.text
+        for number, (url, page) in enumerate(zip(urls, pages, strict=True)):
+            as_on_page, as_on_page_http = (str(int(port) + number) for port in DEFAULT_PORTS)
+            text = text.replace(f"amqp://127.0.0.1:{url}", f"amqp://127.0.0.1:{as_on_page}")
+            text = text.replace(f"http://127.0.0.1:{page}", f"http://127.0.0.1:{as_on_page_http}")
+            source = source.replace(f"127.0.0.1:{as_on_page}", f"127.0.0.1:{url}")
+        begins = text.index("router  ")
+        assert [line.rstrip() for line in of_this_run(text[begins:]).splitlines()] == (
+            of_this_run(shown.text).splitlines()
+        )
+        (folder / "first.py").write_text(source)
         for _ in range(2):  # somebody who runs it again sees the same
             done = subprocess.run(
                 ["sh", "-c", command.text], cwd=folder, capture_output=True, text=True, timeout=RUN_S, check=False
             )
             assert (done.stdout, done.stderr, done.returncode) == (printed.text, "", 0)
+        assert local.end() == 0

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from oncewire.cli.errors import CliError
-from topology.cli import inspect, read_state
-from topology.inspector.ask_cli import shown_url
+from topology.cli import inspect
+from topology.inspector.ask_cli import read_state, shown_url
 from topology.inspector.follow_cli import Followed, Wanted
 from topology.inspector.rows_core import COLLECTIONS
 from topology.inspector.show_cli import age, shown

@@ -16,10 +16,9 @@ from yarl import URL
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_fault, tls_of_command
 from oncewire.cli.token import others_can_read
+from oncewire.cli.where import HTTP_VARIABLE, START_ONE, where_in_use
 from topology.inspector.rows_core import MAX_ROWS, Row
 
-DEFAULT_URL = "http://127.0.0.1:8672"
-"""Default address of a router's HTTP server."""
 TIMEOUT_S = 10.0
 PREFIX = "/api/v1"
 STATE_PATH = f"{PREFIX}/state"
@@ -199,6 +198,10 @@ class Api:
             return self._absent(f"{self.shown}{path} answered HTTP {answer.status}")
 
     def _absent(self, why: str) -> CliError:
+        where = where_in_use()
+        if where is not None and where.is_guessed:
+            fix = START_ONE.format(option="--url http://HOST:8672", variable=HTTP_VARIABLE)
+            return CliError(f"no router answers at {self.shown} ({where.source})", why, fix)
         return CliError(f"no router answers at {self.shown}", why, _FIX)
 
 

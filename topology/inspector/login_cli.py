@@ -12,10 +12,36 @@ import click
 
 from oncewire.cli.errors import CliError
 from oncewire.cli.tls import tls_options
-from oncewire.cli.token import TOKEN_VARIABLE, token_of_command, token_option
+from oncewire.cli.token import TOKEN_VARIABLE, has_token_option, token_of_command, token_option
+from oncewire.cli.where import (
+    DEFAULT_HTTP,
+    HTTP_VARIABLE,
+    PRECEDENCE,
+    context_in_use,
+    context_option,
+    http_address,
+)
 from topology.inspector.ask_cli import Authorization, Bearer
 
 PASSWORD_VARIABLE = "ONCEWIRE_PASSWORD"  # noqa: S105  (the name of a variable)
+
+
+def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--url` and `--context`; it asks `url_of` what they came to."""
+    precedence = PRECEDENCE.format(variable=HTTP_VARIABLE, default=DEFAULT_HTTP)
+    return click.option(
+        "--url", default=None, envvar=HTTP_VARIABLE, metavar="URL",
+        help=f"The HTTP address of a router; with a login, http://USER:PASSWORD@HOST:PORT. [{precedence}]",
+    )(context_option(command))  # fmt: skip
+
+
+def url_of(given: str | None) -> str:
+    """The HTTP address that a command with `network_options` asks.
+
+    Raises:
+        CliError: there is no such context.
+    """
+    return http_address(given).urls[0]
 
 
 def login_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,16 +55,22 @@ def login_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def authorization_of(user: str | None) -> Authorization | None:
     """What logs in: `user` (RFC 7617), or the token of the command that runs (RFC 6750); None without either.
 
+    Without options it is what the context has, if the command works on one; so ask for the address first.
+
     Raises:
         CliError: there is no password and nobody to ask for it, or there are a user and a token.
     """
-    token = token_of_command()
+    token = token_of_command() if user is None or has_token_option() else None
+    password = os.environ.get(PASSWORD_VARIABLE)
+    context = context_in_use()
+    if user is None and token is None and context is not None and context.user:
+        user = context.user
+        password = context.password() if password is None else password
     if user is None:
         return None if token is None else Bearer(token)
     if token is not None:
         why = f"--user names a user, and --token-file or {TOKEN_VARIABLE} a token"
         raise CliError("it is not clear who logs in", why, "leave one of them out")
-    password = os.environ.get(PASSWORD_VARIABLE)
     if password is None:
         if not sys.stdin.isatty():
             raise CliError(

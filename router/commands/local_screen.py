@@ -1,0 +1,77 @@
+"""What `oncewire local` prints: for a person on a terminal, for a program elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from oncewire.cli.contexts import load_contexts
+from oncewire.cli.errors import CliError
+from oncewire.cli.where import CONTEXT_VARIABLE, HTTP_VARIABLE, URL_VARIABLE
+from router.commands.local_network import LocalNetwork
+
+
+@contextmanager
+def starting(routers: int, *, as_json: bool) -> Iterator[Callable[[LocalNetwork], None]]:
+    """Show that it starts while nothing is ready; what it yields announces that all is."""
+    console = Console(highlight=False)
+    if as_json or not console.is_terminal:
+        yield lambda network: click.echo(json.dumps(network.describe()))
+        return
+    status = console.status(f"starting etcd and {routers} router{'s' if routers > 1 else ''} ...")
+
+    def announce(network: LocalNetwork) -> None:
+        status.stop()
+        show(console, network)
+
+    try:
+        status.start()
+        yield announce
+    finally:
+        status.stop()
+
+
+def show(console: Console, network: LocalNetwork) -> None:
+    """The network as a table, its page, and what to type next."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("router", "for clients", "page", "process"):
+        table.add_column(heading)
+    for router in network.routers.values():
+        table.add_row(router.id, router.url, router.http, str(router.pid))
+    console.print(table)
+    first = next(iter(network.routers.values()))
+    # soft_wrap: whoever copies a command or an address gets it in one piece.
+    for line in (
+        f"etcd  {','.join(network.etcd_urls)}",
+        "",
+        f"[bold]See it[/]: {first.http}",
+        "",
+        "[bold]Next[/], type in another terminal:",
+        "  oncewire sub orders",
+        "and in a third one:",
+        "  echo 'two coffees' | oncewire pub orders",
+        "  oncewire inspect",
+        *_others(),
+        "",
+        "Ctrl-C stops it.",
+    ):
+        console.print(line, soft_wrap=True)
+
+
+def _others() -> list[str]:
+    """What keeps the commands from finding this network."""
+    for variable in (URL_VARIABLE, HTTP_VARIABLE, CONTEXT_VARIABLE):
+        if os.environ.get(variable):
+            return ["", f"Note: {variable} is set, so these commands go there. To use this network: unset {variable}"]
+    try:
+        current = load_contexts().current
+    except CliError:  # it is told by the commands that need them
+        return []
+    note = f"Note: the context {current} is in use, so these commands go there. To use this network: "
+    return ["", f"{note}oncewire context use --none"] if current else []
