@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from delivery_records import limits
 from oncewire.settings.parsers import (
@@ -29,6 +29,7 @@ from router.quotas import QuotaRule, quota_rules
 from router.routed.limits import RoutedLimits
 from router.settings import ALGORITHMS, ROLES, ConnectorSettings, algorithms, connectors, origins, prefixes
 from router.virtual_hosts import VirtualHost, virtual_hosts
+from router.worker import MOST_WORKERS, Worker
 from topology import linkstate
 
 MAX_FRAME_SIZE = 1 * MIB
@@ -67,6 +68,10 @@ class RouterConfig:
     standalone: bool = setting(
         "standalone", yes_or_no, False, "true or false",
         "One router without etcd. Attachments are kept in the process and lost when it stops.",
+    )  # fmt: skip
+    workers: int = setting(
+        "workers", whole_number(1, MOST_WORKERS), 1, f"1 to {MOST_WORKERS}",
+        "Processes behind one port of clients, each a router of the network with the id ID-1, ID-2, ...; needs etcd.",
     )  # fmt: skip
     listen_host: str = setting(
         "listen.host", text(r"\S+"), "127.0.0.1", "an address or host name to listen on",
@@ -423,10 +428,27 @@ class RouterConfig:
         "text = key=value lines; json = one JSON object a line.",
     )
 
+    worker: Worker | None = None
+    """No setting: which worker this process is; None = there is one process."""
+
+    def of_worker(self, worker: Worker) -> RouterConfig:
+        """The settings of one of several workers: names and ports that each needs for itself, all else as it is."""
+        further, port = worker.number - 1, self.inter_router_port
+        host, _, advertised = self.inter_router_advertise.rpartition(":")
+        return replace(
+            self, id=worker.name, worker=worker, inter_router_port=port + further if port else 0,
+            inter_router_advertise=f"{host}:{int(advertised) + further}" if advertised else "",
+        )  # fmt: skip
+
     @property
     def has_tokens(self) -> bool:
         """Whether users log in with JSON Web Tokens."""
         return bool(self.jwks_url or self.jwks_file)
+
+    @property
+    def names_files(self) -> bool:
+        """Whether the settings name something that a reload reads again."""
+        return bool(self.users_file or self.has_strangers or self.tls_cert_file or self.tls_ca_file)
 
     @property
     def has_strangers(self) -> bool:

@@ -11,8 +11,11 @@ from oncewire.settings.schema import settings_of
 from oncewire.wire import LocalProtocolError, saslprep
 from router.config import RouterConfig, anonymous_is_allowed
 from router.groups import MARK, named_groups
+from router.worker import name_of
 from topology.linkstate import MIN_HEARTBEATS_IN_SILENCE
 
+MAX_ID = 64
+MAX_PORT = 65_535
 SETTINGS = settings_of(RouterConfig)
 """Every setting by the name of its field."""
 SCHEMA = Schema(SETTINGS, "`oncewire router --print-config`")
@@ -77,6 +80,7 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
         refuse(
             "connectors", "a standalone router has no other routers", "leave standalone or the connectors out"
         )
+    _check_workers(config, refuse)
     if config.mesh == "auto" and config.connectors:
         refuse(
             "connectors",
@@ -101,6 +105,32 @@ def check(config: RouterConfig, sources: Mapping[str, str]) -> None:
             f"the cap is {config.publisher_timeout_cap_s:g} seconds",
             "raise limits.publisher_timeout_cap_s or lower limits.publisher_timeout_s",
         )
+
+
+def _check_workers(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """Each of several workers has a place in etcd, an id and ports of its own."""
+    if config.workers == 1 or config.worker is not None:
+        return
+    if config.standalone:
+        refuse(
+            "workers", "a standalone router keeps all attachments in one process, and workers share them by etcd",
+            "set etcd.endpoints in the place of standalone, or leave workers out",
+        )  # fmt: skip
+    longest = name_of(config.node_id, config.workers)
+    if len(longest) > MAX_ID:
+        refuse("id", f"the last worker would be called {longest}: more than {MAX_ID} characters", "set a shorter id")
+    ports = [config.inter_router_port]
+    if config.inter_router_advertise:
+        advertised = config.inter_router_advertise.rpartition(":")[2]
+        if not config.inter_router_port or not advertised.isdecimal():
+            refuse(
+                "inter_router_advertise", "each worker listens on a port of its own, and is advertised with its own",
+                "set inter_router.port, and here host:port of the first worker; the others count on from there",
+            )  # fmt: skip
+        ports.append(int(advertised))
+    if max(ports) + config.workers - 1 > MAX_PORT:
+        why = f"{config.workers} workers count on from there, beyond {MAX_PORT}"
+        refuse("inter_router_port", why, "set a lower one")
 
 
 def _check_tls(config: RouterConfig, refuse: Callable[[str, str, str], None]) -> None:

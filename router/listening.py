@@ -10,8 +10,9 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 from oncewire.cli.errors import CliError
 from oncewire.transport.tls import HANDSHAKE_S, SHUTDOWN_S
@@ -22,6 +23,9 @@ ACCEPTS_PER_TURN = 4
 """In one turn of the event loop, some 1 ms: others have theirs in between. The rest waits in the backlog."""
 EXHAUSTED_PAUSE_S = 0.1
 """Where no descriptor or memory is left nothing is accepted for so long: trying on would take all of a processor."""
+
+
+_AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
 
 
 class Gate(Protocol):
@@ -100,7 +104,7 @@ class Listener:
                 self._again = self._loop.call_later(EXHAUSTED_PAUSE_S, self._watch)
                 return
             accepted.setblocking(False)
-            if not self._gate.admits(accepted, str(address[0])):
+            if not self._gate.admits(accepted, str(address[0]) if address else ""):
                 accepted.close()
                 continue
             task = self._loop.create_task(self._connect(accepted))
@@ -111,7 +115,8 @@ class Listener:
         loop, tls, protocol = self._loop, self._tls, self._factory()
         self._gate.connecting(accepted, protocol)
         try:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if accepted.family != socket.AF_UNIX:
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is None:
                 await loop.connect_accepted_socket(lambda: protocol, accepted)
             else:
@@ -125,7 +130,7 @@ class Listener:
 
 async def listen(
     factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, flag: str, tls: ssl.SSLContext | None = None,
-    gate: Gate | None = None,
+    gate: Gate | None = None, *, is_shared: bool = False,
 ) -> Listener:  # fmt: skip
     """Listen on host and port.
 
@@ -136,32 +141,64 @@ async def listen(
         flag: of the port, for errors.
         tls: None = plain TCP.
         gate: who is admitted; None = everybody.
+        is_shared: other processes of this user listen there, too, and the kernel gives each its part of connections.
 
     Raises:
         CliError: the address is in use, not ours, or not to be had.
     """
     try:
-        return Listener(await _bound(host, port), factory, tls, gate or OpenGate())
+        return Listener(await _bound(host, port, is_shared), factory, tls, gate or OpenGate())
     except OSError as error:
         raise cannot_listen(error, host, port, flag) from None
 
 
-async def _bound(host: str, port: int) -> list[socket.socket]:
+def listen_at(path: str, factory: Callable[[], asyncio.BaseProtocol], gate: Gate | None = None) -> Listener:
+    """Listen on a Unix socket, in the place of a process that has ended; who may enter its folder may connect."""
+    Path(path).unlink(missing_ok=True)
+    each = socket.socket(socket.AF_UNIX)
+    each.bind(path)
+    each.listen(BACKLOG)
+    each.setblocking(False)
+    return Listener([each], factory, None, gate or OpenGate())
+
+
+async def reserve(host: str, port: int, flag: str) -> list[socket.socket]:
+    """Sockets that keep an address for processes that will share it, and take no connections themselves.
+
+    Raises:
+        CliError: the address is in use, not ours, or not to be had.
+    """
+    loop = asyncio.get_running_loop()
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in await _addresses(loop, host, port):
+            each = _socket(family, kind, protocol)
+            sockets.append(each)
+            each.bind((address[0], port, *address[2:]))
+            port = each.getsockname()[1]  # the same for all addresses of the host, where any free one was asked for
+            # Not before: an address that others share already is not for us. Behind it nobody else takes it.
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except OSError as error:
+        for each in sockets:
+            each.close()
+        raise cannot_listen(error, host, port, flag) from None
+    return sockets
+
+
+async def _bound(host: str, port: int, is_shared: bool) -> list[socket.socket]:
     """Sockets that listen on all addresses of the host.
 
     Raises:
         OSError: one cannot be listened on.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            each = socket.socket(family, kind, protocol)
+        for family, kind, protocol, _, address in await _addresses(loop, host, port):
+            each = _socket(family, kind, protocol)
             sockets.append(each)
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if is_shared:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             each.bind(address)
             each.listen(BACKLOG)
             each.setblocking(False)
@@ -170,6 +207,19 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
             each.close()
         raise
     return sockets
+
+
+async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> Iterable[_AddressInfo]:
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return dict.fromkeys(found)
+
+
+def _socket(family: int, kind: int, protocol: int) -> socket.socket:
+    found = socket.socket(family, kind, protocol)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    return found
 
 
 def cannot_listen(error: OSError, host: str, port: int, flag: str) -> CliError:

@@ -54,6 +54,8 @@ class RouterEvent(Enum):
     LOOP_LAG = "loop_lag"
     LOOP_STALLED = "loop_stalled"
     KEY_MALFORMED = "key_malformed"
+    WORKER_STARTED = "worker_started"
+    WORKER_ENDED = "worker_ended"
     TELEMETRY_FAILED = "telemetry_failed"
     TELEMETRY_BACK = "telemetry_back"
     INTERNAL_ERROR = "internal_error"
@@ -80,6 +82,7 @@ _WARNINGS = frozenset(
         RouterEvent.LOOP_LAG,
         RouterEvent.LOOP_STALLED,
         RouterEvent.KEY_MALFORMED,
+        RouterEvent.WORKER_ENDED,
         RouterEvent.TELEMETRY_FAILED,
         Decision.PUBLISHER_EXPIRED,
         Decision.PUBLISHER_NOT_ALIVE,

@@ -16,6 +16,7 @@ from router.listening import reachable
 from router.login_setup import checks_of
 from router.logs import EventLog, RouterEvent
 from router.operator.surface import OperatorSurface
+from router.operator.worker_front import path_of_worker
 from router.peers.listener import NeighbourListener
 from router.store_setup import store_factory
 from router.tls import RouterTls
@@ -109,12 +110,14 @@ class RouterNode:
         config = self._config
         amqp_port = await self._listener.listen()
         inter_router = ""
-        if not config.standalone and config.inter_router_host:
-            port = await self._router_listener.listen()
+        port = None if config.standalone else await self._router_listener.listen()
+        if port is not None:
             inter_router = config.inter_router_advertise or f"{reachable(config.inter_router_host)}:{port}"
         http_port = await self.operator.listen()
         if http_port is not None:
             self.http_url = f"{'https' if config.http_tls else 'http'}://{reachable(config.http_host)}:{http_port}"
+            if config.worker is not None and config.worker.number > 1:
+                self.http_url += path_of_worker(config.worker.number)
         scheme = "amqps" if config.listen_tls else "amqp"
         self.amqp_url = f"{scheme}://" + (config.listen_advertise or f"{reachable(config.listen_host)}:{amqp_port}")
         return RouterRecord(
@@ -124,4 +127,5 @@ class RouterNode:
             amqp=self.amqp_url,
             http=self.http_url,
             version=self._version,
+            group=config.worker.group if config.worker is not None else "",
         )

@@ -244,6 +244,7 @@ def _router(reader: _Reader) -> RouterRecord:
         version=reader.text("version", ""),
         leaving=reader.flag("leaving"),
         draining=reader.flag("draining"),
+        group=reader.text("group", ""),
     )
 
 

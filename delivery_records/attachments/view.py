@@ -55,6 +55,8 @@ class RouterRecord:
     """Written before an orderly stop revokes the lease: no grace time is needed (K-8)."""
     draining: bool = False
     """It serves until its clients have moved, and takes no new ones: nobody is sent to it (K-8a)."""
+    group: str = ""
+    """What the workers behind one address have in common; empty where a router is one process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def describe(
         "applied": view.applied,
         "routers": [
             {"id": r.record.node_id, "rid": rid, "amqp": r.record.amqp, "http": r.record.http,
-             "draining": r.record.draining, "leaving": r.record.leaving}
+             "draining": r.record.draining, "leaving": r.record.leaving, "group": r.record.group}
             for rid, r in sorted(view.routers.items())
         ],
         "subscriptions": [

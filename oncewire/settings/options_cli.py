@@ -13,7 +13,7 @@ from oncewire.settings.schema import Setting
 
 def setting_options(
     settings: Mapping[str, Setting], short: Mapping[str, str] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """A decorator that gives a command one flag for each of these settings, in this order.
 
     Args:
@@ -21,7 +21,7 @@ def setting_options(
         short: further flags by name.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., object]) -> Callable[..., object]:
         for name, each in reversed(list(settings.items())):
             attributes: dict[str, Any] = {"metavar": "VALUE"}
             if each.parse is yes_or_no:

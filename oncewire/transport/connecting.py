@@ -59,3 +59,18 @@ async def connect(
     except BaseException:
         protocol.abandon()
         raise
+
+
+async def connect_to_path(protocol: EngineProtocol, path: str, timeout_s: float) -> None:
+    """Connect `protocol` to a Unix socket; when this fails or is cancelled, the protocol is abandoned.
+
+    Raises:
+        OSError: there is no connection.
+        TimeoutError: it took longer.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.get_running_loop().create_unix_connection(lambda: protocol, path)
+    except BaseException:
+        protocol.abandon()
+        raise

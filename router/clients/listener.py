@@ -164,8 +164,9 @@ class ClientListener:
         config = self.config
         entrance = Entrance(config.listen_host, config.listen_tls)
         self._server = await listen(
-            lambda: self.make(entrance), config.listen_host, config.listen_port, "--listen-port", self._tls, self._gate
-        )
+            lambda: self.make(entrance), config.listen_host, config.listen_port, "--listen-port", self._tls, self._gate,
+            is_shared=config.worker is not None,
+        )  # fmt: skip
         return port_of(self._server)
 
     def use(self, config: RouterConfig, users: Users | None = None) -> None:

@@ -26,17 +26,22 @@ class _Address(NamedTuple):
 
 
 def other_routers(view: View, rid: int) -> list[RouterRecord]:
-    """The routers a client of incarnation `rid` can go to: alive, with an address, and neither draining nor leaving."""
+    """The routers a client of incarnation `rid` can go to: alive, with an address, and neither draining nor leaving.
+
+    Workers of a group have one address. It is named once; and never by themselves, for a client that is sent back to
+    where it is may land at the same worker again. Where there is nothing else it connects there anew by itself.
+    """
     own = view.routers.get(rid)
     own_name = None if own is None else own.record.node_id
-    return [
-        router.record
-        for other, router in sorted(view.routers.items())
-        if other != rid
-        and router.record.node_id != own_name  # a former life of our own, whose lease has not ended yet
-        and not (router.record.draining or router.record.leaving)
-        and _address(router.record) is not None
-    ]
+    own_address = None if own is None else _address(own.record)
+    found: dict[_Address, RouterRecord] = {}
+    for other, router in sorted(view.routers.items()):
+        record, address = router.record, _address(router.record)
+        if other == rid or record.node_id == own_name:  # a former life of our own, whose lease has not ended yet
+            continue
+        if address is not None and address != own_address and not (record.draining or record.leaving):
+            found.setdefault(address, record)
+    return list(found.values())
 
 
 def choose(others: Sequence[RouterRecord], container_id: str) -> RouterRecord | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import click
 
 from oncewire.settings.options_cli import setting_options
+from router.config import RouterConfig
 from router.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_config, load
+from router.worker import Worker
 
 
 @click.command("router", short_help="Run one router.")
@@ -17,11 +20,14 @@ from router.config_loading import SETTINGS, SHORT_FLAGS, LoadedConfig, format_co
 @click.option("--print-config", is_flag=True, help="Print the settings in force as TOML, and stop.")
 @click.option("--announce", is_flag=True, help="Print one line of JSON on stdout when the router is ready.")
 @click.option("--parent-pid", type=int, hidden=True, help="End with that process.")
+@click.option("--worker", type=int, hidden=True, help="Be this worker of the parent process.")
+@click.option("--worker-folder", type=Path, hidden=True, help="Where the sockets between workers are.")
 @setting_options(SETTINGS, SHORT_FLAGS)
 def router(
-    file: str | None, print_config: bool, announce: bool, parent_pid: int | None, **flags: Any
-) -> None:
-    """Run one router until SIGTERM or Ctrl-C.
+    file: str | None, print_config: bool, announce: bool, parent_pid: int | None, worker: int | None,
+    worker_folder: Path | None, **flags: Any,
+) -> int | None:  # fmt: skip
+    """Run one router until SIGTERM or Ctrl-C; with --workers several processes behind one port.
 
     The signal drains it: clients are sent to other routers when what they have sent or were sent is settled, at most
     for limits.drain_limit_s. A second signal ends it at once.
@@ -32,11 +38,22 @@ def router(
     loaded: LoadedConfig = load(file, flags, os.environ)
     if print_config:
         click.echo(format_config(loaded))
-        return
+        return None
+    if worker is None and loaded.config.workers > 1:
+        from router.commands.workers import run_workers
+
+        given = {SETTINGS[name].variable: value for name, value in flags.items() if value is not None}
+        return run_workers(loaded.config, file, given, announce=announce, parent_pid=parent_pid)
     from router.commands.running import run_router
 
-    again = None if file is None else lambda: load(file, flags, os.environ).config
-    run_router(loaded.config, installed_version(), announce=announce, parent_pid=parent_pid, load=again)
+    def config_of(found: RouterConfig) -> RouterConfig:
+        if worker is None or worker_folder is None:
+            return found
+        return found.of_worker(Worker(found.node_id, worker, loaded.config.workers, worker_folder))
+
+    again = None if file is None else lambda: config_of(load(file, flags, os.environ).config)
+    run_router(config_of(loaded.config), installed_version(), announce=announce, parent_pid=parent_pid, load=again)
+    return None
 
 
 @click.command("local", short_help="Run an etcd and some routers on this machine.")

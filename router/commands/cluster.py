@@ -38,7 +38,7 @@ def cluster() -> None:
     """Work on the network as a whole, at its etcd. No router needs to run."""
 
 
-def _common(command: Callable[..., None]) -> Callable[..., None]:
+def _common(command: Callable[..., object]) -> Callable[..., object]:
     for option in (
         setting_options(_STORE_SETTINGS, SHORT_FLAGS),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),

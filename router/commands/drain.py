@@ -45,6 +45,8 @@ class Drained:
 def drain(router: str | None, url: str | None, user: str | None, as_json: bool) -> None:
     """Drain the router at URL, or the one with the id ROUTER in its network, and wait for its end.
 
+    Of a router with several workers that is all of them; with ROUTER = ID-NUMBER one of them, which is started again.
+
     The router takes no more clients and sends those it has to other routers, when what they have sent or were sent is
     settled. SIGTERM does the same. Exit code 0: it has stopped and all was settled; 1: it stopped at its limit with
     deliveries unsettled (clients without a map may get those again, marked), or did not stop.
@@ -84,11 +86,11 @@ async def drain_and_wait(name: str | None, url: str, login: Authorization | None
         CliError: no such router, or it refuses.
     """
     state = await read_state(url, login)
-    if name is not None and state.get("router") != name:
+    if name is not None and name not in (state.get("router"), state.get("group")):
         url = _address_of(name, url, state)
         state = await read_state(url, login)
-    name = str(state.get("router"))
-    connections = state.get("connections", 0)
+    name = name or str(state.get("group") or state.get("router"))
+    connections = await _connections(name, state, login)
     began = time.monotonic()
     async with Api.at(url, login) as api:
         limit_s = await _ask(api, name)
@@ -97,9 +99,19 @@ async def drain_and_wait(name: str | None, url: str, login: Authorization | None
     return Drained(name, round(seconds, 3), connections, limit_s, not limit_s or seconds < limit_s, stopped)
 
 
+async def _connections(name: str, state: dict[str, Any], login: Authorization | None) -> int:
+    """Clients of the router that answered; or of all workers, where those are meant."""
+    if name != state.get("group"):
+        return int(state.get("connections", 0))
+    places = [str(row.get("http")) for row in state.get("routers", []) if row.get("group") == name]
+    return sum([int((await read_state(place, login)).get("connections", 0)) for place in places])
+
+
 def _address_of(name: str, url: str, state: dict[str, Any]) -> str:
     """Where the router of that id serves HTTP, as the router at `url` knows from etcd."""
-    known = {str(row.get("id")): str(row.get("http") or "") for row in state.get("routers", [])}
+    rows = state.get("routers", [])
+    known = {str(row.get("group")): _entry(str(row.get("http") or "")) for row in rows if row.get("group")}
+    known |= {str(row.get("id")): str(row.get("http") or "") for row in rows}
     what = f"router {name} cannot be drained from here"
     if name not in known:
         others = ", ".join(sorted(known)) or "none"
@@ -107,6 +119,11 @@ def _address_of(name: str, url: str, state: dict[str, Any]) -> str:
     if not known[name]:
         raise CliError(what, "it serves no HTTP (http.host is empty)", "send its process SIGTERM")
     return known[name]
+
+
+def _entry(http: str) -> str:
+    """The address that speaks for all workers, made of that of one of them."""
+    return http.partition("/workers/")[0]
 
 
 async def _ask(api: Api, name: str) -> float:

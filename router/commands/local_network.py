@@ -303,7 +303,8 @@ class LocalNetwork:
                         if answer.status in (401, 403):
                             return
                         if answer.status == 200:
-                            known = {str(row["id"]) for row in (await answer.json()).get("routers", [])}
+                            rows = (await answer.json()).get("routers", [])
+                            known = {str(row.get("group") or row["id"]) for row in rows}
                 if wanted <= known or not router.is_running:
                     return
                 await asyncio.sleep(POLL_S)

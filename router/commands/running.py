@@ -54,9 +54,14 @@ async def _run(
     log = EventLog(config.node_id)
     loop.set_exception_handler(lambda _loop, context: _on_loop_error(log, context))
     node = RouterNode(config, version, log, load)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.drain)
-    if node.operator.controls.can_reload:  # else it means what it means to every program whose terminal is closed
+    if config.worker is None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, node.drain)
+    else:  # a service manager may signal us beside the parent process, which passes it on: that is no second signal
+        loop.add_signal_handler(signal.SIGTERM, node.operator.controls.drain)
+        loop.add_signal_handler(signal.SIGINT, node.stop)
+    # Else it means what it means to every program whose terminal is closed: of workers the parent process knows that.
+    if node.operator.controls.can_reload or config.worker is not None:
         loop.add_signal_handler(signal.SIGHUP, _reload, node, log)
     announcing = asyncio.ensure_future(_announce(node, config)) if announce else None
     try:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -41,6 +42,8 @@ PROXY_HEADERS = frozenset(
 )
 """What proxies add to requests they pass on (RFC 7239; RFC 9110, 7.6.3; customs), beside those with `PROXY_PREFIX`."""
 PROXY_PREFIX = "x-forwarded"
+CALLER = "Oncewire-Caller"
+"""A header by which the first worker states who asks; it counts on the Unix socket between workers alone."""
 JSON = "application/json"
 REALM = 'Basic realm="oncewire", charset="UTF-8"'
 
@@ -137,6 +140,8 @@ class Access:
         Raises:
             AccessDenied: it comes from a page of another site, or its login is wrong.
         """
+        if is_from_worker(request):
+            return _caller_in(request.headers[CALLER])
         reason = from_another_site(request)
         if reason is not None:
             raise AccessDenied(403, reason, "open the router's own address, or use a program that is no web page")
@@ -286,6 +291,22 @@ def from_another_site(request: web.Request) -> str | None:
     return None
 
 
+def is_from_worker(request: web.Request) -> bool:
+    """Whether it came by the Unix socket, in a folder that nobody but the workers may enter."""
+    accepted = None if request.transport is None else request.transport.get_extra_info("socket")
+    return accepted is not None and accepted.family == socket.AF_UNIX
+
+
+def stated(caller: Caller) -> str:
+    """A caller for the header `CALLER`."""
+    return json.dumps({**asdict(caller), "role": caller.role.word})
+
+
+def _caller_in(stated: str) -> Caller:
+    found = json.loads(stated)
+    return Caller(**{**found, "role": role_named(found["role"])})
+
+
 def _host_of(origin: str) -> str | None:
     """Host and port of an Origin header; None where it has none that can be read."""
     try:
@@ -321,6 +342,8 @@ async def _computed(deferred: Deferred[bool]) -> bytes:
 def _own_names(config: RouterConfig) -> frozenset[str]:
     """Names by which this router is called, besides its addresses."""
     names = {"localhost", socket.gethostname(), config.node_id, config.http_host, *config.http_names}
+    if config.worker is not None:
+        names.add(config.worker.group)
     return frozenset(name.lower() for name in names if name)
 
 

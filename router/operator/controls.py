@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -178,9 +180,13 @@ class RouterControls:
     def _with(self, **changed: object) -> RouterConfig:
         return replace(self._config, **changed)  # type: ignore[arg-type]  # the schema has checked the type
 
-    def drain(self) -> dict[str, object]:
+    def drain(self, *, whole_group: bool = False) -> dict[str, object]:
         """See `Controls`; asked again it changes nothing."""
         if self._router.draining() is None:
+            if whole_group:  # the parent process has all workers drain, and starts none of them again
+                os.kill(os.getppid(), signal.SIGTERM)
+                limit_s = self._config.drain_limit_s
+                return {"limit_s": limit_s, "left_s": limit_s}
             self._router.drain()
         return self._router.draining() or {"limit_s": 0.0, "left_s": 0.0}
 
@@ -189,7 +195,7 @@ class RouterControls:
         """Whether there is a file of settings, or one that the settings name, to read again."""
         return bool(self._load or self._load_keys or self._config.users_file) or self._tls.is_used
 
-    def reload(self) -> dict[str, object]:
+    def reload(self, *, whole_group: bool = False) -> dict[str, object]:
         """See `Controls`."""
         if not self.can_reload:
             raise ManagementError(
@@ -216,6 +222,8 @@ class RouterControls:
             RouterEvent.CONFIG_RELOADED, changed="; ".join(reloaded.changed),
             needs_restart="; ".join(reloaded.needs_restart),
         )  # fmt: skip
+        if whole_group:  # what is right here is right there: this worker is told once more, which changes nothing
+            os.kill(os.getppid(), signal.SIGHUP)
         return reloaded.as_data()
 
     def load_changed_certificates(self) -> None:

@@ -12,11 +12,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from oncewire.cli.errors import CliError
 from router.admission import ListenerGate
-from router.listening import Listener, listen, port_of
+from router.listening import Listener, listen, listen_at, port_of
 from router.logs import EventLog
-from router.operator.access import Access, Handler, Route, add_routes, refusal
+from router.operator.access import Access, Handler, Route, add_routes, is_from_worker, refusal
 from router.operator.metrics import Metrics
 from router.operator.status import Status
+from router.operator.worker_front import WorkerFront
 from topology.inspector.schema.model import Role
 
 _LOG = web.AppKey("log", EventLog)
@@ -76,7 +77,7 @@ class HttpServer:
 
     def __init__(
         self, status: Status, access: Access, log: EventLog, routes: Iterable[Route] = (),
-        tls: ssl.SSLContext | None = None, gate: ListenerGate | None = None,
+        tls: ssl.SSLContext | None = None, gate: ListenerGate | None = None, front: WorkerFront | None = None,
     ) -> None:  # fmt: skip
         """Serve.
 
@@ -87,7 +88,9 @@ class HttpServer:
             routes: further routes (inspector, management).
             tls: None = without TLS.
             gate: who is admitted; None = everybody.
+            front: speaks for all workers, to all but them; None = this router speaks for itself alone.
         """
+        self._front = front
         self._gate = gate
         self._status = status
         self._text_of_now = _Page(Metrics(status).text)
@@ -102,7 +105,7 @@ class HttpServer:
         )
         add_routes(app, access, (*own, *routes))
         self._tls = tls
-        self._server: Listener | None = None
+        self._servers: list[Listener] = []
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S, keepalive_timeout=KEEPALIVE_S
         )
@@ -113,20 +116,29 @@ class HttpServer:
         Raises:
             CliError: the address cannot be listened on.
         """
-        await self._runner.setup()
-        assert self._runner.server is not None
         try:
             # Not a site of aiohttp's: that has no limits for TLS handshakes.
-            self._server = await listen(self._runner.server, host, port, "--http-port", self._tls, self._gate)
+            server = await listen(await self._made(), host, port, "--http-port", self._tls, self._gate)
         except CliError:
             await self._runner.cleanup()
             raise
-        return port_of(self._server)
+        self._servers.append(server)
+        return port_of(server)
+
+    async def start_at(self, path: str) -> None:
+        """Listen on the Unix socket of a worker."""
+        self._servers.append(listen_at(path, await self._made()))
+
+    async def _made(self) -> web.Server:
+        if self._runner.server is None:
+            await self._runner.setup()
+        assert self._runner.server is not None
+        return self._runner.server
 
     async def stop(self) -> None:
         """Stop listening and drop connections."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         await self._runner.cleanup()
 
     @web.middleware
@@ -136,19 +148,29 @@ class HttpServer:
             self._gate.know(request.protocol)
         return await handler(request)
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
+    def _for_all(self, request: web.Request) -> WorkerFront | None:
+        return None if is_from_worker(request) else self._front
+
+    async def _healthz(self, request: web.Request) -> web.Response:
         """The process runs and its event loop turns."""
+        front = self._for_all(request)
+        if front is not None:
+            return await front.healthz()
         return web.json_response({"status": "ok"})
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    async def _readyz(self, request: web.Request) -> web.Response:
         """Clients are welcome: 200, or 503 and what is missing."""
+        front = self._for_all(request)
+        if front is not None:
+            return await front.readyz()
         missing = self._status.waiting_for()
         return web.json_response(
             {"ready": not missing, "waiting_for": missing}, status=503 if missing else 200
         )
 
-    async def _text(self, _request: web.Request) -> web.Response:
-        body = self._text_of_now.get()
+    async def _text(self, request: web.Request) -> web.Response:
+        front = self._for_all(request)
+        body = self._text_of_now.get() if front is None else await front.metrics()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _state(self, _request: web.Request) -> web.Response:

@@ -148,7 +148,7 @@ class ViewTables:
         hop = self._routing.paths.next_hops.get(rid)
         return {
             "key": f"{rid:x}", "id": record.node_id, "amqp": record.amqp, "http": record.http,
-            "version": record.version,
+            "version": record.version, "group": record.group,
             "state": "leaving" if record.leaving else "draining" if record.draining else "serving",
             "is_self": is_self, "subscriptions": subscriptions[rid], "publishers": publishers[rid],
             "next_hop": None if hop is None else self._name_in_links(hop),

@@ -71,12 +71,12 @@ class Controls(Protocol):
         """Which rules decide for a user and addresses."""
         ...
 
-    def drain(self) -> dict[str, object]:
-        """K-8a: `limit_s` and `left_s`."""
+    def drain(self, *, whole_group: bool = False) -> dict[str, object]:
+        """K-8a: `limit_s` and `left_s`; of all workers where the whole group is meant."""
         ...
 
-    def reload(self) -> dict[str, object]:
-        """Load the settings again: `changed` and `needs_restart`.
+    def reload(self, *, whole_group: bool = False) -> dict[str, object]:
+        """Load the settings again: `changed` and `needs_restart`; at all workers where the whole group is meant.
 
         Raises:
             ManagementError: the file cannot be used, and nothing has changed.
@@ -96,7 +96,7 @@ class Management:
     """What can be asked of one router."""
 
     def __init__(
-        self, node_id: str, tables: Tables, controls: Controls, access: Access, log: EventLog
+        self, node_id: str, tables: Tables, controls: Controls, access: Access, log: EventLog, group: str = ""
     ) -> None:
         """Nothing is asked yet.
 
@@ -106,7 +106,9 @@ class Management:
             controls: what can be changed.
             access: the rights of whoever asks.
             log: every change is written there, with who made it.
+            group: by which all workers are called together; empty = this is the only one.
         """
+        self._group = group
         self._node_id = node_id
         self._tables = tables
         self._controls = controls
@@ -245,7 +247,7 @@ class Management:
     ) -> Row:
         arguments = check(operation.arguments, given, "argument")
         self._require(caller, operation.role, f"{operation.name} {entity.name}")
-        row = self._without_lease(entity, name) or self.read(entity.name, name)
+        row = self._without_row(entity, name) or self.read(entity.name, name)
         if entity.name == SUBSCRIPTION.name:
             answer = await self._end_subscription(row, arguments, only_if_away=operation is not entity.delete)
         elif entity.name == CONNECTION.name:
@@ -280,8 +282,13 @@ class Management:
             raise ManagementError(503, f"etcd could not be asked. {name} was not ended", "try again")
         raise ManagementError(504, f"etcd did not say whether {name} was ended", _LOOK_AGAIN)
 
-    def _without_lease(self, entity: EntityType, name: str) -> Row | None:
-        """This router itself, while it knows of no router: without etcd it can be drained and loaded again, too."""
+    def _without_row(self, entity: EntityType, name: str) -> Row | None:
+        """This router itself, while it knows of no router: without etcd it can be drained and loaded again, too.
+
+        Or all workers together, who are no router of the network.
+        """
+        if entity.name == ROUTER.name and name == self._group != "":
+            return {"key": name, "id": name, "is_self": True, "http": ""}
         if entity.name != ROUTER.name or name != self._node_id or self._tables.heads("routers"):
             return None
         return {"key": name, "id": name, "is_self": True, "http": ""}
@@ -290,10 +297,13 @@ class Management:
         if not row["is_self"]:
             where = row["http"] or "its own machine: it serves no HTTP"
             raise ManagementError(409, f"this is router {self._self()['id']}, not {row['id']}", f"ask at {where}")
+        is_all = row["id"] == self._group
         if operation == "drain":
-            return {"draining": self._controls.drain()}
+            return {"draining": self._controls.drain(whole_group=is_all)}
         if operation == "reload":
-            return self._controls.reload()
+            return self._controls.reload(whole_group=is_all)
+        if is_all:
+            raise ManagementError(409, f"{operation} is for one worker", f"name it: {self._node_id}, or another one")
         if operation == "explain":
             return self._controls.explain(arguments)
         assert operation == "trace"

@@ -15,7 +15,7 @@ from router.clients.listener import ClientListener
 from router.clients.redirect import other_routers
 from router.config import RouterConfig
 from router.event_loop_lag import LoopWatch
-from router.incarnation import Incarnation
+from router.incarnation import DRAIN_EXTRA_S, Incarnation
 from router.lifecycle import Lifecycle
 from router.logs import EventLog
 from router.operator.access import Access, caller_of, role_named
@@ -34,6 +34,7 @@ from router.operator.statistics import Accounts
 from router.operator.status import Numbers
 from router.operator.telemetry import telemetry_of
 from router.operator.websocket import WebSocketEntrance
+from router.operator.worker_front import WorkerFront
 from router.tls import RouterTls
 from topology.inspector.api import Inspector
 from topology.inspector.queues_api import QueuesApi
@@ -95,20 +96,24 @@ class OperatorSurface:
 
         self.inspector = Inspector(self.inspection, log.recent, rights, tls.to_http)
         self.controls = RouterControls(lifecycle, config, listener, access, log, load, tls)
-        management = Management(config.node_id, self.inspection, self.controls, access, log)
+        group = config.worker.group if config.worker is not None else ""
+        management = Management(config.node_id, self.inspection, self.controls, access, log, group)
         self._node = ManagementNode(Answering(management, access, self._other_nodes), access, log)
         listener.node = self._node
         listener.may_serve = lambda client: (
             access.caller_at(client.peer_host, client.user).role >= role_named(listener.config.services_role)
         )
-        status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts)
+        status = RouterStatus(config.node_id, version, lifecycle, listener, self._accounts, group)
         self._queues = QueuesApi(queue_reader(config.queue_store), rights_at_queue)
         websockets = WebSocketEntrance(config, listener, access, log, gates.http)
+        worker = config.worker
+        self._front = None if worker is None or worker.number > 1 else WorkerFront(worker, access)
         routes = (
+            *(() if self._front is None else self._front.routes()),  # first: they are parts of what others match, too
             *inspection_routes(self.inspector, self._queues, queue_rights), *management_routes(management),
             *websockets.routes(), *openapi_routes(version),
         )  # fmt: skip
-        self._http = HttpServer(status, access, log, routes, tls.http, gates.http)
+        self._http = HttpServer(status, access, log, routes, tls.http, gates.http, self._front)
         self._is_tls_used = tls.is_used
         self._watching: asyncio.TimerHandle | None = None
         self._answering: asyncio.Future[None] | None = None
@@ -127,9 +132,14 @@ class OperatorSurface:
         Raises:
             CliError: the address cannot be listened on.
         """
-        if not self._config.http_host:
+        config, worker = self._config, self._config.worker
+        if not config.http_host:
             return None
-        return await self._http.start(self._config.http_host, self._config.http_port)
+        if worker is not None:
+            await self._http.start_at(worker.http_path(worker.number))
+            if worker.number > 1:
+                return config.http_port  # the first worker listens there
+        return await self._http.start(config.http_host, config.http_port)
 
     def start(self) -> None:
         """Answer requests of `$management`, export spans, and follow the files of TLS."""
@@ -151,6 +161,9 @@ class OperatorSurface:
 
     async def stop(self) -> None:
         """Disconnect whoever watches, stop HTTP, and send the last spans."""
+        if self._front is not None:
+            await self._front.wait_for_drains(self._listener.config.drain_limit_s + DRAIN_EXTRA_S)
+            await self._front.stop()
         if self._watching is not None:
             self._watching.cancel()
         await self.inspector.watchers.stop()
@@ -186,8 +199,9 @@ class RouterStatus:
     """Implements `Status` for the HTTP side of one router process."""
 
     def __init__(
-        self, node_id: str, version: str, lifecycle: Lifecycle, listener: ClientListener, accounts: Accounts
+        self, node_id: str, version: str, lifecycle: Lifecycle, listener: ClientListener, accounts: Accounts, group: str
     ) -> None:
+        self._group = group
         self._node_id = node_id
         self._version = version
         self._lifecycle = lifecycle
@@ -215,6 +229,7 @@ class RouterStatus:
         lifecycle, incarnation = self._lifecycle, self._lifecycle.incarnation
         tables: dict[str, object] = {
             "router": self._node_id,
+            "group": self._group,
             "version": self._version,
             "uptime_s": round(time.monotonic() - lifecycle.started_at, 1),
             "incarnations": lifecycle.incarnations,

@@ -1,4 +1,8 @@
-"""Which routers this one connects to, and trying again when it cannot (mesh = auto or configured)."""
+"""Which routers this one connects to, and trying again when it cannot (mesh = auto or configured).
+
+Workers of one group are linked with each other in any mesh, by the Unix sockets of their folder. Where those are
+follows from the names: no path is ever taken from a router's key.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import ssl
 from collections.abc import Callable
 
 from delivery_records import Records
-from oncewire.transport.connecting import connect
+from delivery_records.attachments.view import RouterRecord
+from oncewire.transport.connecting import connect, connect_to_path
 from oncewire.transport.tls import HANDSHAKE_S, fault_of
 from router.config import RouterConfig
 from router.logs import EventLog, RouterEvent
@@ -45,21 +50,31 @@ class Dialing:
         if self._config.mesh == "configured":
             for connector in self._config.connectors:
                 tasks.create_task(self._dial_connector(connector), name=f"dial {connector.to}")
-        else:
-            self.on_view()
+        self.on_view()
 
     def on_view(self) -> None:
-        """The view has changed: in an automatic mesh the smaller incarnation of two dials."""
-        if self._tasks is None or self._config.mesh != "auto":
+        """The view has changed: in an automatic mesh, and among workers, the smaller incarnation of two dials."""
+        if self._tasks is None:
             return
         rid, routers = self._neighbours.rid, self._records.view.routers
         for gone in [other for other in self._dialers if other not in routers]:
             self._dialers.pop(gone).cancel()
         for other, router in routers.items():
-            if other > rid and other not in self._dialers and router.record.inter_router:
+            if other > rid and other not in self._dialers and self._is_dialed(router.record):
                 self._dialers[other] = self._tasks.create_task(
                     self._dial_router(other), name=f"dial {other:x}"
                 )
+
+    def _is_dialed(self, record: RouterRecord) -> bool:
+        if self._path_to(record) is not None:
+            return True
+        return self._config.mesh == "auto" and bool(record.inter_router)
+
+    def _path_to(self, record: RouterRecord) -> str | None:
+        """The Unix socket of another worker of our group; None = it is none."""
+        worker = self._config.worker
+        number = None if worker is None else worker.number_of(record.node_id, record.group)
+        return None if worker is None or number is None else worker.links_path(number)
 
     async def _dial_router(self, rid: int) -> None:
         """Keep a link to one incarnation; cancelled when it leaves the view."""
@@ -71,7 +86,8 @@ class Dialing:
                 await asyncio.wait([link.closed])
                 back_off.reset()
             elif router is not None:
-                await self._connect(router.record.inter_router, 1, back_off)
+                path = self._path_to(router.record)
+                await self._connect(router.record.inter_router, 1, back_off, path)
             await back_off.sleep()
 
     async def _dial_connector(self, connector: ConnectorSettings) -> None:
@@ -93,11 +109,15 @@ class Dialing:
         newest = max(routers, key=lambda router: router.create_revision).record
         return None if newest.rid in self._neighbours.links else newest.inter_router or None
 
-    async def _connect(self, address: str, cost: int, back_off: _BackOff) -> None:
-        """Connect, and stay until the connection is gone."""
+    async def _connect(self, address: str, cost: int, back_off: _BackOff, path: str | None = None) -> None:
+        """Connect to the address, or to the Unix socket at `path`, and stay until the connection is gone."""
         connection = self._neighbours.outgoing(cost, address.rpartition(":")[0])
         try:
-            await _open(connection, address, self._tls())
+            if path is None:
+                await _open(connection, address, self._tls())
+            else:
+                address = path
+                await connect_to_path(connection, path, CONNECT_TIMEOUT_S)
         except ssl.SSLError as error:
             self._note_refusal(address, f"TLS: {fault_of(error)}")
             return

@@ -1,14 +1,18 @@
-"""Where other routers connect: one TCP listener for all incarnations of this process."""
+"""Where other routers connect: one TCP listener, and one for other workers, for all incarnations of this process."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from functools import partial
 
 from router.admission import ListenerGate
 from router.config import RouterConfig
-from router.listening import Listener, listen, port_of
+from router.listening import Listener, listen, listen_at, port_of
 from router.peers.neighbours import Neighbours
+
+LOOPBACK = "localhost"
+"""As which the Unix socket counts: only this machine can connect."""
 
 
 class _Refusal(asyncio.Protocol):
@@ -27,27 +31,31 @@ class NeighbourListener:
         self._config = config
         self._tls = tls
         self._gate = gate
-        self._server: Listener | None = None
+        self._servers: list[Listener] = []
 
-    async def listen(self) -> int:
-        """Open the listener; returns the port.
+    async def listen(self) -> int | None:
+        """Open the listeners; returns the port of TCP, None where the settings want none.
 
         Raises:
             CliError: the address cannot be listened on.
         """
-        host, port = self._config.inter_router_host, self._config.inter_router_port
-        self._server = await listen(self._make, host, port, "--inter-router-port", self._tls, self._gate)
-        return port_of(self._server)
+        host, port, worker = self._config.inter_router_host, self._config.inter_router_port, self._config.worker
+        if worker is not None:
+            self._servers.append(listen_at(worker.links_path(worker.number), partial(self._make, LOOPBACK), self._gate))
+        if not host:
+            return None
+        server = await listen(partial(self._make, host), host, port, "--inter-router-port", self._tls, self._gate)
+        self._servers.append(server)
+        return port_of(server)
 
     def stop_listening(self) -> None:
         """Take no more connections."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        while self._servers:
+            self._servers.pop().close()
 
-    def _make(self) -> asyncio.Protocol:
+    def _make(self, host: str) -> asyncio.Protocol:
         if self.neighbours is None:
             return _Refusal()
-        connection = self.neighbours.incoming()
+        connection = self.neighbours.incoming(host)
         connection.on_known = self._gate.know
         return connection

@@ -107,14 +107,12 @@ class Neighbours:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def incoming(self) -> NeighbourConnection:
-        """The protocol of a connection another router opened."""
-        anonymous = anonymous_is_allowed(
-            self._config.inter_router_allow_anonymous, self._config.inter_router_host
-        )
+    def incoming(self, host: str) -> NeighbourConnection:
+        """The protocol of a connection another router opened to where this one listens: `host`."""
+        anonymous = anonymous_is_allowed(self._config.inter_router_allow_anonymous, host)
         connection: NeighbourConnection
         scram = self._logins.scram_for(lambda: connection)
-        has_plain = bool(scram) and self._may_send_plain(self._config.inter_router_host)
+        has_plain = bool(scram) and self._may_send_plain(host)
         sasl = SaslServer(
             [*scram, *(["PLAIN"] if has_plain else []), *(["ANONYMOUS"] if anonymous and not scram else [])],
             self._logins.verify_for(lambda: connection) if has_plain else None,

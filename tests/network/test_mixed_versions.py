@@ -19,6 +19,8 @@ from tests.network.harness import (
     assert_nothing_wrong,
     network_under_load,
 )
+from tests.network.test_workers import kill_the_busiest
+from tests.router.worker_group import ask
 from tests.support.previous_release import install_previous_release
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("previous-release")]
@@ -61,6 +63,22 @@ async def test_a_network_of_the_previous_release_is_upgraded_router_by_router(tm
         for part, router, version in ((0.1, "r1", {}), (0.3, "r2", {}), (0.5, "r3", {}), (0.7, "r2", previous)):
             await experiment.until_published(part)
             await experiment.trial.meanwhile(restart_with(experiment, router, version))
+        verdict = await experiment.verdict()
+        assert_nothing_wrong(experiment, verdict)
+
+
+async def test_a_router_becomes_two_workers_beside_one_of_the_previous_release(tmp_path: Path) -> None:
+    """The older one links to each worker by TCP, and meets nothing in their keys that it would not understand."""
+    old = await asyncio.to_thread(install_previous_release, tmp_path / "release")
+    load = Load({"p1": "r1", "p2": "r2"}, {"s1": "r2", "s2": "r1"}, messages=6_000, seconds=8.0)
+    async with network_under_load(tmp_path, load, routers=2, environment={"PYTHONPATH": str(old)}) as experiment:
+        await experiment.until_published(0.1)
+        experiment.network.routers["r2"].settings["workers"] = "2"
+        await experiment.trial.meanwhile(restart_with(experiment, "r2", {}))
+        await experiment.until_published(0.4)
+        await kill_the_busiest(experiment, "r2")
+        links = (await ask(experiment.network.routers["r1"], "/api/v1/neighbours"))[1]["items"]
+        assert sorted(row["router"] for row in links) == ["r2-1", "r2-2"]
         verdict = await experiment.verdict()
         assert_nothing_wrong(experiment, verdict)
 

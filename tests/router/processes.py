@@ -91,11 +91,11 @@ async def running_router(*flags: str, descriptors: int | None = None) -> AsyncIt
             assert '"event": "internal_error"' not in log, log
 
 
-async def run_to_end(*flags: str) -> tuple[int, str, str]:
+async def run_to_end(*flags: str, timeout_s: float = START_TIMEOUT_S) -> tuple[int, str, str]:
     """Run a router that ends by itself: (exit code, stdout, stderr)."""
     process = await asyncio.create_subprocess_exec(
         *router_command(*flags), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    out, err = await asyncio.wait_for(process.communicate(), START_TIMEOUT_S)
+    out, err = await asyncio.wait_for(process.communicate(), timeout_s)
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()

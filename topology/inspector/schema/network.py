@@ -74,6 +74,8 @@ ROUTER = EntityType(
         text("http", "HTTP address for operators; empty = it serves no HTTP.", Column("http", 3, "")),
         text("amqp", "Address for clients.", Column("amqp", 4, "")),
         text("version", "Version of the software.", Column("version", 5)),
+        text("group", "What workers behind one address have in common: the setting id; empty = it is one process.",
+             Column("group", 5, "Group")),
         text("key", KEY.meaning, Column("rid", 6, "")),
         Attribute("is_self", Type.BOOLEAN, "Whether it is the router that serves the request."),
     ),

@@ -1,6 +1,8 @@
 // The router's JSON API.
 
-export const BASE = "/api/v1";
+/** Below /workers/NUMBER the page shows that worker, not the one that has the port. */
+const WORKER = /^\/workers\/[0-9]+(?=\/|$)/.exec(location.pathname)?.[0] ?? "";
+export const BASE = `${WORKER}/api/v1`;
 export const PAGE_SIZE = 200;
 const TIMEOUT_MS = 15_000;
 
