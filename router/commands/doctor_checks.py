@@ -38,6 +38,8 @@ CLOCK_S = 5.0
 """Of difference. Deliveries do not depend on the time of day; certificates, tokens and the order of logs do."""
 LISTENING = "0A"
 """The state of a listener in /proc/net/tcp."""
+IS_ROUTER = re.compile(r"(?:^|\s)-m router(?:\s|$)|(?:^|/)oncewire router(?:\s|$)")
+"""Command lines of routers; a path that only contains the project's name is none."""
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -109,7 +111,7 @@ def _port(setting: str, host: str, port: int) -> Finding:
                 if holder is None:
                     return Finding(check, State.FAILED, f"{setting}: {error.strerror}", elsewhere)
                 pid, program = holder
-                if "oncewire" in program or "-m router" in program:
+                if IS_ROUTER.search(program):
                     return Finding(check, State.OK, f"{setting}: process {pid} listens there, a router")
                 text = f"{setting}: process {pid} listens there: {program}"
                 return Finding(check, State.FAILED, text, f"stop it, or {elsewhere}")

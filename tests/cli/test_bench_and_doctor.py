@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 
 from oncewire.client.bench import percentiles_ms, rate
-from router.commands.doctor_checks import State, check_certificates, check_descriptors, check_ports, holder_of
+from router.commands.doctor_checks import (
+    IS_ROUTER,
+    State,
+    check_certificates,
+    check_descriptors,
+    check_ports,
+    holder_of,
+)
 from router.config_loading import load
 from router.revocation_core import validity
 from tests.router.processes import running_router
@@ -93,6 +100,19 @@ async def test_doctor_says_what_to_do_for_each_fault_and_exits_with_1(listener: 
     assert "what to do: start it, or correct etcd.endpoints" in out
     assert "what to do: stop it, or set listen.port to another port" in out
     assert out.splitlines()[-1].endswith("2 failed, 0 warnings")
+
+
+@pytest.mark.parametrize(
+    ("program", "is_router"),
+    [
+        ("/srv/oncewire/.venv/bin/python -m pytest", False),
+        ("python -P -m router --standalone", True),
+        ("/usr/bin/python3 /usr/bin/oncewire router --workers 2", True),
+        ("oncewire local", False),
+    ],
+)
+def test_a_router_is_known_by_its_command_and_not_by_its_folder(program: str, is_router: bool) -> None:
+    assert bool(IS_ROUTER.search(program)) is is_router
 
 
 def test_the_program_that_holds_a_port_is_named(listener: socket.socket) -> None:
