@@ -45,9 +45,12 @@ async def busiest_worker(experiment: Experiment, router: LocalRouter) -> int:
 
 async def kill_the_busiest(experiment: Experiment, name: str) -> None:
     """And wait for the one that takes its place."""
-    router = experiment.network.routers[name]
-    number = await busiest_worker(experiment, router)
-    former = workers_of(router)[number]
+    await kill_worker(experiment, name, await busiest_worker(experiment, experiment.network.routers[name]))
+
+
+async def kill_worker(experiment: Experiment, name: str, number: int) -> None:
+    """And wait for the one that takes its place."""
+    former = workers_of(experiment.network.routers[name])[number]
     os.kill(former, signal.SIGKILL)
     await experiment.trial.meanwhile(wait_restarted(experiment.network, name, number, former))
 
