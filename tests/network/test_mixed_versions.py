@@ -78,7 +78,7 @@ async def test_a_router_becomes_two_workers_beside_one_of_the_previous_release(t
         await experiment.until_published(0.4)
         await kill_worker(experiment, "r2", 1)  # its clients may be at r1 by now
         links = (await ask(experiment.network.routers["r1"], "/api/v1/state"))[1]["neighbours"]
-        assert sorted(row["router"] for row in links) == ["r2-1", "r2-2"]
+        assert sorted(row["id"] for row in links) == ["r2-1", "r2-2"]
         verdict = await experiment.verdict()
         assert_nothing_wrong(experiment, verdict)
 
