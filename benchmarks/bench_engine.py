@@ -108,13 +108,13 @@ class Exchange:
     def accept(self) -> bytes:
         for event in self.subscribers.router_reads():
             if isinstance(event, DispositionReceived):
-                self.ingress.dispose([number for number, _ in event.deliveries], ACCEPTED, False)
+                self.ingress.dispose(event.ids, ACCEPTED, False)
         return self.publishers.router.data_to_send()
 
     def settle(self) -> bytes:
         for event in self.publishers.router_reads():
             if isinstance(event, DispositionReceived):
-                self.egress.settle([number for number, _ in event.deliveries])
+                self.egress.settle(event.ids)
         return self.subscribers.router.data_to_send()
 
     def timed(self, step: str, work: Callable[[], bytes]) -> bytes:
@@ -137,10 +137,10 @@ class Exchange:
         self.publishers.client.receive_data(self.timed("accept back", self.accept), 0.0)
         for event in self.publishers.client.events():
             if isinstance(event, DispositionReceived):
-                self.publisher.settle([number for number, _ in event.deliveries])
+                self.publisher.settle(event.ids)
         for event in self.subscriber_hears(self.timed("settle on", self.settle)):
             if isinstance(event, DispositionReceived):
-                self.settled += len(event.deliveries)
+                self.settled += len(event.ids)
 
 
 def three_steps(messages: int, size: int, batch: int) -> dict[str, float]:

@@ -111,8 +111,8 @@ class Publisher(Client):
     def on_event(self, event: Event) -> None:
         """See `Client`."""
         if isinstance(event, DispositionReceived):
-            self.link.settle([number for number, _ in event.deliveries])
-            self.done += len(event.deliveries)
+            self.link.settle(event.ids)
+            self.done += len(event.ids)
 
 
 class Subscriber(Client):
@@ -134,7 +134,7 @@ class Subscriber(Client):
         elif isinstance(event, DeliveryReceived):
             self.link.dispose([event.delivery_id], ACCEPTED, False)
         elif isinstance(event, DispositionReceived):
-            self.done += len(event.deliveries)
+            self.done += len(event.ids)
 
 
 class Network:

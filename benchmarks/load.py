@@ -163,7 +163,7 @@ class Publisher(Client):
             if isinstance(event, DispositionReceived):
                 if event.state != ACCEPTED:
                     raise Failed(f"{self.name}: the outcome of a delivery is {event.state}")
-                accepted += [number for number, _ in event.deliveries]
+                accepted += event.ids
             elif isinstance(event, LinkFlow):
                 properties = event.properties or {}
                 if ECHO in properties:
@@ -232,7 +232,7 @@ class Subscriber(Client):
                 else:
                     self._misplaced(number)
             elif isinstance(event, DispositionReceived):
-                self.settled += len(event.deliveries)
+                self.settled += len(event.ids)
             elif isinstance(event, LinkAttached):
                 self.link.grant(SUBSCRIBER_CREDIT)
                 self.is_ready = not self._is_exactly_once

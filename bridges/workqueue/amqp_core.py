@@ -283,7 +283,7 @@ class PushCore:
         """The sender has settled deliveries: they will not come again."""
         if not event.settled or not self.is_exactly_once:
             return []
-        return [Settled([tag for _, tag in event.deliveries])]
+        return [Settled(list(event.tags))]
 
     def on_detached(self) -> None:
         """The link is over; what is in the store's hands is pushed or not, and the next attach tells."""
@@ -368,7 +368,7 @@ class TakeCore:
     def on_disposition(self, event: DispositionReceived) -> list[TakeEffect]:
         """The worker states outcomes."""
         outcomes = []
-        for number, _tag in event.deliveries:
+        for number in event.ids:
             handle = self._handles.get(number)
             if handle is None:
                 continue

@@ -98,8 +98,8 @@ class HonestPublisher(HonestClient):
         if isinstance(event, DispositionReceived) and event.link == self.link:
             if event.state != ACCEPTED:
                 raise Finding(f"an honest message is not accepted: {event!r}")
-            self.accepted += len(event.deliveries)
-            self.link.settle([number for number, _ in event.deliveries])
+            self.accepted += len(event.ids)
+            self.link.settle(event.ids)
 
     def send_more(self) -> None:
         """Have some under way. To be called again and again; time does not pass while all is answered at once."""

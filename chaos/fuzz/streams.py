@@ -87,7 +87,7 @@ class Owner:
                     event.link.dispose([event.delivery_id], self.rng.choice(STATES), self.rng.random() < 0.5)
             elif isinstance(event, DispositionReceived):
                 if isinstance(event.link, SenderLink) and event.link.is_attached and not event.settled:
-                    event.link.settle([number for number, _ in event.deliveries])
+                    event.link.settle(event.ids)
             elif isinstance(event, LinkFlow):
                 self._flow(event)
             elif isinstance(event, LinkDetached):

@@ -161,7 +161,7 @@ class SimPusher(SimClient):
         """Outcomes."""
         if not isinstance(event, DispositionReceived):
             return
-        for _, tag in event.deliveries:
+        for tag in event.tags:
             if tag not in self.unsettled:
                 continue
             if isinstance(event.state, Accepted):
@@ -227,7 +227,7 @@ class SimWorker(SimClient):
             self.judge.on_order(f"{self.name}.{self.attaches}", event.message_format)
             self._items[event.delivery_id] = (item, reservation)
         elif isinstance(event, DispositionReceived) and event.settled:
-            for number, _ in event.deliveries:
+            for number in event.ids:
                 found = self._asked.pop(number, None)
                 if found is not None and isinstance(event.state, Accepted):
                     self.judge.on_finished(self._store, *found)

@@ -34,7 +34,6 @@ from oncewire.wire.frames import (
     FrameParser,
     encode_frame,
 )
-from oncewire.wire.hot_codec import take_whole_delivery
 from oncewire.wire.large_attach import LARGE_FRAME, LargeAttach
 from oncewire.wire.link import symbols
 from oncewire.wire.negotiation import Negotiation
@@ -66,6 +65,7 @@ from oncewire.wire.states import (
 )
 from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
 from oncewire.wire.types import Symbol
+from oncewire.wire.whole_delivery import WholeDeliveries
 
 # Enough for the unsettled map of the default window, few enough bytes to hold per connection (C-4).
 DEFAULT_MAX_FRAME_SIZE = 1 << 20
@@ -171,6 +171,7 @@ class Connection:
         )
         self.session_window = incoming_window
         self._parser = FrameParser(max_frame_size)
+        self._whole = WholeDeliveries()
         self._events: list[Event] = []
         self._by_channel: dict[int, AmqpSession] = {}
         self._by_remote_channel: dict[int, AmqpSession] = {}
@@ -385,17 +386,17 @@ class Connection:
     def _read_frames(self) -> None:
         """Carry out complete frames, as far as this call may."""
         parser = self._parser
+        whole = self._whole
         sessions = self._by_remote_channel
         while self._work > 0 and self.state is not CONNECTION_ENDED:
             self._work -= 1
             if self._rest is not None:
                 self._rest()
                 continue
-            whole = take_whole_delivery(parser)
-            if whole is not None:
-                session = sessions.get(whole[0])
+            if whole.take(parser):
+                session = sessions.get(whole.channel)
                 if session is None:  # a fault, or discarded behind our close
-                    self._receive_frame(whole[0], Transfer(whole[1]), whole[6])
+                    self._receive_frame(whole.channel, Transfer(whole.handle), whole.payload)
                 elif session.state is SESSION_MAPPED:
                     session.receive_whole(whole)
                 continue

@@ -1,6 +1,6 @@
 """Short ways for the three performatives of the hot path: transfer, disposition and flow.
 
-A delivery that fits one frame is most of all traffic and has a way of its own, without a ``Transfer`` in between.
+A delivery that fits one frame is most of all traffic and has a way of its own (``whole_delivery``).
 
 The decoders know the encodings that peers really send and give up (None) on everything else, malformed bytes
 included; the generic tables then decide what it was. So the two can differ in speed only. A decoder may look past the
@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import struct
 from itertools import product
-from typing import TypeAlias
+from typing import Final
 
 from oncewire.wire.encoding import encode_binary, encode_uint
 from oncewire.wire.field_codec import NULL, encode_composite, encode_state
-from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET, FrameParser
 from oncewire.wire.performatives import ACCEPTED, RELEASED, DeliveryState, Disposition, Flow, Transfer
 
-TRUE = b"\x41"
-FALSE = b"\x42"
+TRUE: Final = b"\x41"
+FALSE: Final = b"\x42"
 
-_unpack_uint = struct.Struct(">I").unpack_from
+_unpack_uint: Final = struct.Struct(">I").unpack_from
 
 
 def _heads(code: int, count: int) -> tuple[bytes, ...]:
@@ -45,9 +44,9 @@ def _read_uint(buf: bytes, pos: int, stop: int) -> tuple[int, int]:
 # --- transfer ---------------------------------------------------------------------------------------------------------
 
 # A longer tag is not legal (2.8.7); the bound keeps all fields within a list8.
-_MAX_FAST_TAG = 32
-_TRANSFER_HEADS = _heads(0x14, 5)
-_TRANSFER_MORE_HEADS = _heads(0x14, 6)
+MAX_FAST_TAG: Final = 32
+_TRANSFER_HEADS: Final = _heads(0x14, 5)
+_TRANSFER_MORE_HEADS: Final = _heads(0x14, 6)
 
 # (number of fields, message-format, settled, more, rcv-settle-mode)
 _TransferTail = tuple[int, int | None, bool | None, bool, int | None]
@@ -73,7 +72,7 @@ def _transfer_tails() -> dict[bytes, _TransferTail]:
     return tails
 
 
-_TRANSFER_TAILS = _transfer_tails()
+TRANSFER_TAILS: Final = _transfer_tails()
 
 
 def encode_transfer(
@@ -98,7 +97,7 @@ def encode_transfer(
     if (
         delivery_id is None
         or delivery_tag is None
-        or len(delivery_tag) > _MAX_FAST_TAG
+        or len(delivery_tag) > MAX_FAST_TAG
         or message_format is None
         or settled is None
         or not (rcv_settle_mode is None and state is None)
@@ -155,107 +154,16 @@ def decode_transfer(buf: bytes, pos: int, end: int) -> tuple[Transfer, int] | No
     pos = first + buf[pos + 1]
     if pos > stop:
         return None
-    tail = _TRANSFER_TAILS.get(buf[pos:stop])
+    tail = TRANSFER_TAILS.get(buf[pos:stop])
     if tail is None or tail[0] != count:
         return None
     return Transfer(handle, delivery_id, buf[first:pos], tail[1], tail[2], tail[3], tail[4]), stop
 
 
-# A delivery in one frame, by the fields behind its tag: (number of fields, settled, message-format). One that says
-# who settles first (rcv-settle-mode, 2.7.5) is rare, and goes the way of any transfer.
-_WHOLE_TAILS = {
-    octets: (count, settled is True, message_format or 0)
-    for octets, (count, message_format, settled, more, mode) in _TRANSFER_TAILS.items()
-    if not more and mode is None
-}
-# Descriptor and constructor of a transfer as one number.
-_TRANSFER_START = 0x005314C0
-_FRAME_KIND = MIN_DATA_OFFSET << 8 | AMQP_FRAME
-# (channel, handle, delivery-id, tag, settled, message-format, payload)
-WholeDelivery: TypeAlias = tuple[int, int, int, bytes, bool, int, bytes]
-
-# Frame size, data offset and type, channel; then start, size and count of the transfer, handle 0, delivery-id,
-# constructor and size of the tag. Behind any other handle the last four are a byte further on.
-_unpack_to_tag = struct.Struct(">IHHIBBBBIBB").unpack_from
-_unpack_id_and_tag = struct.Struct(">BIBB").unpack_from
-_ID_AT = FRAME_HEADER_SIZE + 8
-# With handle 0, an empty tag (2.8.7 has no minimum) and nothing behind it.
-_SHORTEST_WHOLE = FRAME_HEADER_SIZE + 14
-
-
-def take_whole_delivery(parser: FrameParser) -> WholeDelivery | None:
-    """Take the next frame if it is there and holds a delivery that ends in it, in its usual form.
-
-    Returns:
-        Its fields; None = nothing was taken: ask ``parser.next_frame``, which also knows what is wrong.
-    """
-    buf = parser.buf
-    pos = parser.pos
-    left = len(buf) - pos
-    if left < _SHORTEST_WHOLE:
-        return None
-    size, kind, channel, start, fields, count, code, uint, delivery_id, binary, tag_size = _unpack_to_tag(
-        buf, pos
-    )
-    if start != _TRANSFER_START or kind != _FRAME_KIND or size > left or size > parser.max_frame_size:
-        return None
-    handle = 0
-    first = pos + 22
-    if code == 0x52 and size > _SHORTEST_WHOLE:
-        handle = uint
-        first = pos + 23
-        uint, delivery_id, binary, tag_size = _unpack_id_and_tag(buf, pos + _ID_AT)
-    elif code != 0x43:
-        return None
-    behind = first + tag_size
-    stop = pos + 13 + fields
-    end = pos + size
-    if uint != 0x70 or binary != 0xA0 or behind > stop or stop > end or tag_size > _MAX_FAST_TAG:
-        return None
-    tail = _WHOLE_TAILS.get(buf[behind:stop])
-    if tail is None or tail[0] != count:
-        return None
-    parser.pos = end
-    return channel, handle, delivery_id, buf[first:behind], tail[1], tail[2], buf[stop:end]
-
-
-# The same fields, two of them as one number where that is possible.
-_pack_with_handle_0 = struct.Struct(">IHHIHHIH").pack
-_pack_with_handle = struct.Struct(">IHHIHHBIH").pack
-MAX_WHOLE_HANDLE = 0xFF
-_UNSETTLED_TAIL = b"\x43\x42"
-_SETTLED_TAIL = b"\x43\x41"
-# Up to the tag, and the two fields of a byte behind it.
-_WHOLE_HEAD = FRAME_HEADER_SIZE + 16
-
-
-def encode_whole_delivery(
-    channel: int, handle: int, delivery_id: int, tag: bytes, settled: bool, payload_size: int
-) -> bytes:
-    """Encode frame header and transfer of a delivery in one frame, with message-format 0; its payload follows.
-
-    ``handle`` is at most ``MAX_WHOLE_HANDLE`` and ``tag`` has at most 32 bytes.
-    """
-    size = len(tag)
-    frame = _WHOLE_HEAD + size + payload_size
-    fields = (size + 11) << 8 | 5
-    binary = 0xA000 | size
-    if handle:
-        uint = 0x5200 | handle
-        head = _pack_with_handle(
-            frame + 1, _FRAME_KIND, channel, _TRANSFER_START, fields + 0x100, uint, 0x70, delivery_id, binary
-        )
-    else:
-        head = _pack_with_handle_0(
-            frame, _FRAME_KIND, channel, _TRANSFER_START, fields, 0x4370, delivery_id, binary
-        )
-    return head + tag + (_SETTLED_TAIL if settled else _UNSETTLED_TAIL)
-
-
 # --- disposition ------------------------------------------------------------------------------------------------------
 
-_DISPOSITION_HEADS = _heads(0x15, 5)
-_SETTLE_HEADS = _heads(0x15, 4)
+_DISPOSITION_HEADS: Final = _heads(0x15, 5)
+_SETTLE_HEADS: Final = _heads(0x15, 4)
 
 # (number of fields, settled, state)
 _DispositionTail = tuple[int, bool, DeliveryState | None]
@@ -279,8 +187,8 @@ def _disposition_tails() -> dict[bytes, _DispositionTail]:
     return tails
 
 
-_DISPOSITION_TAILS = _disposition_tails()
-_ENCODED_ACCEPTED = encode_state(ACCEPTED)
+_DISPOSITION_TAILS: Final = _disposition_tails()
+_ENCODED_ACCEPTED: Final = encode_state(ACCEPTED)
 
 
 def encode_disposition(
@@ -339,9 +247,9 @@ def decode_disposition(buf: bytes, pos: int, end: int) -> tuple[Disposition, int
 
 # --- flow -------------------------------------------------------------------------------------------------------------
 
-_MAX_FLOW_NUMBERS = 8
+_MAX_FLOW_NUMBERS: Final = 8
 # the positions of drain and echo behind the eight numbers
-_FLOW_TAILS: dict[bytes, tuple[int, bool, bool]] = {
+_FLOW_TAILS: Final[dict[bytes, tuple[int, bool, bool]]] = {
     b"": (8, False, False),
     **{drain: (9, drain == TRUE, False) for drain in (NULL, FALSE, TRUE)},
     **{

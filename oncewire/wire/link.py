@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oncewire.wire.deliveries import MAX_TAG_SIZE, SERIAL_MASK
+from oncewire.wire.deliveries import MAX_TAG_SIZE
 from oncewire.wire.errors import ILLEGAL_STATE, INVALID_FIELD, StateError
 from oncewire.wire.link_endpoint import LinkEndpoint
 from oncewire.wire.performatives import (
@@ -32,6 +32,8 @@ from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import LINK_NEXT, LinkState, Step
 from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, acquires
 from oncewire.wire.types import Described, Symbol
+from oncewire.wire.unsettled import SERIAL_MASK
+from oncewire.wire.whole_delivery import WholeDeliveries
 
 # The body of one delivery is held in memory until it is complete (I-1a): the most a receiver link takes if its owner
 # names no limit, the same as the router's cap.
@@ -119,20 +121,26 @@ class DispositionReceived:
 
     Attributes:
         link: a sender link when the receiver speaks, a receiver link when the sender settles.
-        deliveries: (delivery-id, tag) of each delivery that it changes, in the order of their ids.
+        ids, tags: delivery-id and tag of each delivery that it changes, in the order of their ids.
         state: the outcome; with ``settled`` any state, None if absent.
         settled: the peer has settled them; they are forgotten by the engine and may not be disposed of any more.
     """
 
-    __slots__ = ("deliveries", "link", "settled", "state")
+    __slots__ = ("ids", "link", "settled", "state", "tags")
 
     def __init__(
-        self, link: Link, deliveries: list[tuple[int, bytes]], state: DeliveryState | None, settled: bool
+        self, link: Link, ids: list[int], tags: list[bytes], state: DeliveryState | None, settled: bool
     ) -> None:
         self.link = link
-        self.deliveries = deliveries
+        self.ids = ids
+        self.tags = tags
         self.state = state
         self.settled = settled
+
+    @property
+    def deliveries(self) -> list[tuple[int, bytes]]:
+        """(delivery-id, tag) of each."""
+        return list(zip(self.ids, self.tags, strict=True))
 
     def __repr__(self) -> str:
         return (
@@ -365,17 +373,17 @@ class Link(LinkEndpoint):
         """Take one frame of a delivery; only a receiver does so."""
         self.session.end_faulty(ILLEGAL_STATE, "a transfer came from the receiving end of a link")
 
-    def receive_whole(
-        self, delivery_id: int, tag: bytes, payload: bytes, settled: bool, message_format: int
-    ) -> None:
+    def receive_whole(self, whole: WholeDeliveries) -> None:
         """Take a delivery that came in one frame."""
-        self.receive_transfer(Transfer(self.handle, delivery_id, tag, message_format, settled), payload)
+        self.receive_transfer(
+            Transfer(self.handle, whole.delivery_id, whole.tag, whole.message_format, whole.settled), whole.payload
+        )
 
     def receive_disposition(
-        self, deliveries: list[tuple[int, bytes]], state: DeliveryState | None, settled: bool
+        self, ids: list[int], tags: list[bytes], state: DeliveryState | None, settled: bool
     ) -> None:
         """Take what the peer stated of deliveries of this link."""
-        self.session.pending_events.append(DispositionReceived(self, deliveries, state, settled))
+        self.session.pending_events.append(DispositionReceived(self, ids, tags, state, settled))
 
     def receive_flow(self, flow: Flow) -> None:
         """Take a flow of the peer that names this link."""

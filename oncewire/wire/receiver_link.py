@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncewire.wire.deliveries import (
-    MAX_TAG_SIZE,
-    SERIAL_MASK,
-    IncomingDelivery,
-    serial_difference,
-)
+from oncewire.wire.deliveries import MAX_TAG_SIZE, IncomingDelivery
 from oncewire.wire.errors import (
     ERRANT_LINK,
     INVALID_FIELD,
@@ -26,6 +21,8 @@ from oncewire.wire.performatives import DeliveryState, Fields, Flow, ReceiverSet
 from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import LINK_ATTACHED, LinkState
 from oncewire.wire.transactions import NO_TRANSACTIONS, UNKNOWN_TRANSACTION, is_transactional
+from oncewire.wire.unsettled import SERIAL_MASK, serial_difference
+from oncewire.wire.whole_delivery import WholeDeliveries
 
 
 class DeliveryReceived:
@@ -250,13 +247,13 @@ class ReceiverLink(Link):
             delivery_id, tag, payload, settled, transfer.resume, transfer.state, message_format, settles
         )
 
-    def receive_whole(
-        self, delivery_id: int, tag: bytes, payload: bytes, settled: bool, message_format: int
-    ) -> None:
+    def receive_whole(self, whole: WholeDeliveries) -> None:
         """Take a delivery that came in one frame: the short way where nothing is special about it."""
         moved = self._moved
         session = self.session
         unsettled = session.received_unsettled
+        payload = whole.payload
+        delivery_id = whole.delivery_id
         if (
             moved >= self._hard_limit
             or self.state is not LINK_ATTACHED
@@ -264,14 +261,16 @@ class ReceiverLink(Link):
             or len(payload) > self._max_message_size
             or not unsettled.takes(delivery_id)
         ):
-            super().receive_whole(delivery_id, tag, payload, settled, message_format)
+            super().receive_whole(whole)
             return
         self._moved = moved + 1
+        tag = whole.tag
+        settled = whole.settled
         if not settled:
             unsettled.add(delivery_id, self, tag)
-        event = DeliveryReceived(self, delivery_id, tag, payload, settled)
-        event.message_format = message_format
-        session.pending_events.append(event)
+        session.pending_events.append(
+            DeliveryReceived(self, delivery_id, tag, payload, settled, False, None, whole.message_format)
+        )
 
     @property
     def _settles_first(self) -> bool:

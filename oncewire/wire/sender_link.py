@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncewire.wire.deliveries import (
-    MAX_TAG_SIZE,
-    SERIAL_MASK,
-    TRANSFER_HEAD_BOUND,
-    OutgoingDelivery,
-    serial_difference,
-)
+from oncewire.wire.deliveries import MAX_TAG_SIZE, TRANSFER_HEAD_BOUND, OutgoingDelivery
 from oncewire.wire.errors import CreditError, LimitError, StateError
 from oncewire.wire.frames import FRAME_HEADER_SIZE
 from oncewire.wire.link import Link
 from oncewire.wire.performatives import Attach, DeliveryState, Disposition, Fields, Flow
 from oncewire.wire.session_endpoint import SessionEndpoint
 from oncewire.wire.states import LINK_ATTACHED, LinkState
+from oncewire.wire.unsettled import SERIAL_MASK, serial_difference
 
 
 class SenderLink(Link):

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oncewire.wire.deliveries import SERIAL_MASK, serial_difference
 from oncewire.wire.errors import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
@@ -31,7 +30,6 @@ from oncewire.wire.errors import (
     StateError,
 )
 from oncewire.wire.frame_writer import FrameWriter
-from oncewire.wire.hot_codec import WholeDelivery
 from oncewire.wire.link import AttachOptions, Link, LinkAttached, symbols
 from oncewire.wire.link_endpoint import LinkEndpoint
 from oncewire.wire.performatives import (
@@ -56,6 +54,8 @@ from oncewire.wire.sender_link import SenderLink
 from oncewire.wire.session_endpoint import FIRST_OUTGOING_ID, OUTGOING_WINDOW, SessionEndpoint
 from oncewire.wire.states import SESSION_MAPPED, SESSION_NEXT, LinkState, SessionState, Step
 from oncewire.wire.types import Described, Symbol
+from oncewire.wire.unsettled import SERIAL_MASK, serial_difference
+from oncewire.wire.whole_delivery import WholeDeliveries
 
 # A link name must fit any answer to its attach, so it may use at most this part of a frame of the peer ...
 _NAME_PART_OF_FRAME = 4
@@ -408,18 +408,21 @@ class AmqpSession(SessionEndpoint):
             # The delivery is with the owner now; what limits memory is link credit, so the window opens at once.
             self._write_window()
 
-    def receive_whole(self, whole: WholeDelivery) -> None:
+    def receive_whole(self, whole: WholeDeliveries) -> None:
         """Take a delivery that came in one frame: ``receive_transfer`` in short."""
-        _, handle, delivery_id, tag, settled, message_format, payload = whole
         left = self._incoming_left - 1
-        link = self._by_remote_handle.get(handle)
+        link = self._by_remote_handle.get(whole.handle)
         if left < 0 or link is None:
-            self.receive_transfer(Transfer(handle, delivery_id, tag, message_format, settled), payload)
+            self.receive_transfer(
+                Transfer(whole.handle, whole.delivery_id, whole.tag, whole.message_format, whole.settled),
+                whole.payload,
+            )
             return
         self._incoming_left = left
-        if len(payload) > self._largest_frame:
-            self._largest_frame = len(payload)
-        link.receive_whole(delivery_id, tag, payload, settled, message_format)
+        size = len(whole.payload)
+        if size > self._largest_frame:
+            self._largest_frame = size
+        link.receive_whole(whole)
         if left < self._replenish_below and self.state is SESSION_MAPPED:
             self._write_window()
 
@@ -432,8 +435,8 @@ class AmqpSession(SessionEndpoint):
         first = disposition.first
         last = first if disposition.last is None else disposition.last
         found, visited, rest = unsettled.select(first, last, settled, limit)
-        for link, named in found:
-            link.receive_disposition(named, state, settled)
+        for link, named in found.items():
+            link.receive_disposition(named.ids, named.tags, state, settled)
         if rest is None:
             return visited, None
         return visited, Disposition(disposition.role, rest, last, settled, state)

@@ -10,11 +10,10 @@ import struct
 from collections import Counter, deque
 from typing import Any, TypeAlias
 
-from oncewire.wire.deliveries import SERIAL_MASK, OutgoingDelivery, Unsettled, serial_difference
+from oncewire.wire.deliveries import OutgoingDelivery
 from oncewire.wire.errors import LimitError
 from oncewire.wire.frame_writer import FrameWriter
 from oncewire.wire.frames import AMQP_FRAME, FRAME_HEADER_SIZE, MIN_DATA_OFFSET
-from oncewire.wire.hot_codec import MAX_WHOLE_HANDLE, encode_whole_delivery
 from oncewire.wire.link_endpoint import LinkEndpoint
 from oncewire.wire.performative_codec import encode_disposition, encode_performative
 from oncewire.wire.performatives import (
@@ -30,6 +29,8 @@ from oncewire.wire.performatives import (
 )
 from oncewire.wire.states import LinkState, SessionState
 from oncewire.wire.types import Symbol
+from oncewire.wire.unsettled import SERIAL_MASK, Unsettled, serial_difference
+from oncewire.wire.whole_delivery import MAX_WHOLE_HANDLE, WholeDeliveryWriter
 
 # 2.5.6: the transfer-id (of frames, not deliveries) a session starts with.
 FIRST_OUTGOING_ID = 0
@@ -62,7 +63,7 @@ class SessionEndpoint:
     __slots__ = (
         "_frames_seen", "_incoming_base", "_incoming_left", "_incoming_offered", "_largest_before", "_largest_frame",
         "_next_outgoing_id", "_out", "_queue", "_queued_control", "_queued_of", "_remote_window", "_replenish_below",
-        "_waiting_echoes", "_writer", "channel", "context", "incoming_window", "largest_window", "next_delivery_id",
+        "_waiting_echoes", "_whole", "_writer", "channel", "context", "incoming_window", "largest_window", "next_delivery_id",
         "partial_bytes", "pending_events", "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled",
         "state",
     )  # fmt: skip
@@ -89,6 +90,7 @@ class SessionEndpoint:
         self.pending_events = pending_events
         self._writer = writer
         self._out = writer.out
+        self._whole = WholeDeliveryWriter(channel)
         # Delivery-ids and what is unsettled, per direction.
         self.next_delivery_id = 0
         self.sent_unsettled = Unsettled()
@@ -206,15 +208,13 @@ class SessionEndpoint:
         return head is None or serial_difference(delivery_id, head.delivery_id) < 0
 
     def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> bool:
-        """Send a delivery in one frame, with ``encode_whole_delivery``; False where that is not possible now."""
+        """Send a delivery in one frame, with a ``WholeDeliveryWriter``; False where that is not possible now."""
         window = self._remote_window
         if window <= 0 or self._queue or handle > MAX_WHOLE_HANDLE:
             return False
         self._remote_window = window - 1
         self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL_MASK
-        out = self._out
-        out.append(encode_whole_delivery(self.channel, handle, delivery_id, tag, settled, len(payload)))
-        out.append(payload)  # not joined here: large ones are copied only once
+        self._whole.write(self._out, handle, delivery_id, tag, settled, payload)
         return True
 
     def drop_queue(self) -> None:

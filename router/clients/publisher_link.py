@@ -110,7 +110,7 @@ class PublisherLink:
         """The publisher settled deliveries (I-4); what it says without settling changes nothing here."""
         if not event.settled:
             return None
-        return PublisherSettle(self.number, [tag for _, tag in event.deliveries])
+        return PublisherSettle(self.number, event.tags)
 
     def flow_input(self, event: LinkFlow) -> Input | None:
         """The answer to our echo (A-4), or the question who still owes a delivery."""

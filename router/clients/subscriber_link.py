@@ -153,7 +153,7 @@ class SubscriberLink:
 
     def disposition_input(self, event: DispositionReceived) -> Input | None:
         """The subscriber stated outcomes (E-4); settled without one counts as its default-outcome (E-4a)."""
-        tags = [tag for _, tag in event.deliveries]
+        tags = event.tags
         state = event.state
         outcome = delivery_states.outcome_of(state)
         if event.settled:

@@ -280,7 +280,7 @@ class RelayCore:
         if side is self._inward:
             return self._on_sender_settles(event)
         ids: list[int] = []
-        for number, _tag in event.deliveries:
+        for number in event.ids:
             found = self._in_of.get(number)
             if found is None:
                 continue
@@ -293,7 +293,7 @@ class RelayCore:
         if not event.settled:
             return []
         ids: list[int] = []
-        for number, _tag in event.deliveries:
+        for number in event.ids:
             found = self._out_of.pop(number, None)
             if found is not None:
                 del self._in_of[found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,43 +20,33 @@ from oncewire.wire import (
     ReceiverLink,
     SenderLink,
 )
-from oncewire.wire.deliveries import SERIAL_MASK, IdRanges, Unsettled
+from oncewire.wire.unsettled import SERIAL_MASK, IdRanges, Unsettled
 from tests.support.engines import Pipe, frame, only
 
 WINDOW = 2000
 HOSTILE_RANGE = (0, 0x80000000)
 
 
-class CountingLinks(dict):  # type: ignore[type-arg]  # what it holds does not matter
-    """The table of a session, which counts how often a delivery is looked at."""
+class CountingRow(list[Any]):
+    """The row of a session's table, which counts how many of its places are looked at."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.visits = 0
+    visits = 0
 
-    def __getitem__(self, number: int) -> object:
-        self.visits += 1
-        return super().__getitem__(number)
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        self.visits += len(found) if isinstance(at, slice) else 1
+        return found
 
-    def get(self, number: int, default: object = None) -> object:
-        self.visits += 1
-        return super().get(number, default)
-
-    def pop(self, number: int, *default: object) -> object:
-        self.visits += 1
-        return super().pop(number, *default)
-
-    def __iter__(self) -> Iterator[int]:
-        for number in super().__iter__():
+    def __iter__(self) -> Iterator[Any]:
+        for each in super().__iter__():
             self.visits += 1
-            yield number
+            yield each
 
 
-def counted(table: Unsettled) -> CountingLinks:
+def counted(table: Unsettled) -> CountingRow:
     """Have the visits of a session's table counted from now on."""
-    counting = CountingLinks()
-    counting.update(table.links)
-    table.links = counting
+    counting = CountingRow(table._links)
+    table._links = counting
     return counting
 
 
@@ -112,7 +103,7 @@ def test_a_settlement_of_numbers_that_are_not_there_visits_nothing() -> None:
 
 def test_a_link_that_ends_visits_only_its_own_deliveries() -> None:
     pipe, ((sender, _), (other, _)) = window(links=2)
-    other.settle(list(other.unsettled_tags))
+    other.settle(range(1, WINDOW, 2))
     counting = counted(sender.session.sent_unsettled)
     other.detach(False)
     assert counting.visits == 0
@@ -175,7 +166,7 @@ def test_frames_are_taken_a_few_at_a_time_and_none_is_lost() -> None:
     assert steps >= 100 // 7
     assert [event.tag for event in only(events, DeliveryReceived)] == [b"%d" % number for number in range(100)]
     assert isinstance(events[-1], LinkDetached)
-    assert receiver.unsettled_tags == {}
+    assert receiver.unsettled_count == 0
 
 
 def test_ranges_hold_what_a_plain_set_holds() -> None:
@@ -202,6 +193,7 @@ def test_the_table_of_a_session_agrees_with_a_plain_dictionary(origin: int) -> N
     pipe = Pipe()
     links = [pipe.link_to_server(name)[0] for name in "ab"]
     table, plain, answered = Unsettled(), dict[int, SenderLink](), set[int]()
+    tags = dict[int, bytes]()
     numbers = iter(range(origin, origin + 400))
     for _ in range(600):
         kind = rng.randrange(5)
@@ -213,7 +205,7 @@ def test_the_table_of_a_session_agrees_with_a_plain_dictionary(origin: int) -> N
             if number is not None and rng.random() < 0.8:
                 link = rng.choice(links)
                 table.add(number & SERIAL_MASK, link, b"%d" % number)
-                plain[number & SERIAL_MASK] = link
+                plain[number & SERIAL_MASK], tags[number & SERIAL_MASK] = link, b"%d" % number
         elif kind == 2:
             link = rng.choice(links)
             named = [number for number in inside if plain[number] is link]
@@ -228,8 +220,10 @@ def test_the_table_of_a_session_agrees_with_a_plain_dictionary(origin: int) -> N
             expected = inside if settled else [number for number in inside if number not in answered]
             assert rest is None
             assert visited == len(expected)
-            assert sorted(number for _, named in found for number, _ in named) == sorted(expected)
-            assert all(plain[number] is link for link, named in found for number, _ in named)
+            assert sorted(number for named in found.values() for number in named.ids) == sorted(expected)
+            assert all(plain[number] is link for link, named in found.items() for number in named.ids)
+            told = {number: tag for named in found.values() for number, tag in zip(named.ids, named.tags, strict=True)}
+            assert told == {number: tags[number] for number in expected}
             answered.update(expected)
             for number in expected if settled else ():
                 del plain[number]

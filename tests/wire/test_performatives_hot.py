@@ -12,14 +12,12 @@ from oncewire.wire import performatives as p
 from oncewire.wire.errors import DecodeError
 from oncewire.wire.frames import FRAME_HEADER_SIZE, FrameParser, encode_frame
 from oncewire.wire.hot_codec import (
-    WholeDelivery,
     decode_disposition,
     decode_flow,
     decode_transfer,
-    encode_whole_delivery,
-    take_whole_delivery,
 )
 from oncewire.wire.performative_codec import decode_performative, encode_performative
+from oncewire.wire.whole_delivery import WholeDeliveries, WholeDeliveryWriter
 
 TRANSFER, DISPOSITION, FLOW = 0x14, 0x15, 0x13
 
@@ -68,10 +66,29 @@ def _read(data: bytes) -> tuple[object, int] | str:
         return "refused"
 
 
-def _take(frame: bytes, max_frame_size: int = 512) -> WholeDelivery | None:
+# (channel, handle, delivery-id, tag, settled, message-format, payload)
+Taken = tuple[int, int, int, bytes, bool, int, bytes]
+
+
+def _taken(whole: WholeDeliveries) -> Taken:
+    settled, message_format = whole.settled, whole.message_format
+    return whole.channel, whole.handle, whole.delivery_id, whole.tag, settled, message_format, whole.payload
+
+
+def _take(frame: bytes, max_frame_size: int = 512, whole: WholeDeliveries | None = None) -> Taken | None:
     parser = FrameParser(max_frame_size)
     parser.feed(frame)
-    return take_whole_delivery(parser)
+    whole = WholeDeliveries() if whole is None else whole
+    return _taken(whole) if whole.take(parser) else None
+
+
+def encode_whole_delivery(
+    channel: int, handle: int, delivery_id: int, tag: bytes, settled: bool, payload_size: int
+) -> bytes:
+    """A frame up to its payload."""
+    out: list[bytes] = []
+    WholeDeliveryWriter(channel).write(out, handle, delivery_id, tag, settled, bytes(payload_size))
+    return b"".join(out[:-1])
 
 
 def _assert_both_ways_agree(code: int, fields: bytes) -> None:
@@ -193,11 +210,12 @@ def test_a_delivery_is_taken_only_when_all_of_its_frame_is_there(handle: int, ta
         assert _take(frame[:end]) is None
     parser = FrameParser()
     parser.feed(frame + frame[:-1])
-    assert take_whole_delivery(parser) is not None
-    assert take_whole_delivery(parser) is None
+    whole = WholeDeliveries()
+    assert whole.take(parser)
+    assert not whole.take(parser)
     assert parser.next_frame() is None
     parser.feed(frame[-1:])
-    assert take_whole_delivery(parser) is not None
+    assert whole.take(parser)
 
 
 def test_a_delivery_over_the_maximum_frame_size_is_not_taken() -> None:
