@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from delivery_records import effects
 from delivery_records.attachments.failures import PastFailures
@@ -44,7 +45,8 @@ from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
-_AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
+_AT_MOST_ONCE: Final = SubscriptionMode.AT_MOST_ONCE
+_NO_ENTRIES: Final[dict[bytes, Entry]] = {}
 
 
 class Egress(Endpoint):
@@ -174,10 +176,11 @@ class Egress(Endpoint):
             self._turn.counts[Decision.FRAME_NOT_SYNCED] += 1
             return
         entry = sync.numbers.get(number)
+        outgoing = self.outgoing
         if entry is None:
             prefix = sync.prefix
             whole = prefix + tag if len(tag) <= VERBATIM_BYTES else network_tag(self._turn.nonce, sync.session, tag)
-            if whole in sync.entries or whole in self.outgoing.settling:
+            if whole in sync.entries or whole in outgoing.settling:
                 self._free_tag(sync, whole)
             entry = Entry(whole, HELD)
             entry.sync = sync
@@ -189,7 +192,7 @@ class Egress(Endpoint):
         entry.redelivered = redelivered or entry.redelivered  # a retry of a repeat is one, too (G7)
         entry.attempt = attempt
         entry.message_format = message_format
-        self.outgoing.send(entry, message)
+        outgoing.send(entry, message)
 
     def _wants(self, entry: Entry, sync: SyncState) -> bool:
         """E-3: DONE is acknowledged again, SENT needs nothing, KNOWN and AGAIN need the message."""
@@ -307,10 +310,13 @@ class Egress(Endpoint):
         is_done = verdict.is_done
         done = 0
         tracing = self._turn.tracing
+        entries: dict[bytes, Entry] = {}
         for tag in tags:
-            entries = self.sessions.get(tag[SESSION_AT:OWN_TAG_AT])
-            entry = None if entries is None else entries.get(tag)
-            if entry is None or entry.state not in OPEN_AT_SUBSCRIBER:
+            entry = entries.get(tag)  # nearly always of the session of the one before
+            if entry is None:
+                entries = self.sessions.get(tag[SESSION_AT:OWN_TAG_AT], _NO_ENTRIES)
+                entry = entries.get(tag)
+            if entry is None or (entry.state is not SENT and entry.state not in OPEN_AT_SUBSCRIBER):
                 continue
             if self.progress is not None:
                 self.progress.on_done(entry)

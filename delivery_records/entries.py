@@ -12,6 +12,7 @@ from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import OWN_TAG_AT, SESSION_AT, session_of
 from delivery_records.topics import matches
 from delivery_records.turn import Turn
+from delivery_records.window import add_run
 
 
 class State(Enum):
@@ -126,7 +127,7 @@ class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 
     __slots__ = (
-        "_dirty", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid", "numbers", "places", "prefix",
+        "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid", "numbers", "places", "prefix",
         "session",
     )  # fmt: skip
 
@@ -151,6 +152,9 @@ class SyncState:
         self.places = 0
         """Places its deliveries take in the subscriber's map (C-4)."""
         self._runs: dict[DeliveryOutcome, list[list[int]]] = {}
+        self._growing_outcome: DeliveryOutcome | None = None
+        self._growing: list[int] = []
+        """The run that was added to last, and its outcome."""
 
     def take_tag(self, tag: bytes) -> Entry | None:
         """E-3: take out the delivery that had this tag before; None if there is none."""
@@ -166,21 +170,20 @@ class SyncState:
 
     def acknowledge(self, number: int, outcome: DeliveryOutcome) -> None:
         """Have an ACK sent at the end of this turn; consecutive numbers become one run."""
+        run = self._growing
+        if outcome is self._growing_outcome and run[0] + run[1] == number:
+            run[1] += 1
+            return
         if not self._runs:
             self._dirty.append(self)
-        runs = self._runs.get(outcome)
-        if runs is None:
-            self._runs[outcome] = [[number, 1]]
-            return
-        last = runs[-1]  # add_run written out: it is done for each delivery
-        if last[0] + last[1] == number:
-            last[1] += 1
-        else:
-            runs.append([number, 1])
+        runs = self._runs.setdefault(outcome, [])
+        add_run(runs, number)
+        self._growing_outcome, self._growing = outcome, runs[-1]
 
     def take_runs(self) -> dict[DeliveryOutcome, list[list[int]]]:
         """What is to be acknowledged; forgotten here."""
         runs, self._runs = self._runs, {}
+        self._growing_outcome = None
         return runs
 
 

@@ -28,6 +28,11 @@ class HeldQueue:
         return len(self._line) + len(self._parked)
 
     @property
+    def is_moving(self) -> bool:
+        """Whether one waits that is not held for good."""
+        return bool(self._line)
+
+    @property
     def first(self) -> Entry | None:
         """The oldest that is not held for good."""
         return next(iter(self._line), None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from delivery_records import credit, effects
 from delivery_records.arrivals import Arrivals
@@ -51,9 +51,7 @@ class Phase(Enum):
 
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
-_ACTIVE = Phase.ACTIVE
-_TRANSFER_STORED = Decision.TRANSFER_STORED
-_DELIVERY_SETTLED = Decision.DELIVERY_SETTLED
+_ACTIVE: Final = Phase.ACTIVE
 
 
 class Ingress(Endpoint):
@@ -205,7 +203,10 @@ class Ingress(Endpoint):
         else:
             slot.message_format = transfer.message_format
         window.fill(slot, message, transfer.delivery_id)
-        turn.counts[Decision.TRANSFER_REPEATED if slot.repeated else _TRANSFER_STORED] += 1
+        if slot.repeated:
+            turn.counts[Decision.TRANSFER_REPEATED] += 1
+        else:
+            turn.stored += 1
         if not slot.pending or self.fanout.listeners:
             self.outcomes.on_no_answer_due(slot, bool(self.fanout.listeners))
         if turn.tracing is not None:
@@ -298,15 +299,18 @@ class Ingress(Endpoint):
 
     def on_settled(self, tags: tuple[bytes, ...] | list[bytes]) -> None:
         """I-4: the publisher settled; forget the deliveries and tell everybody who has them."""
-        self.outcomes.last_progress = self._turn.now
-        counts = self._turn.counts
-        tracing = self._turn.tracing
+        turn = self._turn
+        self.outcomes.last_progress = turn.now
         for tag in tags:
             slot = self.window.find(tag)
             if slot is not None:
-                if tracing is not None:
-                    self.trace(slot, Rule.SETTLED if slot.state is TOLD else Rule.GIVEN_UP)
-                counts[_DELIVERY_SETTLED if slot.state is TOLD else Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
+                is_told = slot.state is TOLD
+                if turn.tracing is not None:
+                    self.trace(slot, Rule.SETTLED if is_told else Rule.GIVEN_UP)
+                if is_told:
+                    turn.settled += 1
+                else:
+                    turn.counts[Decision.DELIVERY_GIVEN_UP] += 1  # I-4a
                 self.drop(slot)
 
     def drop(self, slot: Slot) -> None:

@@ -7,11 +7,13 @@ deliveries.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.entries import (
+    DONE,
     GONE,
     HAS_BODY,
     HELD,
@@ -32,9 +34,7 @@ from delivery_records.reduction import Reduction
 from delivery_records.turn import Turn
 
 # What comes with every delivery, as module names: to look a member up in its class costs as much as a call.
-_AT_MOST_ONCE = SubscriptionMode.AT_MOST_ONCE
-_DELIVERED = Decision.DELIVERED
-_SETTLED_AT_SUBSCRIBER = Decision.SETTLED_AT_SUBSCRIBER
+_AT_MOST_ONCE: Final = SubscriptionMode.AT_MOST_ONCE
 
 
 class Outgoing:
@@ -92,7 +92,7 @@ class Outgoing:
 
     def send(self, entry: Entry, message: bytes) -> None:
         """E-3: at once, or behind what waits."""
-        waits = self._resumes or (self._held.first is not None and not entry.has_place)
+        waits = self._resumes or (self._held.is_moving and not entry.has_place)
         if self.sent < self.limit and not waits and not self._settle_queue and self._may_send(entry):
             self._transfer(entry, message)
             return
@@ -121,10 +121,10 @@ class Outgoing:
             self._held.remove(entry)
         entry.state = GONE
         entry.message = b""
-        if state in MAPPED:
+        if state is DONE or state in MAPPED:
             self._count_place(entry, -1)
-            self._turn.counts[_SETTLED_AT_SUBSCRIBER] += 1
-            if state in IN_REPLY:
+            self._turn.settled_at_subscriber += 1
+            if state is not DONE and state in IN_REPLY:
                 if self.is_replied:  # else it is left out of the reply, and that settles it (A-6)
                     self._settle_queue.append(entry)  # A-7: costs credit, goes ahead of held deliveries
             elif state is not State.DONE_SETTLED:
@@ -259,8 +259,9 @@ class Outgoing:
     def _transfer(self, entry: Entry, message: bytes) -> None:
         if self.settling and self._map_bound and self.mapped + len(self.settling) >= self._map_bound:
             self.flush()  # C-4: the place is free at S only when it has been told so
-        resume = entry.state in IN_REPLY  # A-7: an entry of the reply map is resumed exactly once
-        if entry.state is HELD and not entry.presettled:
+        is_new = entry.state is HELD
+        resume = not is_new and entry.state in IN_REPLY  # A-7: an entry of the reply map is resumed exactly once
+        if is_new and not entry.presettled:
             self._count_place(entry, 1)
         entry.state = SENT
         if self._progress is not None:
@@ -271,7 +272,10 @@ class Outgoing:
         once = self._mode is _AT_MOST_ONCE or entry.presettled
         if self._turn.tracing is not None:
             self.trace(entry, Rule.RESUMED if resume else Rule.DELIVERED)
-        self._turn.counts[Decision.DELIVERED_AGAIN if entry.redelivered else _DELIVERED] += 1
+        if entry.redelivered:
+            self._turn.counts[Decision.DELIVERED_AGAIN] += 1
+        else:
+            self._turn.delivered += 1
         self._turn.out.append(
             effects.Deliver(
                 self._link, entry.tag, message, resume, once, None, entry.redelivered, entry.attempt,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from delivery_records import effects
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.limits import OWING_NAMES
@@ -10,8 +12,8 @@ from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, TOLD, Slot, Window, WindowOwner
 
-_ACCEPTED = Told(DeliveryOutcome.ACCEPTED)
-_RELEASED = Told(DeliveryOutcome.RELEASED)
+_ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)
+_RELEASED: Final = Told(DeliveryOutcome.RELEASED)
 
 _TOLD = {
     DeliveryOutcome.ACCEPTED: Decision.DELIVERY_ACCEPTED,
@@ -24,7 +26,7 @@ class PublisherOutcomes:
     """What the publisher was told, and what it is told at the end of this turn."""
 
     __slots__ = (
-        "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told",
+        "_accepted", "_ended", "_ended_count", "_ended_from", "_exactly_once", "_owner", "_settles_first", "_told",
         "_told_settled", "_turn", "_window", "last_progress",
     )  # fmt: skip
 
@@ -37,6 +39,8 @@ class PublisherOutcomes:
         self._window = window
         self._exactly_once = exactly_once
         self._settles_first = settles_first
+        self._accepted: list[int] = []
+        """Delivery-ids of what was simply accepted, and is not settled with that: nearly all."""
         self._told: dict[Told, list[int]] = {}
         self._told_settled: dict[Told, list[int]] = {}
         self._ended: list[str] = []
@@ -73,10 +77,13 @@ class PublisherOutcomes:
         if not self._window.told:
             self._await_settlement()
         self._window.told += 1
-        settles = self._settles_first or slot.receiver_settles
-        (self._told_settled if settles else self._told).setdefault(told, []).append(slot.delivery_id)
-        if settles:
+        if self._settles_first or slot.receiver_settles:
+            self._told_settled.setdefault(told, []).append(slot.delivery_id)
             self._owner.drop(slot)  # c.3: at-least-once is settled together with the outcome
+        elif told is _ACCEPTED:
+            self._accepted.append(slot.delivery_id)
+        else:
+            self._told.setdefault(told, []).append(slot.delivery_id)
 
     def _await_settlement(self) -> None:
         """I-4, T_settle: from the first told outcome on. While outcomes are told the timer sets itself again."""
@@ -119,6 +126,9 @@ class PublisherOutcomes:
         """State what this turn decided: one disposition for each outcome, behind who ended without (I-3b)."""
         if self._ended_count:
             self._report_ended(link)
+        if self._accepted:
+            accepted, self._accepted = self._accepted, []
+            self._dispose(link, {_ACCEPTED: accepted}, False)
         if self._told:
             told, self._told = self._told, {}
             self._dispose(link, told, False)

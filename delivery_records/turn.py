@@ -21,8 +21,9 @@ class Turn:
     """The facts of this turn, and what it has asked the shell for so far. One object for a whole incarnation."""
 
     __slots__ = (
-        "_era", "budget", "counts", "durations", "is_draining", "limits", "nonce", "now", "out", "plan_version", "rid",
-        "store_available", "timers", "trace", "tracing", "view",
+        "_era", "budget", "counts", "delivered", "durations", "is_draining", "limits", "nonce", "now", "out",
+        "plan_version", "rid", "settled", "settled_at_subscriber", "store_available", "stored", "timers", "trace",
+        "tracing", "view",
     )  # fmt: skip
 
     def __init__(self, rid: int, nonce: bytes, limits: Limits, era: int = 0) -> None:
@@ -36,6 +37,8 @@ class Turn:
         """Seconds on the caller's monotonic clock."""
         self.out: list[effects.Effect] = []
         self.counts: dict[Decision, int] = dict.fromkeys(Decision, 0)
+        self.stored = self.delivered = self.settled = self.settled_at_subscriber = 0
+        """What comes with every delivery, in this turn: `counts` has it when the turn ends."""
         self.durations = Durations()
         self.view = View()
         self.timers = Timers()
@@ -58,6 +61,12 @@ class Turn:
 
     def end(self) -> list[effects.Effect]:
         """Hand over what is to be carried out, in order."""
+        counts = self.counts
+        counts[Decision.TRANSFER_STORED] += self.stored
+        counts[Decision.DELIVERED] += self.delivered
+        counts[Decision.DELIVERY_SETTLED] += self.settled
+        counts[Decision.SETTLED_AT_SUBSCRIBER] += self.settled_at_subscriber
+        self.stored = self.delivered = self.settled = self.settled_at_subscriber = 0
         out, self.out = self.out, []
         return out
 

@@ -165,11 +165,12 @@ class Window:
 
     def append(self, tag: bytes) -> Slot:
         """Add a delivery behind all others."""
-        assert tag not in self._by_tag, "one tag names one unsettled delivery"
-        slot = Slot(self.end, tag)
-        self._by_number[self.end] = slot
-        self._by_tag[tag] = slot
-        self.end += 1
+        number = self.end
+        slot = Slot(number, tag)
+        known = self._by_tag.setdefault(tag, slot)
+        assert known is slot, "one tag names one unsettled delivery"
+        self._by_number[number] = slot
+        self.end = number + 1
         self._budget.held += ENTRY_BYTES
         return slot
 

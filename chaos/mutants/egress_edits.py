@@ -44,7 +44,7 @@ EGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "tag-used-again", "E-3", "egress",
-        "            if whole in sync.entries or whole in self.outgoing.settling:\n"
+        "            if whole in sync.entries or whole in outgoing.settling:\n"
         "                self._free_tag(sync, whole)\n"
         "            entry = Entry(whole, HELD)\n",
         "            entry = Entry(whole, HELD)\n",
