@@ -243,8 +243,9 @@ class Egress(Endpoint):
             if count > len(sync.numbers):  # however long the run is, the work is bounded by what is here
                 named = [number for number in sync.numbers if number in named]
             for number in named:
-                entry = sync.numbers.pop(number, None)
+                entry = sync.numbers.get(number)
                 if entry is not None:
+                    del sync.numbers[number]
                     del sync.entries[entry.tag]
                     if tracing is not None:
                         self.outgoing.trace(entry, Rule.SETTLED_AT_SUBSCRIBER)

@@ -127,8 +127,8 @@ class SyncState:
     """One publisher's stream at one egress, from a SYNC on."""
 
     __slots__ = (
-        "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid", "numbers", "places", "prefix",
-        "session",
+        "_dirty", "_growing", "_growing_outcome", "_runs", "endpoint", "entries", "epoch", "held", "ingress_rid",
+        "numbers", "places", "prefix", "session",
     )  # fmt: skip
 
     def __init__(

@@ -210,13 +210,16 @@ class Ingress(Endpoint):
         if not slot.pending or self.fanout.listeners:
             self.outcomes.on_no_answer_due(slot, bool(self.fanout.listeners))
         if turn.tracing is not None:
-            rule = Rule.REPEATED if slot.repeated else Rule.STORED
-            turn.tracing.own(self.session, slot.tag, rule, slot.number, slot.pending, len(message))
+            self._trace_stored(slot)
         self.fanout.forward(slot)
         if transfer.settled:
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
         elif slot.repeated:
             self.resends.on_repeated()
+
+    def _trace_stored(self, slot: Slot) -> None:
+        rule = Rule.REPEATED if slot.repeated else Rule.STORED
+        self.trace(slot, rule, slot.number, slot.pending, len(slot.message))
 
     def _may_activate(self) -> bool:
         """c.5: the first transfer on the credit of a resumed link activates it; no other phase takes transfers."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-KIB = 1024
+KIB: Final = 1024
 MIB = 1024 * KIB
 
 WINDOW_DELIVERIES = 1024
@@ -13,9 +14,9 @@ WINDOW_BYTES = 64 * MIB
 """Bodies one publisher may make its ingress hold."""
 ROUTER_BYTES = 1024 * MIB
 """Bodies and unsettled maps one router holds in all: sixteen full windows, on a machine of 2 GiB (C-6)."""
-ENTRY_BYTES = 512
+ENTRY_BYTES: Final = 512
 """What an entry of a window or of a presented map counts in it: a tag, its slot, and their places in two tables."""
-MAP_SHARE = 8
+MAP_SHARE: Final = 8
 """One part in so many is kept back for maps: a publisher that resumes is admitted where bodies have filled the rest."""
 ROOM_CHECK_S = 1.0
 """Who waits for room gets what little there is after this: a look at everybody costs too much in each turn (C-6)."""

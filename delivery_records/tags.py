@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-MAX_TAG_BYTES = 32
+MAX_TAG_BYTES: Final = 32
 """AMQP 1.0 section 2.8.7: a delivery-tag is up to 32 octets of binary data."""
-VERBATIM_BYTES = 21
+VERBATIM_BYTES: Final = 21
 """What is left of 32 bytes behind flags, nonce and session."""
 NONCE_BYTES: Final = 4
 ERA_BITS = 15
@@ -26,8 +26,8 @@ OWN_TAG_AT: Final = 1 + NONCE_BYTES + SESSION_BYTES
 """Where they end, and the publisher's own tag or its digest begins."""
 _OWNED = b"\xff\xff\xff\xff"
 """No length of a container-id: the key has an owner."""
-_FLAG_VERBATIM = b"\x00"
-_FLAG_DIGEST = b"\x01"
+_FLAG_VERBATIM: Final = b"\x00"
+_FLAG_DIGEST: Final = b"\x01"
 
 
 def network_tag(nonce: bytes, session: int, publisher_tag: bytes) -> bytes:

@@ -16,9 +16,8 @@ from delivery_records import Records
 from delivery_records.effects import RoomAgain
 from delivery_records.inputs import Drain, Input
 from oncewire.transport.turn import Turn
-from oncewire.wire.vocabulary import ANONYMOUS
 from router.clients.listener import ClientListener
-from router.clients.message_edits import annotate
+from router.clients.message_edits import Annotator
 from router.config import RouterConfig
 from router.logs import EventLog, Part
 from router.peers.dialing import Dialing
@@ -76,7 +75,7 @@ class Incarnation:
             node_id=config.node_id,
             nonce=membership.nonce,
             limits=config.record_limits(),
-            annotate=self._annotate,
+            annotate=Annotator(listener).annotate,
             era=membership.life.era,
             nonce_revision=membership.life_revision,
         )
@@ -99,11 +98,6 @@ class Incarnation:
         self._drain_wanted = asyncio.Event()
         self._end_wanted = asyncio.Event()
         self._serving_since = 0.0
-
-    def _annotate(self, message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
-        """I-1b: where there are logins a publisher without one is stated as such, so that readers know (SQ-8)."""
-        stated = user or (ANONYMOUS if self._listener.has_logins else "")
-        return annotate(message, publisher, tag, session, stated)
 
     async def run(self) -> IncarnationEnd:
         """Live until the lease may be gone, or until `end` is called. Returns why it ended."""

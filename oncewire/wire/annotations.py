@@ -8,7 +8,7 @@ malformed; a delivery with such a message is rejected with ``amqp:decode-error``
 
 from __future__ import annotations
 
-from functools import lru_cache
+from typing import Final
 
 from oncewire.wire.decoding import DecodeBudget, check_end, read_compound_header, read_value, skip, truncated
 from oncewire.wire.encoding import compound, encode, encode_binary, encode_string, encode_symbol, encode_uint
@@ -17,15 +17,15 @@ from oncewire.wire.types import Symbol, ULong
 from oncewire.wire.vocabulary import IN_DOUBT, PUBLISHER, REDELIVERED, SESSION, TAG, TOPIC_PREFIX, USER
 
 # 3.2: the codes of the sections' descriptors
-HEADER_CODE = 0x70
-DELIVERY_ANNOTATIONS_CODE = 0x71
-MESSAGE_ANNOTATIONS_CODE = 0x72
-PROPERTIES_CODE = 0x73
-APPLICATION_PROPERTIES_CODE = 0x74
-DATA_CODE = 0x75
-SEQUENCE_CODE = 0x76
-VALUE_CODE = 0x77
-FOOTER_CODE = 0x78
+HEADER_CODE: Final = 0x70
+DELIVERY_ANNOTATIONS_CODE: Final = 0x71
+MESSAGE_ANNOTATIONS_CODE: Final = 0x72
+PROPERTIES_CODE: Final = 0x73
+APPLICATION_PROPERTIES_CODE: Final = 0x74
+DATA_CODE: Final = 0x75
+SEQUENCE_CODE: Final = 0x76
+VALUE_CODE: Final = 0x77
+FOOTER_CODE: Final = 0x78
 
 SECTION_SYMBOLS = {
     b"amqp:header:list": HEADER_CODE,
@@ -39,10 +39,12 @@ SECTION_SYMBOLS = {
     b"amqp:footer:map": FOOTER_CODE,
 }
 
-_ANNOTATIONS_HEAD = b"\x00\x53\x72"
-_HEADER_HEAD = b"\x00\x53\x70"
+_ANNOTATIONS_HEAD: Final = b"\x00\x53\x72"
+_HEADER_HEAD: Final = b"\x00\x53\x70"
 # delivery-count is the fifth field of header (3.2.1)
-_DELIVERY_COUNT_INDEX = 4
+_DELIVERY_COUNT_INDEX: Final = 4
+# Publishers of one router whose annotations are not made anew for each message.
+MAX_REMEMBERED: Final = 4096
 
 
 def read_section_code(message: bytes, pos: int) -> tuple[int, int]:
@@ -227,9 +229,6 @@ def _kept_entries(message: bytes, pos: int, dropped: bytes, keep: tuple[bytes, .
     return (message[first:stop] if kept_count == count else b"".join(kept)), kept_count
 
 
-@lru_cache(
-    maxsize=4096
-)  # one entry for each publisher of this router: only the tag changes between its messages
 def _publisher_pairs(publisher: str, user: str, session: int, in_doubt: bool) -> bytes:
     pairs = (
         encode_symbol(PUBLISHER) + encode_string(publisher) + encode_symbol(SESSION) + encode(ULong(session))
@@ -256,33 +255,58 @@ def topic_annotations(
     return _publisher_pairs(publisher, user, session, in_doubt) + encode_binary(tag), 3 + in_doubt + bool(user)
 
 
-@lru_cache(maxsize=4096)  # as above; the size of a publisher's tags hardly ever changes
-def _section_before_tag(publisher: str, user: str, session: int, tag_size: int) -> bytes:
-    pairs, count = topic_annotations(publisher, bytes(tag_size), session, user=user)
-    section = _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, pairs)
-    return section[: len(section) - tag_size]
+class _Publisher:
+    """What the annotations of a publisher's deliveries have in common: all in front of the tag."""
+
+    __slots__ = ("name", "section", "tag_size", "user")
+
+    def __init__(self, name: str, session: int, user: str, tag_size: int) -> None:
+        self.name = name
+        self.user = user
+        self.tag_size = tag_size
+        pairs, count = topic_annotations(name, bytes(tag_size), session, user=user)
+        section = _ANNOTATIONS_HEAD + compound(0xC1, 0xD1, 2 * count, pairs)
+        self.section = section[: len(section) - tag_size]
 
 
-def annotate_delivery(
-    message: bytes, publisher: str, tag: bytes, session: int, keep: tuple[bytes, ...] = (), user: str = ""
-) -> bytes:
-    """Return the message with the annotations that name its delivery: the two functions above in one step.
+class DeliveryAnnotator:
+    """Adds the annotations that name a delivery: ``topic_annotations`` and ``splice_annotations`` in one step."""
 
-    Raises:
-        DecodeError: as ``splice_annotations``.
-    """
-    start = _usual_bare_start(message)
-    if start < 0:
-        added, count = topic_annotations(publisher, tag, session, user=user)
-        return splice_annotations(message, added, count, keep)
-    section = _section_before_tag(publisher, user, session, len(tag))
-    if start == 0:
-        return section + tag + message
-    return message[:start] + section + tag + message[start:]
+    __slots__ = ("_keep", "_publishers")
+
+    def __init__(self, keep: tuple[bytes, ...] = ()) -> None:
+        """Keep these keys with our prefix where a client has set them."""
+        self._keep = keep
+        self._publishers: dict[int, _Publisher] = {}
+        """By session: only the tag changes between a publisher's messages, and its size hardly ever."""
+
+    def annotate(self, message: bytes, publisher: str, tag: bytes, session: int, user: str = "") -> bytes:
+        """Return the message with the annotations of this delivery.
+
+        Raises:
+            DecodeError: as ``splice_annotations``.
+        """
+        start = _usual_bare_start(message)
+        if start < 0:
+            added, count = topic_annotations(publisher, tag, session, user=user)
+            return splice_annotations(message, added, count, self._keep)
+        size = len(tag)
+        known = self._publishers.get(session)
+        if known is None or known.tag_size != size or known.user != user or known.name != publisher:
+            known = self._remember(publisher, session, user, size)
+        if start == 0:
+            return known.section + tag + message
+        return message[:start] + known.section + tag + message[start:]
+
+    def _remember(self, publisher: str, session: int, user: str, tag_size: int) -> _Publisher:
+        if len(self._publishers) >= MAX_REMEMBERED:
+            self._publishers.clear()
+        known = self._publishers[session] = _Publisher(publisher, session, user, tag_size)
+        return known
 
 
-_REDELIVERED_PAIR = encode_symbol(REDELIVERED) + b"\x41"
-_IN_DOUBT_PAIR = encode_symbol(IN_DOUBT) + b"\x41"
+_REDELIVERED_PAIR: Final = encode_symbol(REDELIVERED) + b"\x41"
+_IN_DOUBT_PAIR: Final = encode_symbol(IN_DOUBT) + b"\x41"
 
 
 def set_delivery_count(message: bytes, count: int) -> bytes:

@@ -26,8 +26,8 @@ class LinkEndpoint:
     """
 
     __slots__ = (
-        "detach_written", "handle", "is_sender", "name", "state", "unsettled_count", "unsettled_first", "unsettled_last",
-        "unsettled_ranges",
+        "detach_written", "handle", "is_sender", "name", "state", "unsettled_count", "unsettled_first",
+        "unsettled_last", "unsettled_ranges",
     )  # fmt: skip
 
     def __init__(self, name: str, is_sender: bool) -> None:

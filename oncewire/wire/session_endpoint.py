@@ -63,9 +63,9 @@ class SessionEndpoint:
     __slots__ = (
         "_frames_seen", "_incoming_base", "_incoming_left", "_incoming_offered", "_largest_before", "_largest_frame",
         "_next_outgoing_id", "_out", "_queue", "_queued_control", "_queued_of", "_remote_window", "_replenish_below",
-        "_waiting_echoes", "_whole", "_writer", "channel", "context", "incoming_window", "largest_window", "next_delivery_id",
-        "partial_bytes", "pending_events", "received_unsettled", "remote_begin", "remote_channel", "sent_unsettled",
-        "state",
+        "_waiting_echoes", "_whole", "_writer", "channel", "context", "incoming_window", "largest_window",
+        "next_delivery_id", "partial_bytes", "pending_events", "received_unsettled", "remote_begin", "remote_channel",
+        "sent_unsettled", "state",
     )  # fmt: skip
 
     def __init__(

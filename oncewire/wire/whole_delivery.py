@@ -1,4 +1,4 @@
-"""The way of a delivery that fits one frame, which is most of all traffic: off the wire and onto it, without a ``Transfer``.
+"""The way of a delivery that fits one frame, as most do: off the wire and onto it, without a ``Transfer``.
 
 Frames of one link that follow each other differ in delivery-id, tag and payload, and perhaps in their size. So what
 they have in common is kept from the frame before: read, it is compared as a whole; written, it is not encoded again.
@@ -80,8 +80,8 @@ class WholeDeliveries:
         buf = parser.buf
         pos = parser.pos
         size = self._size
-        if not buf.startswith(self._head, pos):
-            if not buf.startswith(self._kind, pos + _SIZE_BYTES):
+        if buf[pos : pos + self._low_at] != self._head:
+            if buf[pos + _SIZE_BYTES : pos + self._low_at] != self._kind:
                 return self._take_other(parser)
             size = _unpack_uint(buf, pos)[0]
             if size > parser.max_frame_size:
@@ -96,7 +96,7 @@ class WholeDeliveries:
             or stop > end
             or buf[low + 1] != _BINARY
             or buf[low + 2] != self._tag_size
-            or not buf.startswith(self._tail, behind)
+            or buf[behind:stop] != self._tail
         ):
             return self._take_other(parser)
         parser.pos = end

@@ -123,6 +123,8 @@ class ClientListener:
             Symbol("router"): config.node_id,
         }
         self.users = load_users(config)
+        self.has_logins = self.users.is_set or config.has_strangers
+        """Whether anybody can log in as a user."""
         self.checks = checks
         """Knows who else may log in; None = the users are all there is."""
         self._logins = Logins(self.users, self._on_guess)
@@ -182,6 +184,8 @@ class ClientListener:
         self.config = config
         if users is not None:
             self.users = self._logins.users = users
+        self.has_logins = self.users.is_set or config.has_strangers
+        if users is not None:
             for connection in list(self._connections):
                 if self._is_removed(connection):
                     connection.close(UNAUTHORIZED_ACCESS, _REMOVED)
@@ -210,11 +214,6 @@ class ClientListener:
         if self._server is not None:
             self._server.close()
             self._server = None
-
-    @property
-    def has_logins(self) -> bool:
-        """Whether anybody can log in as a user."""
-        return self.users.is_set or self.config.has_strangers
 
     def lets_anybody_in(self, entrance: Entrance) -> bool:
         """Whether somebody could log in: a user, or everybody."""

@@ -6,12 +6,13 @@ The bare message is never touched (I-1b); only deliveries that are repeated pay 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from delivery_records.effects import Deliver
 from oncewire.wire.annotations import (
     HEADER_CODE,
     MESSAGE_ANNOTATIONS_CODE,
-    annotate_delivery,
+    DeliveryAnnotator,
     mark_redelivered,
     read_annotations,
     read_section_code,
@@ -21,24 +22,42 @@ from oncewire.wire.decoding import skip
 from oncewire.wire.encoding import encode
 from oncewire.wire.errors import DecodeError, LocalProtocolError
 from oncewire.wire.types import Described, ULong
-from oncewire.wire.vocabulary import CLIENT_ANNOTATIONS
+from oncewire.wire.vocabulary import ANONYMOUS, CLIENT_ANNOTATIONS
 
 _CLIENT_KEYS = tuple(key.encode() for key in CLIENT_ANNOTATIONS)
+
+class Logins(Protocol):
+    """Whether anybody can log in as a user."""
+
+    has_logins: bool
+
 
 EMPTY_DATA_SECTION = b"\x00\x53\x75\xa0\x00"
 """For clients that cannot take a transfer without payload (A-7)."""
 
 
-def annotate(message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
-    """The message with the annotations that name its delivery (I-1b).
+class Annotator:
+    """The annotations that name a delivery, for all publishers of a router (I-1b)."""
 
-    Raises:
-        ValueError: the sections in front of the bare message are malformed.
-    """
-    try:
-        return annotate_delivery(message, publisher, tag, session, _CLIENT_KEYS, user)
-    except DecodeError as error:
-        raise ValueError(error.description) from None
+    __slots__ = ("_annotator", "_logins")
+
+    def __init__(self, logins: Logins) -> None:
+        """Where there are logins a publisher without one is stated as such, so that readers know (SQ-8)."""
+        self._logins = logins
+        self._annotator = DeliveryAnnotator(_CLIENT_KEYS)
+
+    def annotate(self, message: bytes, publisher: str, tag: bytes, session: int, user: str) -> bytes:
+        """The message with the annotations of this delivery.
+
+        Raises:
+            ValueError: the sections in front of the bare message are malformed.
+        """
+        if not user and self._logins.has_logins:
+            user = ANONYMOUS
+        try:
+            return self._annotator.annotate(message, publisher, tag, session, user)
+        except DecodeError as error:
+            raise ValueError(error.description) from None
 
 
 def edit_for_attempt(effect: Deliver, *, counts_repeats: bool = False) -> bytes:

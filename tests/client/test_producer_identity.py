@@ -30,11 +30,11 @@ from oncewire.client.transactions.sequencer import MAX_PRODUCERS, MAX_RANGES, Is
 from oncewire.client.transactions.store_sqlite import SqliteStore
 from oncewire.wire import Symbol, decode_message, encode_message
 from oncewire.wire.vocabulary import ANONYMOUS, USER
-from router.clients.message_edits import annotate
 from tests.client.sequence_world import Journal, Reader
 from tests.client.store_world import Database
 from tests.client.test_consumer import effects, note, running, until
 from tests.router.processes import running_router
+from tests.support.annotating import annotate
 
 HONEST = ProducerId("shop", 1000, "ann")
 OLD_STORE = Path(__file__).parent / "store_version_2.sql"

@@ -23,8 +23,8 @@ from oncewire.client.transactions.sequencer import Isolation, Outcome, Sequencer
 from oncewire.client.transactions.sequencer_state import JournalHole, Reread, StateError, decode_state
 from oncewire.wire import Message, Symbol, decode_message, encode_message
 from oncewire.wire.vocabulary import FLOOR, PRODUCER, SEQUENCE, TRANSACTION
-from router.clients.message_edits import annotate
 from tests.client.sequence_world import Journal, Reader
+from tests.support.annotating import annotate
 
 A = ProducerId("a", 1000)
 B = ProducerId("b", 2000)

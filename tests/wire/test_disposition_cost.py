@@ -228,3 +228,85 @@ def test_the_table_of_a_session_agrees_with_a_plain_dictionary(origin: int) -> N
             for number in expected if settled else ():
                 del plain[number]
         assert sorted(table) == sorted(plain)
+
+
+def _drive_links(seed: int) -> None:
+    """Random steps on a table whose ids partly belong to settled deliveries, against a plain dictionary."""
+    rng = random.Random(seed)
+    table = Unsettled()
+    pipe = Pipe()
+    links = [pipe.link_to_server(name)[0] for name in "abc"]
+    plain: dict[int, tuple[SenderLink, bytes]] = {}
+    number = rng.choice([0, 7, SERIAL_MASK - 40])
+    stays = rng.random() < 0.5  # deliveries of the first link are seldom settled
+    for step in range(400):
+        kind = rng.random()
+        link = rng.choice(links)
+        if kind < 0.6:
+            for _ in range(rng.choice([1, 3, 40])):
+                number = (number + rng.choice([1, 1, 1, 1, 1, 1, 2, 90])) & SERIAL_MASK
+                assert table.takes(number)
+                tag = b"%d" % step
+                table.add(number, link, tag)
+                plain[number] = (link, tag)
+                assert not table.takes(number)
+        elif kind < 0.65:
+            back = (number - rng.randrange(300)) & SERIAL_MASK  # a peer may use an id again
+            if back not in plain:
+                assert table.takes(back)
+                table.add(back, link, b"again")
+                plain[back] = (link, b"again")
+        elif kind < 0.72 and not (stays and link is links[0]):
+            table.forget(link)
+            assert not link.unsettled_count
+            plain = {each: value for each, value in plain.items() if value[0] is not link}
+        elif kind < 0.85:
+            named = [each for each in plain if plain[each][0] is link][: rng.choice([1, 5, 1000])]
+            if not (stays and link is links[0]):
+                table.merge(link, sorted(named), True)
+                for each in named:
+                    del plain[each]
+        else:
+            first, span = (number - rng.randrange(200)) & SERIAL_MASK, rng.choice([0, 10, 300])
+            inside = [each for each in plain if (each - first) & SERIAL_MASK <= span]
+            found, visited, _ = table.select(first, (first + span) & SERIAL_MASK, True, 1 << 40)
+            assert visited == len(inside)
+            told = {}
+            for owner, named in found.items():
+                told.update({each: (owner, tag) for each, tag in zip(named.ids, named.tags, strict=True)})
+            assert told == {each: plain.pop(each) for each in inside}
+        assert len(table) == len(plain)
+        assert sorted(table) == sorted(plain)
+        assert [each.unsettled_count for each in links] == [
+            sum(owner is each for owner, _ in plain.values()) for each in links
+        ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_links_keep_their_deliveries_whatever_other_links_do(seed: int) -> None:
+    _drive_links(seed)
+
+
+def test_a_delivery_that_stays_does_not_make_the_table_grow_with_those_that_pass_it() -> None:
+    table = Unsettled()
+    _, ((link, _),) = window(credit=1)
+    link.session.sent_unsettled.forget(link)
+    table.add(0, link, b"stays")
+    for number in range(1, 50_000):
+        table.add(number, link, b"passes")
+        if number >= 10:
+            table.merge(link, [number - 9], True)
+    assert len(table) == 10
+    assert len(table._links) + len(table._passed_over) < 4096
+    found, visited, _ = table.select(0, 0, True, 1)
+    assert (visited, found[link].tags) == (1, [b"stays"])
+
+
+def test_ids_far_apart_take_no_room_for_what_is_between_them() -> None:
+    table = Unsettled()
+    _, ((link, _),) = window(credit=1)
+    link.session.sent_unsettled.forget(link)
+    for number in range(0, 1 << 30, 1 << 24):
+        table.add(number, link, b"t")
+    assert len(table) == len(list(table)) == 64
+    assert len(table._links) == 1

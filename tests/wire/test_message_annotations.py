@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncewire.wire.annotations import (
-    annotate_delivery,
+    DeliveryAnnotator,
     mark_in_doubt,
     mark_redelivered,
     read_annotations,
@@ -69,10 +69,12 @@ def test_annotating_a_delivery_in_one_step_changes_nothing(before: bytes, size: 
     added, count = topic_annotations("client-1/orders", tag, 77)
     message = before + BODY + FOOTER
     expected = splice_annotations(message, added, count)
-    assert annotate_delivery(message, "client-1/orders", tag, 77) == expected
+    annotator = DeliveryAnnotator()
+    assert annotator.annotate(message, "client-1/orders", tag, 77) == expected
     added, count = topic_annotations("client-1/orders", tag, 77, user="ann")
     named = splice_annotations(message, added, count)
-    assert annotate_delivery(message, "client-1/orders", tag, 77, user="ann") == named
+    assert annotator.annotate(message, "client-1/orders", tag, 77, user="ann") == named
+    assert annotator.annotate(message, "client-1/orders", tag, 77) == expected
     assert read_annotations(named) == {**read_annotations(expected), Symbol("x-opt-topic-user"): "ann"}
     assert read_annotations(expected)[Symbol("x-opt-topic-tag")] == tag
 

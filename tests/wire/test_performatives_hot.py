@@ -245,3 +245,48 @@ def test_short_ways_never_read_past_their_end(code: int) -> None:
     for end in range(3, len(data)):
         assert read(data, 3, end) is None
         assert read(data[:end], 3, end) is None
+
+
+@st.composite
+def _deliveries(draw: st.DrawFn) -> list[bytes]:
+    """Frames of deliveries as peers send them one after the other, some of them of another form."""
+    frames = []
+    delivery_id = draw(st.sampled_from([0, 250, 0xFFFE, 0xFFFFFFFA]))
+    for _ in range(draw(st.integers(1, 12))):
+        handle = draw(st.sampled_from([0, 0, 0, 3]))
+        tag = draw(st.sampled_from([b"12345678", b"12345679", b"t", b""]))
+        payload = b"p" * draw(st.sampled_from([0, 5, 5, 5, 300]))
+        settled, more = draw(st.sampled_from([(False, False)] * 6 + [(True, False), (False, True), (None, False)]))
+        message_format = draw(st.sampled_from([0] * 6 + [1, None]))
+        transfer = p.Transfer(handle, delivery_id, tag, message_format, settled, more)
+        channel = draw(st.sampled_from([0, 0, 0, 1]))
+        frames.append(encode_frame(channel, encode_performative(transfer), payload))
+        delivery_id = (delivery_id + draw(st.sampled_from([1, 1, 1, 1, 300]))) & 0xFFFFFFFF
+    return frames
+
+
+@settings(max_examples=300, deadline=None)
+@given(_deliveries(), st.integers(0, 40), st.integers(0, 255), st.integers(0, 400))
+def test_a_delivery_is_taken_the_same_way_whatever_came_before_it(
+    frames: list[bytes], at: int, octet: int, cut: int
+) -> None:
+    last = bytearray(frames[-1])
+    if at < len(last):
+        last[at] = octet  # whatever is wrong or different with it
+    stream = [*frames, bytes(last), bytes(last[:cut])]
+    remembering = WholeDeliveries()
+    for frame in stream:
+        assert _take(frame, 512, remembering) == _take(frame)
+
+
+def test_frames_of_one_session_are_written_as_if_each_were_the_first() -> None:
+    rng = random.Random(3)
+    writer, out, expected = WholeDeliveryWriter(9), list[bytes](), b""
+    for number in range(500):
+        delivery_id = (0xFFFFFF00 + number * rng.choice([1, 1, 70])) & 0xFFFFFFFF
+        handle, tag = rng.choice([0, 0, 0, 1, 255]), rng.choice([b"12345678", b"12345679", b"", b"x" * 32])
+        payload = bytes(rng.choice([5, 5, 5, 6]))
+        settled = rng.random() < 0.3
+        writer.write(out, handle, delivery_id, tag, settled, payload)
+        expected += encode_whole_delivery(9, handle, delivery_id, tag, settled, len(payload)) + payload
+    assert b"".join(out) == expected
