@@ -186,12 +186,8 @@ class Ingress(Endpoint):
                 self.resends.abandon(window.end)
             slot = window.append(transfer.tag)
             slot.pending = len(self.fanout.cursors)
-        elif slot.state is not AWAITED:
-            turn.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
-            self._detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
+        elif not self._is_awaited(slot):
             return
-        elif self.exactly_once:
-            self.resends.abandon(slot.number)  # P-1: in order, so what it passed over will not come
         slot.receiver_settles = transfer.receiver_settles
         message = transfer.message
         if transfer.message_format == 0:
@@ -216,6 +212,16 @@ class Ingress(Endpoint):
             self.on_settled([transfer.tag])  # a resend that is settled at once: given up behind this one try (I-4a)
         elif slot.repeated:
             self.resends.on_repeated()
+
+    def _is_awaited(self, slot: Slot) -> bool:
+        """Whether the publisher repeats a delivery of its map, and not a tag that is in use."""
+        if slot.state is not AWAITED:
+            self._turn.note(Decision.TRANSFER_TAG_IN_USE, publisher=self.name)
+            self._detach("amqp:not-allowed", "the delivery-tag names a delivery that is not settled yet")
+            return False
+        if self.exactly_once:
+            self.resends.abandon(slot.number)  # P-1: in order, so what it passed over will not come
+        return True
 
     def _trace_stored(self, slot: Slot) -> None:
         rule = Rule.REPEATED if slot.repeated else Rule.STORED
