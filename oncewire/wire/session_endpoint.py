@@ -7,7 +7,7 @@ Control frames of a sender link wait behind its transfers while the peer's sessi
 from __future__ import annotations
 
 import struct
-from collections import Counter, deque
+from collections import deque
 from typing import Any, TypeAlias
 
 from oncewire.wire.deliveries import OutgoingDelivery
@@ -45,6 +45,7 @@ FRAMES_OF_LATE = 32
 _pack_header = struct.Struct(">IBBH").pack
 
 Ordered: TypeAlias = Attach | Flow | Disposition | Detach
+Queued: TypeAlias = OutgoingDelivery | tuple[LinkEndpoint, Ordered]
 
 
 class SessionEndpoint:
@@ -103,8 +104,9 @@ class SessionEndpoint:
         self._incoming_left = self._incoming_offered = incoming_window
         self._replenish_below = (incoming_window + 1) // 2
         # What waits for the peer's window to open, in order; see write_ordered.
-        self._queue: deque[OutgoingDelivery | tuple[LinkEndpoint, Ordered]] = deque()
-        self._queued_of: Counter[int] = Counter()  # by handle
+        # A deque that exists takes 600 bytes, and most sessions never need one.
+        self._queue: deque[Queued] | None = None
+        self._queued_of: dict[int, int] = {}  # by handle
         self._queued_control = 0
         self._waiting_echoes: dict[LinkEndpoint, None] = {}
 
@@ -193,18 +195,23 @@ class SessionEndpoint:
             self._write_of(link, performative)
             return
         self._writer.check_size(len(encode_performative(performative)))
-        self._queue.append((link, performative))
-        self._queued_of[link.handle] += 1
+        self._enqueue((link, performative), link.handle)
         self._queued_control += 1
+
+    def _enqueue(self, item: Queued, handle: int) -> None:
+        if self._queue is None:
+            self._queue = deque()
+        self._queue.append(item)
+        self._queued_of[handle] = self._queued_of.get(handle, 0) + 1
 
     def _must_wait(self, link: LinkEndpoint, performative: Ordered) -> bool:
         if isinstance(performative, Attach):  # 2.6.1: nor the detach of the link that had the name before
-            return any(isinstance(item, tuple) and item[0].name == link.name for item in self._queue)
-        return self._queued_of[link.handle] > 0
+            return any(isinstance(item, tuple) and item[0].name == link.name for item in self._queue or ())
+        return self._queued_of.get(link.handle, 0) > 0
 
     def is_written(self, delivery_id: int) -> bool:
         """Whether the last frame of a delivery has left the queue, so that its settlement overtakes nothing."""
-        head = next((item for item in self._queue if isinstance(item, OutgoingDelivery)), None)
+        head = next((item for item in self._queue or () if isinstance(item, OutgoingDelivery)), None)
         return head is None or serial_difference(delivery_id, head.delivery_id) < 0
 
     def write_whole(self, handle: int, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> bool:
@@ -219,7 +226,7 @@ class SessionEndpoint:
 
     def drop_queue(self) -> None:
         """Forget what waits for the window: no delivery moves any more."""
-        self._queue.clear()
+        self._queue = None
         self._queued_of.clear()
         self._queued_control = 0
         self._waiting_echoes.clear()
@@ -251,21 +258,19 @@ class SessionEndpoint:
         """Send a delivery as far as the window allows and keep the rest."""
         if delivery.smallest_frame() > self._writer.max_frame_size:
             raise LimitError("the delivery state does not fit a frame of the peer")
-        self._queue.append(delivery)
-        self._queued_of[delivery.handle] += 1
+        self._enqueue(delivery, delivery.handle)
         self._write_queued()
 
     def defer_echo(self, link: LinkEndpoint) -> bool:
         """While frames are queued, note that ``link`` owes the peer its state (once, however often it asks)."""
-        if self._queued_of[link.handle]:
+        if self._queued_of.get(link.handle, 0):
             self._waiting_echoes[link] = None
             return True
         return False
 
     def _write_queued(self) -> None:
         """Send what has waited for the window."""
-        queue = self._queue
-        while queue:
+        while queue := self._queue:
             head = queue[0]
             if isinstance(head, OutgoingDelivery):
                 if self._remote_window <= 0:
@@ -282,6 +287,7 @@ class SessionEndpoint:
                 self._queued_of[link.handle] -= 1
                 self._write_of(link, frame)
                 self.release(link)
+        self._queue = None
         waiting = list(self._waiting_echoes)
         self._waiting_echoes.clear()
         for link in waiting:
