@@ -1,6 +1,6 @@
-"""The compiled build: mypyc turns the cores into extension modules. Everything else about the package is in pyproject.toml.
+"""The compiled build: mypyc turns the cores into extension modules. All else about the package is in pyproject.toml.
 
-    ONCEWIRE_COMPILED=1 pip install .       compiled; where that fails, one warning and the same package without extensions
+    ONCEWIRE_COMPILED=1 pip install .       compiled; where that fails, a warning and a pure install
     pip install .                           pure Python
 
 ONCEWIRE_OPTIMIZE is the C compiler's level (-O), 1 unless set.
@@ -27,7 +27,7 @@ PURE = {f"oncewire/wire/{name}.py" for name in ("types", "message", "sasl", "scr
 
 def files_of(places: list[str]) -> list[str]:
     """The files of one unit. Packages' own files stay Python: importing a package must not load its unit."""
-    found = [file for place in places for file in ([Path(place)] if place.endswith(".py") else Path(place).rglob("*.py"))]
+    found = (file for place in map(Path, places) for file in (place.rglob("*.py") if place.is_dir() else [place]))
     return sorted(str(file) for file in found if file.name != "__init__.py" and str(file) not in PURE)
 
 
@@ -38,7 +38,7 @@ def translated() -> list[Extension]:
 
     units = [(files_of(places), name) for name, places in UNITS.items()]
     # The settings of `make lint` are left out: what is not installed here is `Any`, and warnings are its business.
-    options = ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports"]
+    options = ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports", "--cache-dir=build/mypy"]
     return mypycify(
         [*options, *(file for files, _ in units for file in files)],
         separate=units,
@@ -72,7 +72,7 @@ class BuildAllOrNothing(build_ext):
     def _leave_out(self, error: BaseException) -> None:
         self.extensions = self.distribution.ext_modules = []
         reason = str(error).strip().partition("\n")[0]
-        print(f"warning: Oncewire is installed without its compiled modules: {reason}", file=sys.stderr)
+        sys.stderr.write(f"warning: Oncewire is installed without its compiled modules: {reason}\n")
 
 
 if IS_COMPILED:
