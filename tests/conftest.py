@@ -10,6 +10,8 @@ import pytest
 from hypothesis import settings
 
 import oncewire
+from chaos.sources import TRANSLATED
+from oncewire.cli.version import is_compiled
 
 # A shell starts its background jobs with Ctrl-C ignored, and processes that tests start, and stop by it, inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -33,8 +35,20 @@ def nobodys_networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+def pytest_configure() -> None:
+    """Refuses compiled modules that are older than their sources: they would be tested instead of these."""
+    root = Path(oncewire.__file__).parents[1]
+    compiled = [file for package in TRANSLATED for file in (root / package).rglob("*.so")]
+    sources = [file.with_name(f"{file.name.partition('.')[0]}.py") for file in compiled]
+    newest = max((file.stat().st_mtime for file in sources if file.exists()), default=0.0)
+    if newest > min((file.stat().st_mtime for file in compiled), default=0.0) or not all(
+        file.exists() for file in sources if not file.stem.endswith("__mypyc")
+    ):
+        raise pytest.UsageError("sources were changed after `make compiled`: run it again, or `make pure`")
+
+
 def pytest_report_header(config: pytest.Config) -> str:
-    """Says which packages are under test: the installed ones (`make test`) or the source tree."""
+    """Says which packages are under test: the installed ones (`make test`) or the source tree, compiled or not."""
     folder = Path(oncewire.__file__).parent
     where = "the source tree" if folder.parent == config.rootpath else "the installed packages"
-    return f"oncewire: {where} ({folder})"
+    return f"oncewire: {where}, {'compiled' if is_compiled() else 'pure Python'} ({folder})"

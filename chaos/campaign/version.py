@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
+
+from chaos.sources import source_of
 
 RUN = "chaos.simulator.schedule"
 """Where a run begins."""
@@ -44,11 +45,9 @@ def packages_version(*names: str, seed: str = "") -> str:
     """A hash over whole packages, and over single modules; `seed` stands for what else counts."""
     digest = hashlib.sha256(seed.encode())
     for name in names:
-        spec = importlib.util.find_spec(name)
-        assert spec is not None
-        assert spec.origin is not None
-        root = Path(spec.origin).parent
-        for path in sorted(root.rglob("*.py")) if spec.submodule_search_locations else [Path(spec.origin)]:
+        file = source_of(name)
+        root = file.parent
+        for path in sorted(root.rglob("*.py")) if file.name == "__init__.py" else [file]:
             digest.update(f"{name}/{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
@@ -67,14 +66,10 @@ def _closure(entries: tuple[str, ...]) -> dict[str, bytes]:
 
 def _source_of(name: str) -> Path | None:
     """The module's file; None for packages, other people's modules, and names that are no modules."""
-    top, *rest = name.split(".")
-    if top not in _OURS:
+    if name.partition(".")[0] not in _OURS:
         return None
-    spec = importlib.util.find_spec(top)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    path = Path(spec.submodule_search_locations[0]).joinpath(*rest).with_suffix(".py")
-    return path if rest and path.is_file() else None
+    path = source_of(name)
+    return path if path.name != "__init__.py" and path.is_file() else None
 
 
 def _imported(source: bytes) -> Iterator[str]:

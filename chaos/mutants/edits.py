@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.simulator.cores import SHIPPED, Cores
+from chaos.sources import source_of
 
 _PACKAGE = "delivery_records"
 _SHARED = frozenset(
@@ -73,19 +74,19 @@ def load(edits: tuple[Edit, ...]) -> Cores:
         parts[field] = getattr(_execute_alone(name, sources[name]), made)
     if touched - _ALONE.keys():
         names = _names()
-        parts["records"] = _execute({names[name]: source for name, source in sources.items() if name not in _ALONE})
+        edited = _execute({names[name]: source for name, source in sources.items() if name not in _ALONE})
+        parts["records"] = edited["records"].Records
     return replace(SHIPPED, **parts)
+
+
+def run_from_sources() -> dict[str, types.ModuleType]:
+    """Copies of the record core's modules, by their last name: what can be patched and traced in each build."""
+    return _execute({module: source_of(module).read_text() for module in _names().values()})
 
 
 def _modules() -> dict[str, Path]:
     """Modules an edit may name: those of the record core by their last name, others by their whole name."""
-    found: dict[str, Path] = {}
-    for name, module in {**_names(), **{alone: alone for alone in _ALONE}}.items():
-        spec = importlib.util.find_spec(module)
-        assert spec is not None
-        assert spec.origin is not None
-        found[name] = Path(spec.origin)
-    return found
+    return {name: source_of(module) for name, module in {**_names(), **{alone: alone for alone in _ALONE}}.items()}
 
 
 @cache
@@ -135,7 +136,8 @@ class _Loader:
         exec(compile(self._source, f"<edited {module.__name__}>", "exec"), module.__dict__)  # noqa: S102 - our own source
 
 
-def _execute(sources: dict[str, str]) -> type[Any]:
+def _execute(sources: dict[str, str]) -> dict[str, types.ModuleType]:
+    """Import all of these; return them by their last name."""
     saved = {name: sys.modules.pop(name) for name in sources if name in sys.modules}
     places = [(sys.modules[package], module) for package, _, module in (name.rpartition(".") for name in sources)]
     attributes = [(package, module, getattr(package, module)) for package, module in places if hasattr(package, module)]
@@ -144,7 +146,7 @@ def _execute(sources: dict[str, str]) -> type[Any]:
     finder = _Finder(sources)
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]  # a finder needs find_spec only
     try:
-        loaded = importlib.import_module(f"{_PACKAGE}.records").Records
+        loaded = {name.rpartition(".")[2]: importlib.import_module(name) for name in sources}
     finally:
         sys.meta_path.remove(finder)  # type: ignore[arg-type]  # as above
         for name in sources:
@@ -152,5 +154,4 @@ def _execute(sources: dict[str, str]) -> type[Any]:
         sys.modules.update(saved)
         for package, module, value in attributes:
             setattr(package, module, value)
-    assert isinstance(loaded, type)
     return loaded

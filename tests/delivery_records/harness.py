@@ -72,9 +72,15 @@ class Net:
     """Some routers, one etcd, and what is under way between them."""
 
     def __init__(
-        self, routers: int = 1, *, limits: Limits | None = None, annotate: Annotate = keep_message
+        self,
+        routers: int = 1,
+        *,
+        limits: Limits | None = None,
+        annotate: Annotate = keep_message,
+        records: Callable[..., Records] = Records,
     ) -> None:
-        """Start all routers (K-1)."""
+        """Start all routers (K-1); `records` makes their cores."""
+        self._records = records
         self.now = 1000.0
         self.limits = limits or Limits()
         self.annotate = annotate
@@ -103,7 +109,7 @@ class Net:
         return node
 
     def _core(self, rid: int) -> Records:
-        return Records(
+        return self._records(
             rid=rid, node_id=f"r{rid - 7001}", nonce=NONCE, limits=self.limits, annotate=self.annotate
         )
 

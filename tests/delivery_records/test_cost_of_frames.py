@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
 import pytest
 
+from chaos.mutants.edits import run_from_sources
 from delivery_records import inputs
-from delivery_records.window import Cursor, Window
 from tests.delivery_records.harness import Net, SubscriberLink
 
 FLOWS = 20
 TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
+Sources: TypeAlias = dict[str, ModuleType]
+
+
+@pytest.fixture
+def sources() -> Sources:
+    """The modules of the record core from their sources: what compiled ones do cannot be counted."""
+    return run_from_sources()
 
 
 def lines_of_flows(subscriber: SubscriberLink, limit: int) -> int:
@@ -37,9 +44,9 @@ def lines_of_flows(subscriber: SubscriberLink, limit: int) -> int:
     return lines
 
 
-def held_behind_a_full_map(messages: int) -> tuple[Net, SubscriberLink]:
+def held_behind_a_full_map(sources: Sources, messages: int) -> tuple[Net, SubscriberLink]:
     """Two publishers had credit before the subscriber with its small map came; it answers nothing."""
-    net = Net()
+    net = Net(records=sources["records"].Records)
     publishers = [net.publisher(net.nodes[0], name, topic="t") for name in ("p", "q")]
     subscriber = net.subscriber(net.nodes[0], map_bound=2, topic="t", limit=0)
     subscriber.flow(10_000)
@@ -48,15 +55,15 @@ def held_behind_a_full_map(messages: int) -> tuple[Net, SubscriberLink]:
     return net, subscriber
 
 
-def test_a_flow_costs_the_same_however_many_deliveries_wait_for_room() -> None:
-    few, many = (held_behind_a_full_map(messages)[1] for messages in (10, 400))
+def test_a_flow_costs_the_same_however_many_deliveries_wait_for_room(sources: Sources) -> None:
+    few, many = (held_behind_a_full_map(sources, messages)[1] for messages in (10, 400))
     assert lines_of_flows(few, 10_000) == lines_of_flows(many, 10_000)
 
 
-def test_a_flow_costs_the_same_however_many_deliveries_wait_for_credit() -> None:
+def test_a_flow_costs_the_same_however_many_deliveries_wait_for_credit(sources: Sources) -> None:
     costs = []
     for messages in (10, 400):
-        net = Net()
+        net = Net(records=sources["records"].Records)
         subscriber, publisher = net.subscriber(net.nodes[0], limit=0), net.publisher(net.nodes[0])
         for number in range(messages):
             publisher.send(b"%d" % number)
@@ -64,8 +71,8 @@ def test_a_flow_costs_the_same_however_many_deliveries_wait_for_credit() -> None
     assert costs[0] == costs[1]
 
 
-def test_what_waits_for_room_still_goes_in_order_and_the_oldest_of_each_publisher_first() -> None:
-    _, subscriber = held_behind_a_full_map(8)
+def test_what_waits_for_room_still_goes_in_order_and_the_oldest_of_each_publisher_first(sources: Sources) -> None:
+    _, subscriber = held_behind_a_full_map(sources, 8)
     assert subscriber.deliveries == [b"0", b"1"]
 
 
@@ -83,9 +90,9 @@ class CountingSlots(dict):  # type: ignore[type-arg]  # what it holds does not m
         return super().values()
 
 
-def test_repeating_a_window_looks_at_each_slot_once() -> None:
+def test_repeating_a_window_looks_at_each_slot_once(sources: Sources) -> None:
     tags = [b"%d" % number for number in range(1000)]
-    window = Window(tags)
+    window = sources["window"].Window(tags)
     counting = CountingSlots(window._by_number)
     window._by_number = counting
     for tag in tags:
@@ -96,8 +103,8 @@ def test_repeating_a_window_looks_at_each_slot_once() -> None:
     assert counting.visits <= len(tags)
 
 
-def test_what_was_passed_over_is_found_once() -> None:
-    window = Window([b"a", b"b", b"c"])
+def test_what_was_passed_over_is_found_once(sources: Sources) -> None:
+    window = sources["window"].Window([b"a", b"b", b"c"])
     third = window.find(b"c")
     assert third is not None
     assert [slot.tag for slot in window.passed_over(third.number)] == [b"a", b"b"]
@@ -105,7 +112,9 @@ def test_what_was_passed_over_is_found_once() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_acknowledgements_out_of_order_are_forgotten_one_by_one_as_the_window_moves(step: int) -> None:
+def test_acknowledgements_out_of_order_are_forgotten_one_by_one_as_the_window_moves(
+    step: int, sources: Sources
+) -> None:
     class Counting(set):  # type: ignore[type-arg]  # numbers
         visits = 0
 
@@ -118,7 +127,7 @@ def test_acknowledgements_out_of_order_are_forgotten_one_by_one_as_the_window_mo
                 self.visits += 1
                 yield number
 
-    cursor = Cursor(0)
+    cursor = sources["window"].Cursor(0)
     cursor.acknowledge(500, 1000, 0)
     counting = cursor.beyond = Counting(cursor.beyond)
     for base in range(step, 500, step):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from inspect import signature
 
 import pytest
 from hypothesis import given
@@ -86,7 +87,7 @@ DATAGRAMS = st.one_of(
 def fields(value: object) -> object:
     """The fields of a message, nested plain classes included, for comparison."""
     if isinstance(value, Msg):
-        return {name: getattr(value, name) for name in Msg.__slots__}
+        return {name: getattr(value, name) for name in signature(Msg).parameters}
     if isinstance(value, MsgPart):
         return (fields(value.head), value.offset, value.total, value.data)
     return value

@@ -39,7 +39,7 @@ def test_a_load_without_a_baseline_counts_as_growth(script: Any) -> None:
 def test_the_baseline_has_every_load(script: Any) -> None:
     baseline = script.load_baseline()
     loads = {load.name for load in script.LOADS}
-    assert set(script.figures_of(baseline, "pure")) == loads
+    assert set(script.figures_of(baseline, "pure")) == set(script.figures_of(baseline, "compiled")) == loads
     assert {"python", "valgrind", "python_built_with"} <= set(baseline["versions"])
 
 
@@ -55,6 +55,10 @@ def test_figures_of_other_versions_are_not_compared(script: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.needs("valgrind")
 @pytest.mark.timeout(1200)
-def test_no_load_costs_three_percent_more_instructions_than_the_baseline() -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    "arguments", [("--sources",), pytest.param((), marks=pytest.mark.needs("compiled"))], ids=["pure", "compiled"]
+)
+def test_no_load_costs_three_percent_more_instructions_than_the_baseline(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, str(SCRIPT), "--check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr + done.stdout

@@ -113,6 +113,13 @@ def map_library() -> bool:
     return (FOLDER / LIBRARY).is_file()
 
 
+def compiled() -> bool:
+    """Tells whether the compiled build is under test."""
+    from oncewire.cli.version import is_compiled
+
+    return is_compiled()
+
+
 PARTS = {
     "node": Part("Node.js", program("node"), "sudo apt-get install -y nodejs npm"),
     "rhea": Part("the AMQP client rhea", tool_file("node_modules/rhea/package.json"), "make tools"),
@@ -134,6 +141,7 @@ PARTS = {
     ),
     "systemd-analyze": Part("systemd-analyze", program("systemd-analyze"), "sudo apt-get install -y systemd"),
     "compiler": Part("a C compiler", program("cc"), "sudo apt-get install -y gcc python3-dev"),
+    "compiled": Part("the compiled build", compiled, "make compiled"),
     "valgrind": Part("valgrind", program("valgrind"), "sudo apt-get install -y valgrind"),
     "toxiproxy": Part("the server Toxiproxy", toxiproxy_server, "make tools"),
     "previous-release": Part(

@@ -1,0 +1,113 @@
+"""The compiled build: mypyc turns the cores into extension modules. All else about the package is in pyproject.toml.
+
+    ONCEWIRE_COMPILED=1 pip install .       compiled; where that fails, a warning and a pure install
+    pip install .                           pure Python
+
+ONCEWIRE_OPTIMIZE is the C compiler's level (-O), 1 unless set.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+IS_COMPILED = os.environ.get("ONCEWIRE_COMPILED") == "1"
+TRANSLATOR = "mypy[mypyc]>=2.4,<2.5"
+# Each unit is one shared library: calls inside it are C calls. Of the router it is what each message passes through.
+UNITS = {
+    "oncewire.compiled": ["oncewire/wire"],
+    "delivery_records.compiled": ["delivery_records"],
+    "router.compiled": [
+        "router/records_driver.py",
+        *(
+            f"router/clients/{name}.py"
+            for name in (
+                "client_quota", "connection", "delivery_states", "message_edits", "offers", "places", "publisher_link",
+                "session_window", "subscriber_link", "user_bytes",
+            )
+        ),
+        *(f"router/peers/{name}.py" for name in ("connection", "neighbours", "output")),
+    ],
+}  # fmt: skip
+PURE = {
+    # Classes that inherit from `str`, `int` or `bytes`, which mypyc cannot translate, and logins.
+    *(f"oncewire/wire/{name}.py" for name in ("types", "message", "sasl", "scram", "saslprep", "bearer")),
+    # No message passes through these: translating and compiling them would take a quarter of the time.
+    *(f"oncewire/wire/{name}.py" for name in ("codec", "large_attach", "negotiation", "transactions")),
+    *(
+        f"delivery_records/attachments/{name}.py"
+        for name in (
+            "attaching", "barrier", "closing", "draining", "ending", "expiry", "failures", "proposals", "steals",
+            "watch_handlers",
+        )
+    ),
+    *(f"delivery_records/diagnostics/{name}.py" for name in ("durations", "lateness", "lookup", "tables", "waits")),
+}  # fmt: skip
+
+
+def files_of(places: list[str]) -> list[str]:
+    """The files of one unit. Packages' own files stay Python: importing a package must not load its unit."""
+    found = (file for place in map(Path, places) for file in (place.rglob("*.py") if place.is_dir() else [place]))
+    return sorted(str(file) for file in found if file.name != "__init__.py" and str(file) not in PURE)
+
+
+@functools.cache
+def translated() -> list[Extension]:
+    """The extension modules; their C files are written on the first call, which takes ten seconds."""
+    from mypyc.build import mypycify
+
+    shutil.rmtree("build/mypy", ignore_errors=True)  # mypyc 2.4 crashes on what it has kept of changed files
+    units = [(files_of(places), name) for name, places in UNITS.items()]
+    # The settings of `make lint` are left out: what is not installed here is `Any`, and warnings are its business.
+    options = ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports", "--cache-dir=build/mypy"]
+    return mypycify(
+        [*options, *(file for files, _ in units for file in files)],
+        separate=units,
+        opt_level=os.environ.get("ONCEWIRE_OPTIMIZE", "1"),
+        debug_level="0",
+        target_dir="build/mypyc",
+    )
+
+
+class BuildAllOrNothing(build_ext):
+    """Build every extension, or none: half of a unit cannot be imported."""
+
+    def finalize_options(self) -> None:
+        """Translate now, not whenever setuptools only reads the package's description."""
+        try:
+            self.distribution.ext_modules = translated()
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (mypyc crashes, or ends the process at an error)
+            self._leave_out(error)
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        """Compile."""
+        try:
+            super().run()
+        except Exception as error:  # noqa: BLE001  (setuptools has several families of errors)
+            for path in self.get_outputs():
+                Path(path).unlink(missing_ok=True)
+            self._leave_out(error)
+
+    def _leave_out(self, error: BaseException) -> None:
+        self.extensions = self.distribution.ext_modules = []
+        reason = str(error).strip().partition("\n")[0]
+        sys.stderr.write(f"warning: Oncewire is installed without its compiled modules: {reason}\n")
+
+
+if IS_COMPILED:
+    setup(
+        setup_requires=[TRANSLATOR],
+        # Stands for those that are translated later, so that setuptools knows that there are some.
+        ext_modules=[Extension("oncewire.compiled__mypyc", [])],
+        cmdclass={"build_ext": BuildAllOrNothing},
+    )
+else:
+    setup()
