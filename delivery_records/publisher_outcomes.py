@@ -124,11 +124,10 @@ class PublisherOutcomes:
 
     def send(self, link: int) -> None:
         """State what this turn decided: one disposition for each outcome, behind who ended without (I-3b)."""
+        if self._accepted:
+            self._told[_ACCEPTED], self._accepted = self._accepted, []
         if self._ended_count:
             self._report_ended(link)
-        if self._accepted:
-            accepted, self._accepted = self._accepted, []
-            self._dispose(link, {_ACCEPTED: accepted}, False)
         if self._told:
             told, self._told = self._told, {}
             self._dispose(link, told, False)

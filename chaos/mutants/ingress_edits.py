@@ -155,7 +155,7 @@ INGRESS_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "tells-released", "I-3", "publisher_outcomes",
-        "_ACCEPTED = Told(DeliveryOutcome.ACCEPTED)\n", "_ACCEPTED = Told(DeliveryOutcome.RELEASED)\n",
+        "_ACCEPTED: Final = Told(DeliveryOutcome.ACCEPTED)\n", "_ACCEPTED: Final = Told(DeliveryOutcome.RELEASED)\n",
         "a publisher is told that nobody had subscribed, and everybody has processed the message",
     ),
 )  # fmt: skip

@@ -65,7 +65,7 @@ class WholeDeliveries:
         self._head = _NO_FRAME
         self._kind = _NO_FRAME
         self._size = 0
-        self._low_at = 0
+        self._low_at = _SIZE_BYTES
         self._id_high = 0
         self._tag_size = 0
         self._tail = b""
