@@ -23,18 +23,18 @@ from chaos.ledger import read_ledger
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
 PLANTED = {
-    "frames": "oncewire.wire.connection:Connection._receive_disposition",
+    "frames": "oncewire.wire.connection:Connection.receive_data",
     "performatives": "chaos.fuzz.frames:decode_message",
     "logins": "chaos.fuzz.logins:PlainServer.step",
     "parameters": "chaos.fuzz.parameters:tag_of",
     "settings": "chaos.fuzz.settings:format_config",
     "etcd-values": "chaos.fuzz.etcd_values:decode_life",
     "router-messages": "chaos.fuzz.router_messages:decode_message",
-    "record-core": "delivery_records.egress:Egress.on_msg",
+    "record-core": "delivery_records.records:Records.handle",
     "http": "router.operator.access:Access.caller_of",
-    "linked-routers": "router.clients.subscriber_link:SubscriberLink.flow_input",
+    "linked-routers": "router.clients.listener:ClientListener.make",
 }
-"""What a fault is planted in, of each target."""
+"""What a fault is planted in, of each target: nothing that only compiled code calls, for that calls it directly."""
 
 
 def target_of(name: str) -> Target:
