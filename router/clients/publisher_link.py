@@ -41,7 +41,7 @@ MAX_REQUIRE = 0xFFFFFFFF
 class PublisherLink:
     """The receiving end of one publisher's link."""
 
-    __slots__ = ("_initial_count", "connection", "link", "number")
+    __slots__ = ("_initial_count", "_require", "connection", "link", "number")
 
     def __init__(self, connection: LinkOwner, link: ReceiverLink) -> None:
         self.connection = connection
@@ -50,6 +50,8 @@ class PublisherLink:
         remote = link.remote_attach
         assert remote is not None
         self._initial_count = remote.initial_delivery_count or 0
+        self._require: int | None = None
+        """As asked for (I-3c); the attach itself is not kept whole."""
 
     @property
     def address(self) -> str | None:
@@ -74,6 +76,7 @@ class PublisherLink:
         presents_map = remote.unsettled is not None
         settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
         exactly_once = vocabulary.EXACTLY_ONCE in remote.desired_capabilities
+        self._require = _require_of(remote, settles_first=settles_first)
         return PublisherAttach(
             link=self.number,
             container_id=connection.container_id,
@@ -90,7 +93,7 @@ class PublisherLink:
             expiry_policy=str(target.expiry_policy),
             place=connection.place_of(self.link),
             owner=connection.policy.owner,
-            require=_require_of(remote, settles_first=settles_first),
+            require=self._require,
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------
@@ -203,9 +206,8 @@ class PublisherLink:
         asked = remote.target
         assert isinstance(asked, Target)
         properties: Fields = {vocabulary.RESUME: "resumed" if effect.resumed else "new"}
-        require = _require_of(remote, settles_first=effect.settles_first)
-        if require is not None:  # I-3c: a router that does not know it leaves it out
-            properties[vocabulary.REQUIRE] = UInt(require)
+        if self._require is not None:  # I-3c: a router that does not know it leaves it out
+            properties[vocabulary.REQUIRE] = UInt(self._require)
         self.link.reply(
             source=remote.source,
             target=Target(
