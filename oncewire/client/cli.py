@@ -22,6 +22,7 @@ from oncewire.cli.where import (
     URL_VARIABLE,
     amqp_addresses,
     context_option,
+    hostname_of,
     require_listener,
 )
 
@@ -103,11 +104,9 @@ def target_of(
     where = amqp_addresses(urls)
     # Later: what is wrong with the journal is told first.
     check = partial(require_listener, where) if where.is_guessed and connect_timeout is None else None
-    if vhost is None and where.context is not None:
-        vhost = where.context.vhost or None
     return Target(
         topic, list(where.urls), name, container_id, journal, CONNECT_S if connect_timeout is None else connect_timeout,
-        tls_of_command(), token_of_command(), vhost, check,
+        tls_of_command(), token_of_command(), hostname_of(where, vhost), check,
     )  # fmt: skip
 
 

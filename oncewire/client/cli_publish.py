@@ -87,7 +87,7 @@ class Target:
     connect_timeout: float
     tls: ssl.SSLContext | None = None
     token: Callable[[], str] | None = None
-    vhost: str | None = None
+    hostname: str | None = None
     before_connect: Callable[[], None] | None = None
 
     @contextmanager
@@ -113,7 +113,7 @@ class Target:
             ssl_context=self.tls,
             timeout=self.connect_timeout,
             token=self.token,
-            hostname=None if self.vhost is None else f"vhost:{self.vhost}",
+            hostname=self.hostname,
             on_event=on_event,
         )
 
