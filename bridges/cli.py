@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
 from oncewire.cli.errors import CliError
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
 
 @click.group("bridge", short_help="Run a bridge to another world.")
@@ -44,23 +47,38 @@ def node(file: str | None, print_config: bool, announce: bool) -> None:
 @bridge.command("status", short_help="Show what a bridge node is doing.")
 @click.argument("address", metavar="ADDRESS")
 @click.option("--secret-file", required=True, metavar="FILE", help="The node's secret.")
-def status(address: str, secret_file: str) -> None:
-    """Print the state of the bridge node at ADDRESS (tcp://HOST:PORT or unix:///PATH) as JSON."""
+@json_option
+def status(address: str, secret_file: str, as_json: bool) -> None:
+    """Print the state of the bridge node at ADDRESS (tcp://HOST:PORT or unix:///PATH)."""
     from bridges.node.client import RemoteNode, read_secret
     from bridges.node.errors import NodeError
 
     try:
         with RemoteNode(address, read_secret(Path(secret_file)), patience_s=0.0) as remote:
-            click.echo(json.dumps(remote.status(), indent=2))
+            found = remote.status()
     except NodeError as error:
         raise CliError(error.what, error.why, error.fix) from None
+    click.echo(json.dumps(found) if as_json else "\n".join(_lines(found)))
+
+
+def _lines(state: Mapping[str, object], depth: int = 0) -> Iterator[str]:
+    """One line for each value, below the names of what it belongs to."""
+    for name, value in state.items():
+        if isinstance(value, Mapping) and value:
+            yield f"{'  ' * depth}{name}"
+            yield from _lines(value, depth + 1)
+        elif isinstance(value, list | Mapping):
+            yield f"{'  ' * depth}{name}: {', '.join(map(str, value)) or '-'}"
+        else:
+            yield f"{'  ' * depth}{name}: {json.dumps(value) if not isinstance(value, str) else value or '-'}"
 
 
 @bridge.command("release", short_help="Take a subscription from the query that owns it.")
 @click.argument("address", metavar="ADDRESS")
 @click.argument("subscription")
 @click.option("--secret-file", required=True, metavar="FILE", help="The node's secret.")
-def release(address: str, subscription: str, secret_file: str) -> None:
+@json_option
+def release(address: str, subscription: str, secret_file: str, as_json: bool) -> None:
     """Let a new query read SUBSCRIPTION of the bridge node at ADDRESS, from the oldest message that is kept.
 
     The query that owned it can never read it again: its checkpoint and the journal would not fit any more.
@@ -73,4 +91,5 @@ def release(address: str, subscription: str, secret_file: str) -> None:
             remote.release(subscription)
     except NodeError as error:
         raise CliError(error.what, error.why, error.fix) from None
-    click.echo(f"{subscription} belongs to no query now")
+    released = {"subscription": subscription, "released": True}
+    click.echo(json.dumps(released) if as_json else f"{subscription} belongs to no query now")

@@ -29,7 +29,7 @@ class PublisherCredit:
     def next_limit(self, window: Window, map_share: int) -> int | None:
         """The new total to grant, or None while the outstanding credit is enough.
 
-        Credit once granted is never withdrawn; a grant waits until it is worth a frame. C-4: the publishers' windows
+        I-3c and K-8a alone withdraw credit; a grant waits until it is worth a frame. C-4: the publishers' windows
         must together fit the smallest map of the topic's subscriptions, `map_share` is this one's (0: no bound).
         """
         size = min(self._limits.window, map_share) if map_share else self._limits.window

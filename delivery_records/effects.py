@@ -185,6 +185,16 @@ class TellEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TellAcceptedBy:
+    """Tell the publisher which subscriptions processed `tag` and those after it: first names, their number (I-3c)."""
+
+    link: int
+    tag: bytes
+    names: Sequence[str]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class TellStart:
     """Tell the publisher that `tag` and all before it were sent before revision `created` (I-6a)."""
 
@@ -312,6 +322,7 @@ Effect: TypeAlias = (
     | CompleteDrain
     | TellOwing
     | TellEnded
+    | TellAcceptedBy
     | TellStart
     | DetachLink
     | CloseConnection

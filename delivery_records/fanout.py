@@ -117,6 +117,21 @@ class Fanout:
                 owing.append(subscription.name)
         return owing
 
+    @property
+    def last_start(self) -> int:
+        """Every subscription that has joined owes what is received from this number on."""
+        return self._last_start
+
+    def joined_before(self, number: int) -> tuple[str, ...]:
+        """Names of the subscriptions that a delivery is or was owed to, but for those that have ended (I-3c)."""
+        found = self._turn.view.subscriptions
+        return tuple(found[key].name for key, cursor in self.cursors.items() if cursor.start <= number)
+
+    @property
+    def has_released(self) -> bool:
+        """I-3c: a message that too few subscriptions were there for is not settled yet."""
+        return False
+
     # ------------------------------------------------------------------ sending
 
     def forward(self, slot: Slot) -> None:

@@ -27,6 +27,7 @@ from delivery_records.inputs import ClientFlow, LossCause, PublisherAttach, Publ
 from delivery_records.limits import OWING_NAMES, RESEND_FAILURES, RESUME_FLAGS_IGNORED, UNKNOWN_PUT_S
 from delivery_records.outcomes import Decision, DeliveryOutcome
 from delivery_records.publisher_outcomes import PublisherOutcomes
+from delivery_records.requirement import CountedOutcomes, RequiringFanout
 from delivery_records.resends import Resends
 from delivery_records.retries import Retries
 from delivery_records.starts import presented_starts
@@ -88,10 +89,20 @@ class Ingress(Endpoint):
         self._start_told = self.window.end
         """Below it the publisher knows a revision already: of a start, or of its attach (I-6a)."""
         self.arrivals = Arrivals(self.window.end, turn.now)
-        self.fanout = Fanout(turn, self, self.window, parts.to_egresses, parts.channels)
+        ways = parts.to_egresses, parts.channels
+        self.fanout = (
+            RequiringFanout(turn, self, self.window, *ways, request.require)
+            if request.require
+            else Fanout(turn, self, self.window, *ways)
+        )
         self.retries = Retries(turn, self, self.window, self.fanout)
         self.resends = Resends(turn, self, self.window, began)
-        self.outcomes = PublisherOutcomes(turn, self, self.window, self.exactly_once, request.settles_first)
+        modes = self.exactly_once, request.settles_first
+        self.outcomes = (
+            PublisherOutcomes(turn, self, self.window, *modes)
+            if request.require is None
+            else CountedOutcomes(turn, self, self.window, self.fanout, *modes)
+        )
         self.credit = credit.PublisherCredit(turn.limits, request.map_bound, turn.budget)
         self.settled_runs: list[list[int]] = []
         self.is_dirty = False
@@ -352,6 +363,9 @@ class Ingress(Endpoint):
         assert self.link is not None
         if self._turn.is_draining:
             return
+        if self.fanout.has_released:  # I-3c: what follows is released too, so the publisher must not go on sending
+            self.withdraw_credit()
+            return
         limit = self.credit.next_limit(self.window, self._turn.view.map_share(self.topic))
         if limit is not None:
             first = None if self.credit.session_told or not self.session else self.session
@@ -359,7 +373,7 @@ class Ingress(Endpoint):
             self._turn.out.append(effects.GrantPublisherCredit(self.link, limit, first))
 
     def withdraw_credit(self) -> None:
-        """K-8a: take back what was granted; what was sent on it is still received."""
+        """K-8a, I-3c: take back what was granted; what was sent on it is still received."""
         if self.link is not None and self.credit.limit > self.credit.received:
             self.credit.limit = self.credit.received
             self._turn.out.append(effects.GrantPublisherCredit(self.link, self.credit.limit))
@@ -416,6 +430,7 @@ class Ingress(Endpoint):
         """I-3: what a deleted subscription owed is owed no longer; I-3b: the publisher learns that it ended."""
         if key in self.fanout.cursors:
             self.retries.forget_subscription(key)
+            self.outcomes.on_leaving(key, name)
             self.mark_dirty()
         oldest = self.fanout.leave(key)
         if oldest is not None and self.link is not None:

@@ -93,6 +93,8 @@ class PublisherAttach:
     expiry_policy: str = "session-end"
     place: LinkPlace = NO_PLACE
     owner: Owner = NOBODY
+    require: int | None = None
+    """Subscriptions that a new message must be owed to (I-3c); None: it does not ask who processed its messages."""
 
 
 @dataclass(frozen=True, slots=True)

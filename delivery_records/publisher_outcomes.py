@@ -107,6 +107,9 @@ class PublisherOutcomes:
             return Told(DeliveryOutcome.REJECTED, "oncewire:rejected", text, names, len(slot.rejected_by))
         return _ACCEPTED
 
+    def on_leaving(self, key: str, name: str) -> None:
+        """A subscription ends, and has not left the window yet (I-3c)."""
+
     def on_subscription_ended(self, name: str, oldest: Slot) -> None:
         """I-3b: a subscription ended that owed this delivery, and none before it."""
         if self._exactly_once:

@@ -99,6 +99,7 @@ class RecordsDriver:
             effects.CompleteDrain,
             effects.TellOwing,
             effects.TellEnded,
+            effects.TellAcceptedBy,
             effects.TellStart,
             effects.DetachLink,
             effects.CloseConnection,

@@ -59,6 +59,7 @@ class QueueBridge:
         container_id: of this process.
         ssl_context: for URLs that ask for TLS; None = Python's default.
         token: as at ``connect()``; None = log in with what the URLs have.
+        hostname: as at ``connect()``: the virtual host whose clients it serves.
 
     Raises:
         NeedsTransactions: the store has none.
@@ -73,6 +74,7 @@ class QueueBridge:
         *,
         ssl_context: ssl.SSLContext | None = None,
         token: TokenSource | None = None,
+        hostname: str | None = None,
     ) -> None:
         if not store.has_transactions:
             raise NeedsTransactions(
@@ -81,8 +83,9 @@ class QueueBridge:
                 "use a SQLite or PostgreSQL store",
             )
         self.service = Service(
-            urls, [PREFIX], self._on_link, container_id=container_id, ssl_context=ssl_context, token=token
-        )
+            urls, [PREFIX], self._on_link, container_id=container_id, ssl_context=ssl_context, token=token,
+            hostname=hostname,
+        )  # fmt: skip
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
 

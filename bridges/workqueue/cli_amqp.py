@@ -9,35 +9,27 @@ import click
 
 from bridges.workqueue.amqp import QueueBridge
 from bridges.workqueue.amqp_messages import PREFIX
-from bridges.workqueue.cli_group import run, store_command
+from bridges.workqueue.cli_group import router_options, routers_of, run, store_command
 from bridges.workqueue.cli_shapes import show
 from bridges.workqueue.queue_store import QueueStore
 from oncewire.cli.errors import CliError
-from oncewire.cli.tls import tls_of_command, tls_options
-from oncewire.cli.token import token_of_command, token_option
 from oncewire.client.errors import ClientError
 
 
 @store_command("serve", "Serve the queues at routers, for AMQP clients.")
-@click.option(
-    "--router", "routers", multiple=True, required=True, metavar="URL",
-    help="amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT] of a router; repeatable.",
-)  # fmt: skip
 @click.option("--container-id", default=None, help="Of this process. [queue-bridge-PID]")
-@token_option
-@tls_options
-def serve(url: str, as_json: bool, routers: tuple[str, ...], container_id: str | None) -> None:
+@router_options
+def serve(
+    url: str, as_json: bool, routers: tuple[str, ...], vhost: str | None, container_id: str | None
+) -> None:
     """Serve queue://NAME for AMQP clients of any router of the network, until interrupted.
 
     Prints a line when it is connected. Several processes may serve one store.
     """
-    tls, token = tls_of_command(), token_of_command()
+    urls, login = routers_of(routers, vhost)
 
     async def work(store: QueueStore) -> None:
-        bridge = QueueBridge(
-            store, routers, container_id or f"queue-bridge-{os.getpid()}",
-            ssl_context=tls, token=token,
-        )  # fmt: skip
+        bridge = QueueBridge(store, urls, container_id or f"queue-bridge-{os.getpid()}", **login)
         running = asyncio.create_task(bridge.run())
         connected = asyncio.create_task(bridge.service.wait_connected())
         await asyncio.wait([running, connected], return_when=asyncio.FIRST_COMPLETED)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypedDict, TypeVar
 
 import click
 
@@ -12,6 +13,18 @@ from bridges.workqueue.errors import QueueError
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.store import Operations
 from oncewire.cli.errors import CliError
+from oncewire.cli.tls import tls_of_command, tls_options
+from oncewire.cli.token import token_of_command, token_option
+from oncewire.cli.where import (
+    DEFAULT_URL,
+    PRECEDENCE,
+    URL_VARIABLE,
+    amqp_addresses,
+    context_option,
+    hostname_of,
+    require_listener,
+)
+from oncewire.client.login import TokenSource
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -41,6 +54,43 @@ def store_command(name: str, short_help: str) -> Callable[[Command], Command]:
         return queue.command(name, short_help=short_help)(command)
 
     return make
+
+
+class RouterLogin(TypedDict):
+    """How a program connects to its routers."""
+
+    ssl_context: ssl.SSLContext | None
+    token: TokenSource | None
+    hostname: str | None
+
+
+def router_options(command: Command) -> Command:
+    """Which network, as for `oncewire pub`; a command asks `routers_of` what they came to."""
+    for option in (
+        click.option("--vhost", metavar="NAME", help="Virtual host of the routers. [that of the user, or of the URL]"),
+        click.option(
+            "--router", "--url", "routers", multiple=True, envvar=URL_VARIABLE, metavar="URL",
+            help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated. "
+            f"[{PRECEDENCE.format(variable=URL_VARIABLE, default=DEFAULT_URL)}]",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return context_option(tls_options(token_option(command)))
+
+
+def routers_of(given: Sequence[str], vhost: str | None) -> tuple[tuple[str, ...], RouterLogin]:
+    """Addresses of routers, and the login for them.
+
+    Raises:
+        CliError: there is no such context; a file cannot be used; or no address was given, and nobody listens.
+    """
+    where = amqp_addresses(given)
+    if where.is_guessed:
+        require_listener(where)
+    login = RouterLogin(
+        ssl_context=tls_of_command(), token=token_of_command(), hostname=hostname_of(where, vhost)
+    )
+    return where.urls, login
 
 
 def run(url: str, work: Callable[[QueueStore], Awaitable[T]]) -> T:

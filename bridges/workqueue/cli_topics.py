@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from bridges.workqueue.cli_group import Command, run, store_command, transact
+from bridges.workqueue.cli_group import router_options, routers_of, run, store_command, transact
 from bridges.workqueue.cli_shapes import payload_words, show
 from bridges.workqueue.feed import Feed
 from bridges.workqueue.items import DEFAULT_PRIORITY, MAX_PRIORITY
@@ -15,35 +15,25 @@ from bridges.workqueue.queue import Queue
 from bridges.workqueue.queue_store import QueueStore
 from bridges.workqueue.unpublished import Unpublished, drop_unpublished, list_unpublished, publish_again
 from oncewire.cli.errors import CliError
-from oncewire.cli.tls import tls_of_command, tls_options
-from oncewire.cli.token import token_of_command, token_option
 from oncewire.client import ClientError
 from oncewire.wire import DecodeError, decode_message
-
-
-def router_option(command: Command) -> Command:
-    """The addresses of routers, and how to connect to them."""
-    command = tls_options(token_option(command))
-    return click.option(
-        "--router", "routers", multiple=True, required=True, envvar="ONCEWIRE_URL", metavar="URL",
-        help="Address of a router, amqp(s):// or ws(s)://[USER:PASSWORD@]HOST[:PORT]; may be repeated.",
-    )(command)  # fmt: skip
 
 
 @store_command("feed", "Push the messages of a topic, until Ctrl-C.")
 @click.argument("topic")
 @click.argument("name", metavar="QUEUE")
-@router_option
+@router_options
 @click.option("--priority", type=click.IntRange(0, MAX_PRIORITY), default=DEFAULT_PRIORITY, show_default=True)
 @click.option("--unsubscribe", is_flag=True, help="End the subscription for good, in place of feeding.")
 def feed(
-    url: str, as_json: bool, topic: str, name: str, routers: tuple[str, ...], priority: int, unsubscribe: bool
-) -> None:
+    url: str, as_json: bool, topic: str, name: str, routers: tuple[str, ...], vhost: str | None, priority: int,
+    unsubscribe: bool,
+) -> None:  # fmt: skip
     """Push each message of TOPIC into QUEUE as exactly one item. The subscription stays when this ends."""
-    tls, token = tls_of_command(), token_of_command()
+    urls, login = routers_of(routers, vhost)
 
     async def work(store: QueueStore) -> None:
-        found = Feed(Queue(store, name), topic, routers, priority=priority, ssl_context=tls, token=token)
+        found = Feed(Queue(store, name), topic, urls, priority=priority, **login)
         words = {"topic": topic, "queue": name}
         try:
             if unsubscribe:
@@ -63,14 +53,14 @@ def feed(
 
 
 @store_command("publish", "Publish the messages of the outbox, until Ctrl-C.")
-@router_option
+@router_options
 @click.option("--until-empty", is_flag=True, help="Stop when every message has its outcome.")
-def publish(url: str, as_json: bool, routers: tuple[str, ...], until_empty: bool) -> None:
+def publish(url: str, as_json: bool, routers: tuple[str, ...], vhost: str | None, until_empty: bool) -> None:
     """Publish the messages that workers decided on, each exactly once."""
-    tls, token = tls_of_command(), token_of_command()
+    urls, login = routers_of(routers, vhost)
 
     async def work(store: QueueStore) -> int:
-        found = OutboxPublisher(store, routers, ssl_context=tls, token=token)
+        found = OutboxPublisher(store, urls, **login)
         running = asyncio.create_task(found.run())
         waiting = [asyncio.create_task(found.flush())] if until_empty else []
         try:

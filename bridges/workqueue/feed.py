@@ -38,6 +38,7 @@ class Feed(TopicLink):
         routers: URLs, tried in turn.
         ssl_context: for URLs that ask for TLS; None = Python's default.
         token: as at ``connect()``; None = log in with what the URLs have.
+        hostname: as at ``connect()``: the virtual host of the topic.
         timeout: seconds the network keeps the subscription while no process runs the feed, and publishers of the topic
             wait for it; None = the longest the network allows.
         priority: of the items.
@@ -57,12 +58,13 @@ class Feed(TopicLink):
         *,
         ssl_context: ssl.SSLContext | None = None,
         token: TokenSource | None = None,
+        hostname: str | None = None,
         timeout: int | None = None,
         priority: int = DEFAULT_PRIORITY,
     ) -> None:
         check_topic(topic)
         check_priority(priority)
-        super().__init__(queue.store, f"feed of {queue.name!r} from {topic!r}", routers, ssl_context, token)
+        super().__init__(queue.store, f"feed of {queue.name!r} from {topic!r}", routers, ssl_context, token, hostname)
         self._queue = queue
         self._topic = topic
         self._timeout = timeout

@@ -49,6 +49,7 @@ class OutboxPublisher(TopicLink):
         routers: URLs, tried in turn.
         ssl_context: for URLs that ask for TLS; None = Python's default.
         token: as at ``connect()``; None = log in with what the URLs have.
+        hostname: as at ``connect()``: the virtual host of the topics.
         session_timeout: seconds the network keeps the sessions while no process runs this. If none runs for longer,
             messages without outcome may have been published: they stay in the outbox with the outcome *unknown* (W-24).
     """
@@ -60,9 +61,10 @@ class OutboxPublisher(TopicLink):
         *,
         ssl_context: ssl.SSLContext | None = None,
         token: TokenSource | None = None,
+        hostname: str | None = None,
         session_timeout: int = SESSION_TIMEOUT_S,
     ) -> None:
-        super().__init__(store, NAME, routers, ssl_context, token)
+        super().__init__(store, NAME, routers, ssl_context, token, hostname)
         self._session_timeout = session_timeout
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()

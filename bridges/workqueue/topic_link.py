@@ -46,6 +46,7 @@ class TopicLink(ABC):
         routers: URLs, tried in turn.
         ssl_context: for URLs that ask for TLS; None = Python's default.
         token: as at ``connect()``; None = log in with what the URLs have.
+        hostname: as at ``connect()``: the virtual host of the topics.
 
     Attributes:
         trouble: why it does not run just now; empty = it does.
@@ -58,12 +59,14 @@ class TopicLink(ABC):
         routers: str | Sequence[str],
         ssl_context: ssl.SSLContext | None = None,
         token: TokenSource | None = None,
+        hostname: str | None = None,
     ) -> None:
         self._store = store
         self._name = name
         self._routers = [routers] if isinstance(routers, str) else list(routers)
         self._ssl_context = ssl_context
         self._token = token
+        self._hostname = hostname
         self._doubts: asyncio.Event | None = None  # set when another process may have taken over
         self.trouble = ""
 
@@ -109,7 +112,7 @@ class TopicLink(ABC):
     def _client(self, owner: Owner) -> Client:
         return connect(
             self._routers, container_id=owner.container, ssl_context=self._ssl_context, token=self._token,
-            on_event=self._on_event,
+            hostname=self._hostname, on_event=self._on_event,
         )  # fmt: skip
 
     async def _watch(self, owner: Owner) -> None:

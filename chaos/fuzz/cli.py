@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,10 +61,12 @@ SHOWN = 10
     help="Repeat one input that --guided has found, of the one target.",
 )  # fmt: skip
 @click.option("--list", "is_list", is_flag=True, help="Say what the targets are.")
+@click.option("--json", "as_json", is_flag=True, help="Print lines of JSON, one for each target or block.")
 @click.pass_context
 def fuzz(
     ctx: click.Context, names: tuple[str, ...], first: int, runs: int | None, record: bool, page_only: bool,
     minutes: float | None, state: Path, guided: int | None, corpus: Path, file: Path | None, is_list: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Feed mutated input to decoders, logins, settings, HTTP and whole routers; all of it must be taken or refused.
 
@@ -86,33 +89,65 @@ def fuzz(
             f"{state} is no ledger", "its name does not end in .jsonl", "give --state another file"
         )
     goals = {name: GOALS[name] for name in names or GOALS}
+    report = _Report(as_json)
     if is_list:
         for name, goal in goals.items():
-            click.echo(f"{name}: {goal.target.about}")
+            report.show({"target": name, "about": goal.target.about}, f"{name}: {goal.target.about}")
         return
     if file is not None:
-        _repeat(names, file)
+        _repeat(names, file, report)
         return
     try:
         if guided is not None:
-            ctx.exit(0 if _run_guided(goals, guided, corpus, state if record else None) else FAILED)
+            ctx.exit(0 if _run_guided(goals, guided, corpus, state if record else None, report) else FAILED)
         if page_only:
             rewrite_page(Plan(state, GOALS))
         elif record:
             plan = Plan(state, GOALS if not names else goals, None if minutes is None else minutes * 60)
             is_clean = make_record(
-                plan, lambda block: _report(block.target, block.counts.inputs, block.found, block.cpu_s)
+                plan, lambda block: report.runs(block.target, block.counts.inputs, block.found, block.cpu_s)
             )
             if names:
                 rewrite_page(Plan(state, GOALS))
             ctx.exit(0 if is_clean else FAILED)
         else:
-            ctx.exit(0 if _run_some(goals, first, runs) else FAILED)
+            ctx.exit(0 if _run_some(goals, first, runs, report) else FAILED)
     except LedgerError as error:
         raise CliError(error.what, error.why, error.fix) from None
 
 
-def _run_some(goals: Mapping[str, Goal], first: int, runs: int | None) -> bool:
+class _Report:
+    """Prints what came of the targets, for people or as lines of JSON."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def show(self, document: Mapping[str, object], *lines: str) -> None:
+        click.echo(json.dumps(document) if self._as_json else "\n".join(lines))
+
+    def runs(self, name: str, inputs: int, found: Sequence[Found], cpu_s: float) -> None:
+        repeats = [f"oncewire chaos fuzz {name} --first {each.run} --runs 1" for each in found]
+        listed = [
+            {"run": each.run, "what": each.what, "repeat": repeat}
+            for each, repeat in zip(found, repeats, strict=True)
+        ]
+        self.show(
+            {"target": name, "inputs": inputs, "cpu_s": round(cpu_s, 3), "guided": False, "findings": listed},
+            f"{name}: {inputs:,} inputs in {cpu_s:.1f} s of CPU, {len(found)} findings",
+            *(f"  {each['what']}\n  repeat it: {each['repeat']}" for each in listed[:SHOWN]),
+        )
+
+    def guided(self, name: str, inputs: int, found: Sequence[Found], cpu_s: float, crash: Path | None) -> None:
+        repeat = [] if crash is None else [f"oncewire chaos fuzz {name} --input {crash}"]
+        listed = [{"what": each.what, "repeat": again} for each, again in zip(found, repeat, strict=True)]
+        self.show(
+            {"target": name, "inputs": inputs, "cpu_s": round(cpu_s, 3), "guided": True, "findings": listed},
+            f"{name}: {inputs:,} coverage-guided inputs in {cpu_s:.1f} s of CPU, {len(found)} findings",
+            *(f"  repeat it: {again}" for again in repeat),
+        )
+
+
+def _run_some(goals: Mapping[str, Goal], first: int, runs: int | None, report: _Report) -> bool:
     import time
 
     from chaos.fuzz.fuzzing import make_runs
@@ -121,12 +156,12 @@ def _run_some(goals: Mapping[str, Goal], first: int, runs: int | None) -> bool:
     for name, goal in goals.items():
         began = time.process_time()
         counts, found = make_runs(goal.target, range(first, first + (runs or goal.smoke)))
-        _report(name, counts.inputs, found, time.process_time() - began)
+        report.runs(name, counts.inputs, found, time.process_time() - began)
         is_clean = is_clean and not found
     return is_clean
 
 
-def _repeat(names: Sequence[str], file: Path) -> None:
+def _repeat(names: Sequence[str], file: Path, report: _Report) -> None:
     from chaos.fuzz.guided import PLACES, take_of
 
     if len(names) != 1 or names[0] not in PLACES:
@@ -135,10 +170,13 @@ def _repeat(names: Sequence[str], file: Path) -> None:
             f"name one of {', '.join(PLACES)}",
         )  # fmt: skip
     take_of(names[0])(file.read_bytes())
-    click.echo(f"{names[0]}: the input is taken or refused, as it should be")
+    document = {"target": names[0], "input": str(file), "findings": []}
+    report.show(document, f"{names[0]}: the input is taken or refused, as it should be")
 
 
-def _run_guided(goals: Mapping[str, Goal], inputs: int, corpus: Path, state: Path | None) -> bool:
+def _run_guided(
+    goals: Mapping[str, Goal], inputs: int, corpus: Path, state: Path | None, report: _Report
+) -> bool:
     from chaos.fuzz.fuzzing import Plan, make_guided, rewrite_page
     from chaos.fuzz.guided import PLACES, GuidedNotPossible
     from chaos.fuzz.ledger import fuzz_ledger
@@ -153,11 +191,8 @@ def _run_guided(goals: Mapping[str, Goal], inputs: int, corpus: Path, state: Pat
                 f"{name} cannot be fuzzed with coverage", str(error),
                 "pip install 'oncewire[fuzz]', or leave --guided out",
             ) from None
-        count = len(block.found)
-        click.echo(f"{name}: {inputs:,} coverage-guided inputs in {block.cpu_s:.1f} s of CPU, {count} findings")
-        if crash is not None:
-            is_clean = False
-            click.echo(f"  repeat it: oncewire chaos fuzz {name} --input {crash}")
+        report.guided(name, inputs, block.found, block.cpu_s, crash)
+        is_clean = is_clean and crash is None
         if state is not None:
             with fuzz_ledger(state) as ledger:
                 ledger.append(block)
@@ -165,8 +200,3 @@ def _run_guided(goals: Mapping[str, Goal], inputs: int, corpus: Path, state: Pat
         rewrite_page(Plan(state, GOALS))
     return is_clean
 
-
-def _report(name: str, inputs: int, found: Sequence[Found], cpu_s: float) -> None:
-    click.echo(f"{name}: {inputs:,} inputs in {cpu_s:.1f} s of CPU, {len(found)} findings")
-    for each in found[:SHOWN]:
-        click.echo(f"  {each.what}\n  repeat it: oncewire chaos fuzz {name} --first {each.run} --runs 1")

@@ -18,13 +18,14 @@ from chaos.mutants.identity_edits import IDENTITY_EDITS
 from chaos.mutants.ingress_edits import INGRESS_EDITS
 from chaos.mutants.operator_edits import OPERATOR_EDITS
 from chaos.mutants.patience_edits import PATIENCE_EDITS
+from chaos.mutants.require_edits import REQUIRE_EDITS
 from chaos.mutants.store_edits import STORE_EDITS
 
 __all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name"]
 
 EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
-    *PATIENCE_EDITS, *IDENTITY_EDITS,
+    *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)

@@ -35,13 +35,14 @@ ENDED_BY_OPERATOR = "an operator ended a subscription"
 KEPT_SESSION = "a client was detached and kept its AMQP session"
 SAME_SESSION = "a client attached again in the AMQP session it had kept"
 ENDED_REPORTED = "an acceptance was told behind the report of a subscription that had ended without the message"
+TOO_FEW = "a message was released because there were fewer subscriptions than its publisher requires"
 ORDER_TOO_LATE = "a subscription was attached again before an operator could end it"
 
 SOMETIMES = (
     THIRD_ROUTER, DEAD_PUT, UNKNOWN_PUT, VETTED, FENCED, LEASE_FIRST, SURVIVED_CUT, ALL_DOWN, OVERLAP, RELOADED, TORN,
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, OUTRUN, LATE_READ, DYING_READ,
     LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
-    SAME_SESSION, ENDED_REPORTED,
+    SAME_SESSION, ENDED_REPORTED, TOO_FEW,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {

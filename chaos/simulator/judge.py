@@ -11,6 +11,7 @@ from chaos.simulator.ended_judge import EndedJudge
 from chaos.simulator.histories import Histories
 from chaos.simulator.operators import Operators
 from chaos.simulator.promises import PromiseJudge
+from chaos.simulator.require_judge import RequireJudge
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.session_judge import SessionJudge
 from chaos.simulator.state import WorldState
@@ -32,6 +33,7 @@ class Judge:
         self.sessions = SessionJudge(world)
         self.ended = EndedJudge(world)
         self.promises = PromiseJudge(world, operators)
+        self.require = RequireJudge(world)
         self._confirmed: dict[int, int] = {}
         self._owed: dict[Message, list[tuple[int, int]]] = {}
         self.processed: dict[int, set[Message]] = {}
@@ -159,6 +161,8 @@ class Judge:
         traits = self._world.traits
         if outcome is DeliveryOutcome.REJECTED and traits.reports and traits.refuses:
             return
+        if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
+            return  # I-3c: judged when its application is told
         owed = self._still_owed(publisher, number)
         if outcome is DeliveryOutcome.RELEASED and self._world.is_stock_publisher(publisher) and not owed:
             return
@@ -235,6 +239,7 @@ class Judge:
             raise Violation(f"ALTERED: p{publisher}/{number} arrives as {len(body)} bytes, another message")
         self._check_start(subscriber, (publisher, number), incarnation)
         self.ended.on_received(subscriber, publisher, number, incarnation)
+        self.require.on_received(subscriber, (publisher, number))
         self._histories.on_received(subscriber, publisher, number, incarnation)
 
     def _check_start(self, subscriber: int, message: Message, incarnation: int) -> None:

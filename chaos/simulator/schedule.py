@@ -22,6 +22,7 @@ from chaos.simulator.swarm import (
     draw_orders,
     draw_patience,
     draw_renewals,
+    draw_require,
     draw_sessions,
     draw_setting,
     draw_topics,
@@ -99,7 +100,10 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         traits = draw_patience(random.Random(f"patience {seed}"), setting.traits)
         same_names = random.Random(f"names {seed}").random() < 0.1
         longest_s = draw_longest(random.Random(f"longest {seed}"))
-        setting = replace(setting, traits=replace(traits, same_names=same_names, longest_s=longest_s))
+        require = draw_require(random.Random(f"require {seed}"), traits)
+        setting = replace(
+            setting, traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require)
+        )
     result.setting = setting
     world = setting.build(cores)
     try:

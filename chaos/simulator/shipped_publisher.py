@@ -92,7 +92,10 @@ class ShippedPublisher:
         self._committing: PublisherChanges | None = None
         self._ids: dict[int, int] = {}
         """Of this attach: delivery-id -> the core's number."""
-        self._core = world.cores.publisher(window=WINDOW, resend_in_doubt=world.traits.in_doubt)
+        self._require = world.traits.require or None
+        self._core = world.cores.publisher(
+            window=WINDOW, resend_in_doubt=world.traits.in_doubt, require=self._require
+        )
 
     @property
     def next(self) -> int:
@@ -163,12 +166,14 @@ class ShippedPublisher:
         self._presented = [self._base + int.from_bytes(tag, "big") for tag in presented or ()]
         for message in self._presented:
             self._on_stated(message)
+            self.judge.require.on_presented(self.index, message)
         connection.up.append(
             inputs.PublisherAttach(
                 connection.link, *self.world.names("p", self.index), self.world.topic(self.index),
                 dict.fromkeys(presented or {}), exactly_once=True, timeout_s=TIMEOUT_S, map_bound=bound,
                 peer=f"p{self.index}", starts=self._core.starts(),
                 expiry_policy=self.world.policy, place=connection.place, owner=self.world.owner(self.index),
+                require=self._require,
             )
         )  # fmt: skip
 
@@ -194,8 +199,9 @@ class ShippedPublisher:
             self.given_up.update(set(range(self._base)) - self.told)
             self._journal = PublisherJournal()
         self._core = self.world.cores.publisher(
-            window=WINDOW, resend_in_doubt=self.world.traits.in_doubt, recovered=self._journal.state
-        )
+            window=WINDOW, resend_in_doubt=self.world.traits.in_doubt, require=self._require,
+            recovered=self._journal.state,
+        )  # fmt: skip
         for report in self._core.recovered_outcomes():
             self._report(report.number, report.outcome)
 
@@ -206,7 +212,7 @@ class ShippedPublisher:
             self.is_replied = True
             self.judge.ended.on_attached(self.index)
             resume = "resumed" if effect.resumed else "new"
-            self._carry_out(core.attached(capable=effect.exactly_once, resume=resume))
+            self._carry_out(core.attached(capable=effect.exactly_once, resume=resume, require=self._require))
         elif isinstance(effect, effects.AskEcho):
             self._carry_out(core.flow(0, echo=effect.epoch))
             self._know_start(effect.epoch, self._presented)
@@ -216,6 +222,8 @@ class ShippedPublisher:
             self._know_start(effect.created, range(self._base, last + 1))
         elif isinstance(effect, effects.TellEnded):
             self._carry_out(core.ended(effect.tag, effect.names, effect.count))
+        elif isinstance(effect, effects.TellAcceptedBy):
+            core.accepted_by(effect.tag, effect.names, effect.count)
         elif isinstance(effect, effects.GrantPublisherCredit):
             self._carry_out(core.flow(effect.limit, session=effect.session))
         elif isinstance(effect, effects.Dispose):
@@ -293,6 +301,7 @@ class ShippedPublisher:
 
     def _report(self, number: int, outcome: ClientOutcome) -> None:
         """The application gets the outcome."""
+        self.judge.require.on_outcome(self.index, self._base + number, outcome, self.judge.processed)
         if not outcome.is_accepted:
             self.given_up.add(self._base + number)
         self._core.told(number)

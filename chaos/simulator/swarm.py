@@ -190,6 +190,16 @@ def draw_longest(rng: random.Random) -> int:
     return rng.choice([5, 20, 70]) if rng.random() < 0.1 else 0
 
 
+def draw_require(rng: random.Random, traits: Traits) -> int:
+    """In some worlds publishers require subscriptions (I-3c).
+
+    Args:
+        rng: of its own.
+        traits: what was drawn before.
+    """
+    return rng.choice([1, 1, 2, 3]) if traits.shipped and rng.random() < 0.15 else 0
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 

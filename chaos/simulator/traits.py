@@ -68,6 +68,8 @@ class Traits:
     """With it: it ends their subscriptions then; else it detaches their links."""
     longest_s: int = 0
     """Longest time-out that a policy grants subscriptions and sessions (K-5c); 0: what they ask for."""
+    require: int = 0
+    """Shipped publishers require so many subscriptions for each message (I-3c)."""
 
 
 PLAIN = Traits()

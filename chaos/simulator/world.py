@@ -53,7 +53,7 @@ _ATTACHED_OR_NOT = (effects.PublisherReply, effects.SubscriberReply, effects.Det
 _ToClient: TypeAlias = (
     effects.PublisherReply | effects.SubscriberReply | effects.AskEcho | effects.GrantPublisherCredit | effects.Dispose
     | effects.Deliver | effects.SettleAtSubscriber | effects.Confirm | effects.CompleteDrain | effects.TellOwing
-    | effects.TellEnded
+    | effects.TellEnded | effects.TellAcceptedBy
     | effects.TellStart | effects.DetachLink | effects.CloseConnection
 )  # fmt: skip
 AnyPublisher: TypeAlias = Publisher | ShippedPublisher

@@ -28,7 +28,7 @@ _FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
 
 @click.group("context", short_help="Name your networks: their routers, TLS files and logins.")
 def context() -> None:
-    """Name networks, so that `pub`, `sub`, `bench`, `inspect`, `manage` and `drain` need no address and login.
+    """Name networks, so that `pub`, `sub`, `bench`, `queue`, `inspect`, `manage` and `drain` need no address and login.
 
     An address is looked for in this order: the flag --url, the environment (ONCEWIRE_URL; ONCEWIRE_HTTP_URL for
     inspect, manage and drain), the context (--context, ONCEWIRE_CONTEXT, or the one in use), a running
@@ -43,6 +43,9 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
     except CliError:
         return []
     return [CompletionItem(name, help=shown_urls(known[name])) for name in sorted(known) if name.startswith(incomplete)]
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
 
 @context.command("add", short_help="Add a network, or replace it.")
@@ -63,9 +66,10 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 @click.option("--key-file", type=_FILE, default=None, metavar="FILE", help="Key of --cert-file.")
 @click.option("--vhost", default="", metavar="NAME", help="Virtual host of the routers.")
 @click.option("--use", is_flag=True, help="Use it from now on. The first one is used anyway.")
+@json_option
 def add(
     name: str, urls: tuple[str, ...], http: str, user: str, password_file: str | None, token_file: str | None,
-    ca_file: str | None, cert_file: str | None, key_file: str | None, vhost: str, use: bool,
+    ca_file: str | None, cert_file: str | None, key_file: str | None, vhost: str, use: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Add the network NAME. Files are named in it and read when a command needs them; no secret is copied.
 
@@ -79,23 +83,25 @@ def add(
     use = use or not contexts.by_name
     path = save_contexts(contexts.with_context(name, made, use=use))
     done = "replaced" if name in contexts.by_name else "added"
-    click.echo(f"{done} {name} in {path}{'; it is in use' if use else ''}")
+    _show(done, name, use, as_json, f"{done} {name} in {path}{'; it is in use' if use else ''}")
 
 
 @context.command("use", short_help="Use a network from now on.")
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=_complete)
 @click.option("--none", "use_none", is_flag=True, help="Use none: commands look for a local network again.")
-def use(name: str | None, use_none: bool) -> None:
+@json_option
+def use(name: str | None, use_none: bool, as_json: bool) -> None:
     """Have all commands work on the network NAME, where no flag or variable says otherwise."""
     if (name is None) is not use_none:
         why = "give one of both" if name is None else "NAME and --none contradict each other"
         raise CliError("no context is chosen", why, "`oncewire context list` shows them")
     save_contexts(load_contexts().using(name or ""))
-    click.echo("no context is in use" if name is None else f"using {name}")
+    text = "no context is in use" if name is None else f"using {name}"
+    _show("used", name, name is not None, as_json, text)
 
 
 @context.command("list", short_help="Show the networks you have named.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@json_option
 def list_contexts(as_json: bool) -> None:
     """Show all networks; * marks the one in use. No password is shown."""
     contexts = load_contexts()
@@ -114,10 +120,17 @@ def list_contexts(as_json: bool) -> None:
 
 @context.command("remove", short_help="Forget a network.")
 @click.argument("name", shell_complete=_complete)
-def remove(name: str) -> None:
+@json_option
+def remove(name: str, as_json: bool) -> None:
     """Forget the network NAME. The files that it names stay."""
     save_contexts(load_contexts().without(name))
-    click.echo(f"removed {name}")
+    _show("removed", name, False, as_json, f"removed {name}")
+
+
+def _show(done: str, name: str | None, in_use: bool, as_json: bool, text: str) -> None:
+    """What became of a context: a sentence, or one line of JSON."""
+    document = {"done": done, "name": name, "in_use": in_use, "file": str(contexts_file())}
+    click.echo(json.dumps(document) if as_json else text)
 
 
 def shown_urls(each: NetworkContext) -> str:

@@ -75,6 +75,13 @@ def amqp_addresses(given: Sequence[str]) -> Where:
     return _chosen(Where((DEFAULT_URL,), "the default", is_guessed=True))
 
 
+def hostname_of(where: Where, vhost: str | None) -> str | None:
+    """What the open asks for: the virtual host of an option, else that of the context; None = the URL's own host."""
+    if vhost is None and where.context is not None:
+        vhost = where.context.vhost or None
+    return None if vhost is None else f"vhost:{vhost}"
+
+
 def http_address(given: str | None) -> Where:
     """Where a router's HTTP is; see `amqp_addresses`."""
     name, context = _context(given is not None)

@@ -38,7 +38,7 @@ from oncewire.client.events import (
 )
 from oncewire.client.journal import Journal, MemoryJournal
 from oncewire.client.link_names import RandomContainerWarning
-from oncewire.client.outcomes import Outcome, OutcomeKind
+from oncewire.client.outcomes import Outcome, OutcomeKind, Subscriptions
 from oncewire.client.publisher import Publisher
 from oncewire.client.sending import Sending
 from oncewire.client.settled_publisher import SettledPublisher
@@ -90,6 +90,7 @@ __all__ = [
     "StillOwed",
     "Subscriber",
     "SubscriptionExpired",
+    "Subscriptions",
     "SubscriptionsEnded",
     "UsageError",
     "WindowFull",

@@ -22,6 +22,7 @@ from oncewire.cli.where import (
     URL_VARIABLE,
     amqp_addresses,
     context_option,
+    hostname_of,
     require_listener,
 )
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from oncewire.client.cli_publish import Target
 
 _Command = Callable[..., Any]
+MAX_REQUIRE = 0xFFFFFFFF
+"""Of a uint (I-3c)."""
 T = TypeVar("T")
 
 
@@ -101,11 +104,9 @@ def target_of(
     where = amqp_addresses(urls)
     # Later: what is wrong with the journal is told first.
     check = partial(require_listener, where) if where.is_guessed and connect_timeout is None else None
-    if vhost is None and where.context is not None:
-        vhost = where.context.vhost or None
     return Target(
         topic, list(where.urls), name, container_id, journal, CONNECT_S if connect_timeout is None else connect_timeout,
-        tls_of_command(), token_of_command(), vhost, check,
+        tls_of_command(), token_of_command(), hostname_of(where, vhost), check,
     )  # fmt: skip
 
 
@@ -125,11 +126,18 @@ def target_of(
     is_flag=True,
     help="At-most-once: write each line once and wait for no outcome; what a fault hits is lost.",
 )
+@click.option(
+    "--require",
+    type=click.IntRange(min=1, max=MAX_REQUIRE),
+    metavar="N",
+    help="Send a line only if the topic has N subscriptions or more; else it is released, and sent to nobody.",
+)
 @_common_options
 def pub(
     topic: str,
     source: str,
     settled: bool,
+    require: int | None,
     urls: tuple[str, ...],
     name: str | None,
     container_id: str | None,
@@ -140,8 +148,9 @@ def pub(
 ) -> int:
     """Send each line of a file or of the standard input as a message, and wait until all have an outcome.
 
-    A line counts as accepted when every subscription has processed it. With --journal and --file an interrupted run
-    resumes where it stopped. Exit code 1: some lines were not accepted.
+    A line counts as accepted when every subscription has processed it. Lines without a subscription are counted; with
+    --require they are not accepted. With --journal and --file an interrupted run resumes where it stopped. Exit code 1:
+    some lines were not accepted.
     """
     from oncewire.client import cli_publish
 
@@ -149,19 +158,27 @@ def pub(
     target = target_of(topic, urls, vhost, connect_timeout, name=name, container_id=identity, journal=journal)
     if settled:
         _refuse_journal(journal, "sent")
+        if require is not None:
+            raise click.UsageError("--require needs outcomes, and --settled waits for none")
         report = run_client(cli_publish.publish_settled(target, source))
     else:
         # Whoever types sees what was typed.
         is_typed = source == "-" and sys.stdin.isatty()
         with progress_of("accepted", None, is_wanted=not is_typed) as show:
-            report = run_client(cli_publish.publish(target, source, show))
+            report = run_client(cli_publish.publish(target, source, show, require=require or 0))
     if as_json:
         click.echo(json.dumps(report))
     elif settled:
         click.echo(f"published {report['published']}, settled")
     else:
-        click.echo(f"published {report['published']}, accepted {report['accepted']}")
+        click.echo(f"published {report['published']}, {_accepted_text(report['accepted'], report['accepted_by_none'])}")
     return 0 if report.get("not_accepted", 0) == 0 else 1
+
+
+def _accepted_text(accepted: int, by_none: int) -> str:
+    if by_none == accepted:
+        return f"accepted {accepted} by 0 subscriptions" if accepted else "accepted 0"
+    return f"accepted {accepted}" + (f", {by_none} of them by 0 subscriptions" if by_none else "")
 
 
 @click.command("sub", short_help="Print the messages of a topic.")

@@ -87,7 +87,7 @@ class Target:
     connect_timeout: float
     tls: ssl.SSLContext | None = None
     token: Callable[[], str] | None = None
-    vhost: str | None = None
+    hostname: str | None = None
     before_connect: Callable[[], None] | None = None
 
     @contextmanager
@@ -113,7 +113,7 @@ class Target:
             ssl_context=self.tls,
             timeout=self.connect_timeout,
             token=self.token,
-            hostname=None if self.vhost is None else f"vhost:{self.vhost}",
+            hostname=self.hostname,
             on_event=on_event,
         )
 
@@ -125,11 +125,16 @@ async def leave(closing: Coroutine[Any, Any, None]) -> None:
             await closing
 
 
-async def publish(target: Target, source: str, show: Callable[[int], None]) -> dict[str, Any]:
-    """Send the lines and return the report; `show` is called with how many are accepted."""
+async def publish(
+    target: Target, source: str, show: Callable[[int], None], *, require: int = 0
+) -> dict[str, Any]:
+    """Send the lines and return the report; `show` is called with how many are accepted.
+
+    `require`: subscriptions that each line must have (I-3c).
+    """
     with target.open_journal() as store:
         async with target.connect(Reporter(), store) as client:
-            publisher = await client.publisher(target.topic, name=target.name)
+            publisher = await client.publisher(target.topic, name=target.name, require=require)
             if publisher.recovered:
                 say(f"resuming {len(publisher.recovered)} messages of an earlier run")
             try:
@@ -151,6 +156,7 @@ async def publish(target: Target, source: str, show: Callable[[int], None]) -> d
                 "topic": target.topic,
                 "published": statistics.messages,
                 "accepted": statistics.accepted,
+                "accepted_by_none": statistics.accepted_by_none,
                 "not_accepted": statistics.not_accepted,
                 "resumed_links": statistics.resumed_links,
                 "longest_gap_ms": round(1000 * statistics.longest_gap_s),
@@ -235,11 +241,13 @@ async def _lines(source: str) -> AsyncIterator[bytes]:
 
 async def _wait_for_outcomes(publisher: Publisher, show: Callable[[int], None]) -> None:
     """Wait for all outcomes; the report counts what was not accepted. What it waits for is in the client's warnings."""
-    with suppress(NotAccepted):
-        while True:
-            try:
-                await publisher.flush(STEP_S)
-            except TimeoutError:
-                show(publisher.statistics.accepted)
-            else:
-                return
+    while True:
+        try:
+            await publisher.flush(STEP_S)
+        except NotAccepted as error:
+            say(f"{error.what}: {error.why}")
+            return
+        except TimeoutError:
+            show(publisher.statistics.accepted)
+        else:
+            return

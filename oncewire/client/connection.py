@@ -318,6 +318,7 @@ class Client:
         window_bytes: int = WINDOW_BYTES,
         resend_in_doubt: bool = False,
         exactly_once: bool = True,
+        require: int | None = None,
         timeout: int = SESSION_TIMEOUT_S,
     ) -> Opening[Publisher]:
         """Open a publisher, with ``await`` or ``async with``; that returns when a router has granted it.
@@ -332,6 +333,9 @@ class Client:
             resend_in_doubt: when the network has deleted the session (after `timeout` seconds offline), send what was
                 unsettled again, marked `x-opt-topic-in-doubt`, instead of reporting "outcome unknown".
             exactly_once: False = at-least-once, for routers that do not know the capability.
+            require: subscriptions that a message must have when it arrives at a router. With fewer it is *released*,
+                with what was sent behind it: sent to nobody. Where fewer have processed it at the end, for they ended,
+                it is *unknown*. Outcomes name who processed the message; 0 = only that; None = not even that (I-3c).
             timeout: seconds the network keeps the session while the publisher is disconnected.
 
         Raises:
@@ -344,12 +348,9 @@ class Client:
         async def opening() -> Publisher:
             async with self._reserved(link_name, Publisher, journal) as writer:
                 core = PublisherCore(
-                    window=window,
-                    window_bytes=window_bytes,
-                    resend_in_doubt=resend_in_doubt,
-                    exactly_once=exactly_once,
-                    recovered=writer.journal.open_publisher(link_name),
-                )
+                    window=window, window_bytes=window_bytes, resend_in_doubt=resend_in_doubt,
+                    exactly_once=exactly_once, require=require, recovered=writer.journal.open_publisher(link_name),
+                )  # fmt: skip
                 publisher = Publisher(
                     self, link_name, topic, writer, core, exactly_once=exactly_once, timeout_s=timeout,
                     is_named=name is not None,

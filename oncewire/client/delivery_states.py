@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oncewire.client.outcomes import ACCEPTED, RELEASED, Outcome, OutcomeKind
+from oncewire.client.outcomes import ACCEPTED, RELEASED, Outcome, OutcomeKind, Subscriptions
 from oncewire.wire import ACCEPTED as STATE_ACCEPTED
 from oncewire.wire import Accepted, AmqpError, DeliveryState, Modified, Rejected, Released, Symbol
-from oncewire.wire.vocabulary import SUBSCRIPTIONS
+from oncewire.wire.vocabulary import COUNT, SUBSCRIPTIONS, number_in
 
 
 def outcome_of(state: DeliveryState | None) -> Outcome | None:
@@ -22,9 +22,12 @@ def outcome_of(state: DeliveryState | None) -> Outcome | None:
         if error is None:
             return Outcome(OutcomeKind.REJECTED)
         named = (error.info or {}).get(SUBSCRIPTIONS)
-        names = tuple(str(name) for name in named) if isinstance(named, (list, tuple)) else ()
+        rejecting = None
+        if isinstance(named, (list, tuple)):
+            count = number_in(error.info, COUNT)
+            rejecting = Subscriptions(len(named) if count is None else count, tuple(str(name) for name in named))
         return Outcome(
-            OutcomeKind.REJECTED, str(error.condition), error.description or "", subscriptions=names
+            OutcomeKind.REJECTED, str(error.condition), error.description or "", subscriptions=rejecting
         )
     return None
 

@@ -158,6 +158,7 @@ class LinkStatistics:
         accepted: of these, how many ended with accepted.
         not_accepted: how many ended with another outcome.
         subscriptions_ended: publisher: subscriptions that ended before they had processed its messages.
+        accepted_by_none: publisher with `require`: accepted messages that no subscription has processed.
         resumed_links: times the link was resumed at a router.
         resumed_entries: unsettled entries presented at those times.
         longest_gap_s: longest time the link was disconnected, in seconds.
@@ -167,6 +168,7 @@ class LinkStatistics:
     accepted: int = 0
     not_accepted: int = 0
     subscriptions_ended: int = 0
+    accepted_by_none: int = 0
     resumed_links: int = 0
     resumed_entries: int = 0
     longest_gap_s: float = 0.0

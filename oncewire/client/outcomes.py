@@ -17,11 +17,23 @@ class OutcomeKind(Enum):
     REJECTED = "rejected"
     """Publisher: a subscription rejected it (if the topic reports that). Subscriber: finished with, not usable."""
     RELEASED = "released"
-    """No subscription matched the topic; the message went nowhere."""
+    """Fewer subscriptions than required, or none, matched the topic; the message was sent to nobody (I-3c)."""
     MODIFIED = "modified"
     """A foreign router did not process it."""
     UNKNOWN = "unknown"
-    """The publisher's session expired before an outcome came (A-5): it may or may not have been processed."""
+    """The publisher's session expired before an outcome came (A-5), or fewer subscriptions than required processed the
+    message (I-3c): it may or may not have been processed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """Subscriptions that did something with a message: how many, and the names of the first eight.
+
+    A name is the subscriber's container-id, a slash and the name of its link.
+    """
+
+    count: int
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +46,15 @@ class Outcome:
         description: its explanation, else empty.
         in_doubt: publisher only: the message had been sent before in a session that expired, and was sent again
             (A-5), so subscribers may have processed it twice.
-        subscriptions: of a rejection: the first names of the subscriptions that rejected.
+        subscriptions: of a rejection, those that rejected; of a publisher with `require` those that processed it. None
+            where the router does not report them.
     """
 
     kind: OutcomeKind
     condition: str = ""
     description: str = ""
     in_doubt: bool = False
-    subscriptions: tuple[str, ...] = ()
+    subscriptions: Subscriptions | None = None
 
     @property
     def is_accepted(self) -> bool:
@@ -56,6 +69,27 @@ UNKNOWN = Outcome(
     "oncewire:session-expired",
     "the session expired while this message was unsettled; it may or may not have been processed",
 )
+
+
+TOO_FEW = "oncewire:too-few-subscriptions"
+"""Condition of a message for which there were fewer subscriptions than its publisher requires (I-3c)."""
+
+
+def released_for_want_of(require: int) -> Outcome:
+    """The outcome of a message that was sent to nobody, because there were fewer subscriptions."""
+    text = f"the topic has fewer than {require} subscription(s), or had when an earlier message came; sent to nobody"
+    return Outcome(OutcomeKind.RELEASED, TOO_FEW, text)
+
+
+def accepted_by(subscriptions: Subscriptions, require: int) -> Outcome:
+    """The outcome of a message that these have processed, and that no other subscription owes."""
+    if subscriptions.count >= require:
+        return Outcome(OutcomeKind.ACCEPTED, subscriptions=subscriptions)
+    text = (
+        f"{subscriptions.count} subscription(s) processed it and {require} are required; "
+        "others that have ended may have processed it"
+    )
+    return Outcome(OutcomeKind.UNKNOWN, TOO_FEW, text, subscriptions=subscriptions)
 
 
 def rejected(condition: str = "", description: str = "") -> Outcome:

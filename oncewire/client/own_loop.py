@@ -24,5 +24,5 @@ def require_loop(loop: asyncio.AbstractEventLoop) -> None:
         "a client, its publishers and its subscribers cannot be used from here",
         f"thread {threading.current_thread().name} calls {where}: they belong to the loop they were started in",
         "call asyncio.run_coroutine_threadsafe(publisher.send(...), client.loop).result() from another thread, or "
-        "connect again in this loop",
+        "connect again in this loop; oncewire.client.sync is for programs without one",
     )

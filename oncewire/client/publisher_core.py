@@ -29,7 +29,14 @@ from oncewire.client.core_effects import (
     SettleDeliveries,
 )
 from oncewire.client.journal_records import PublisherChanges, PublisherState, StoredMessage
-from oncewire.client.outcomes import UNKNOWN, Outcome
+from oncewire.client.outcomes import (
+    UNKNOWN,
+    Outcome,
+    OutcomeKind,
+    Subscriptions,
+    accepted_by,
+    released_for_want_of,
+)
 
 WINDOW = 1024
 """Messages a publisher may have unsettled or waiting; the router's own window (C-1) is as large."""
@@ -81,6 +88,7 @@ class PublisherCore:
         resend_in_doubt: when the session expires, send its unsettled messages again, marked, instead of reporting
             "outcome unknown" (A-5).
         exactly_once: insist on the capability `topic-exactly-once`. False: present no map; at-least-once.
+        require: subscriptions that each message must have when it arrives (I-3c); None: do not ask who processed it.
         recovered: what the journal holds.
     """
 
@@ -91,6 +99,7 @@ class PublisherCore:
         window_bytes: int = WINDOW_BYTES,
         resend_in_doubt: bool = False,
         exactly_once: bool = True,
+        require: int | None = None,
         recovered: PublisherState | None = None,
     ) -> None:
         state = recovered or PublisherState()
@@ -98,6 +107,8 @@ class PublisherCore:
         self._window_bytes = window_bytes
         self._resend_in_doubt = resend_in_doubt
         self._exactly_once = exactly_once
+        self.require = require
+        """Subscriptions that each message must have; None: it does not ask."""
         self._messages: dict[int, _Message] = {}  # the map, in order of numbers
         self._bytes = 0
         self._handed = 0
@@ -125,6 +136,8 @@ class PublisherCore:
         self._queue: deque[_Message] = deque()  # stored, to be sent on this attach, in order
         self._sent = 0
         self._credit_limit = 0
+        self._accepted_by: deque[tuple[int, Outcome]] = deque()
+        """(number, outcome) of messages that are accepted, from that one on, in order (I-3c)."""
         for stored in state.messages:
             self._recover(stored)
 
@@ -262,13 +275,16 @@ class PublisherCore:
             messages = takewhile(lambda message: message.number <= last, self._messages.values())
             self._sent_before(revision, (message for message in messages if message.handed))
 
-    def attached(self, *, capable: bool, resume: str) -> list[PublisherEffect]:
+    def attached(self, *, capable: bool, resume: str, require: int | None = None) -> list[PublisherEffect]:
         """The attach reply came.
 
         Args:
             capable: the reply offers `topic-exactly-once`.
             resume: `x-opt-topic-resume` of the reply, empty if absent.
+            require: `x-opt-topic-require` of the reply, None if absent.
         """
+        if self.require and require != self.require:
+            return [RefuseLink("it does not know x-opt-topic-require, and would accept what too few subscriptions get")]
         if self._exactly_once and not capable:
             return [RefuseLink("it does not offer the capability topic-exactly-once")]
         if self._exactly_once and self._presented and resume == "new":
@@ -322,6 +338,23 @@ class PublisherCore:
         is_ours = self._attached and len(tag) == TAG_BYTES
         return [ReportEnded(int.from_bytes(tag, "big"), tuple(names), count)] if is_ours else []
 
+    def accepted_by(self, tag: bytes, names: Sequence[str], count: int) -> None:
+        """The router told who processed what is accepted, from the message of this tag on (I-3c)."""
+        number = int.from_bytes(tag, "big") if len(tag) == TAG_BYTES else -1
+        if self._attached and number in self._messages:
+            told = accepted_by(Subscriptions(count, tuple(names)), self.require or 0)
+            self._accepted_by.append((number, told))
+
+    def _counted(self, number: int, outcome: Outcome) -> Outcome:
+        """The outcome of a message, with the subscriptions that the router has named for it."""
+        if outcome.kind is OutcomeKind.RELEASED:
+            return released_for_want_of(self.require) if self.require else outcome
+        known = self._accepted_by
+        while len(known) > 1 and known[1][0] <= number:
+            known.popleft()  # outcomes are told in the order of the messages (I-3)
+        is_known = outcome.kind is OutcomeKind.ACCEPTED and known and known[0][0] <= number
+        return known[0][1] if is_known else outcome
+
     def disposition(
         self, deliveries: Sequence[tuple[int, bytes]], outcome: Outcome | None, settled: bool
     ) -> list[PublisherEffect]:
@@ -341,7 +374,8 @@ class PublisherCore:
             message.delivery_id = delivery_id
             message.settled_by_peer = settled
             assert message.outcome is None, "what was told one before is recorded and gone (P-a)"
-            message.outcome = replace(outcome, in_doubt=True) if message.in_doubt else outcome
+            told = outcome if self.require is None else self._counted(message.number, outcome)
+            message.outcome = replace(told, in_doubt=True) if message.in_doubt else told
             self._decided.append(message)
         effects: list[PublisherEffect] = []
         self._send(effects)
@@ -351,6 +385,7 @@ class PublisherCore:
         """The link is gone (detached, or its connection lost): everything stays in the map."""
         self._attached = self._active = False
         self._presented = self._sent = self._credit_limit = 0
+        self._accepted_by.clear()
         for message in self._messages.values():
             message.presented = message.answered = message.settled_by_peer = False
 

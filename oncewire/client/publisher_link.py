@@ -41,6 +41,7 @@ from oncewire.wire import (
     Target,
     TerminusDurability,
     TerminusExpiryPolicy,
+    UInt,
     ULong,
     mark_in_doubt,
     vocabulary,
@@ -117,6 +118,9 @@ class PublisherLink(ClientLink):
             return None
         presented = self._core.begin_attach(bound)
         starts: list[object] = [[tag, ULong(revision)] for tag, revision in self._core.starts()]
+        properties: Fields = {vocabulary.STARTS: starts} if starts else {}
+        if self._core.require is not None:
+            properties[vocabulary.REQUIRE] = UInt(self._core.require)
         expiry = TerminusExpiryPolicy.LINK_DETACH
         return session.attach_sender(
             self.name,
@@ -130,7 +134,7 @@ class PublisherLink(ClientLink):
             ),
             unsettled=None if presented is None else dict(presented),
             desired_capabilities=(vocabulary.EXACTLY_ONCE,) if self._exactly_once else (),
-            properties={vocabulary.STARTS: starts} if starts else None,
+            properties=properties or None,
         )
 
     def _is_granted(self) -> bool:
@@ -143,11 +147,16 @@ class PublisherLink(ClientLink):
         assert remote is not None
         self._max_message_size = remote.max_message_size or 0
         resume = (remote.properties or {}).get(vocabulary.RESUME)
-        capable = vocabulary.EXACTLY_ONCE in remote.offered_capabilities
-        self._perform(self._core.attached(capable=capable, resume=resume if isinstance(resume, str) else ""))
+        self._perform(
+            self._core.attached(
+                capable=vocabulary.EXACTLY_ONCE in remote.offered_capabilities,
+                resume=resume if isinstance(resume, str) else "",
+                require=vocabulary.number_in(remote.properties, vocabulary.REQUIRE),
+            )
+        )
 
     def on_flow(self, event: LinkFlow) -> None:
-        """Credit, a proof of life that is asked for, an answer to `ask`, or who ended without (I-3b)."""
+        """Credit, a request for proof of life, an answer to `ask`, who ended without (I-3b), who processed (I-3c)."""
         wire = self._wire
         if wire is None or event.link is not wire or event.credit_limit is None:
             return
@@ -162,6 +171,11 @@ class PublisherLink(ClientLink):
         if properties is not None and isinstance(ended, bytes):
             self._perform(
                 self._core.ended(ended, *_named(properties, vocabulary.ENDED, vocabulary.ENDED_COUNT))
+            )
+        processed = None if properties is None else properties.get(vocabulary.ACCEPTED_TAG)
+        if properties is not None and isinstance(processed, bytes):
+            self._core.accepted_by(
+                processed, *_named(properties, vocabulary.ACCEPTED_BY, vocabulary.ACCEPTED_COUNT)
             )
         start = vocabulary.number_in(properties, vocabulary.START)
         start_tag = None if properties is None else properties.get(vocabulary.START_TAG)
@@ -269,7 +283,8 @@ class PublisherLink(ClientLink):
                 LinkRefused(
                     f"the publisher {self.name!r} cannot work with {self.client.router_name}",
                     effect.reason,
-                    "connect to an Oncewire router, or open the publisher with exactly_once=False",
+                    "connect to an Oncewire router of this release, or open the publisher with exactly_once=False and "
+                    "without require",
                 )
             )
         elif is_attached:
@@ -310,6 +325,8 @@ class PublisherLink(ClientLink):
         sending = self._sendings.pop(report.number, None)
         if report.outcome.is_accepted:
             self.statistics.accepted += 1
+            by = report.outcome.subscriptions
+            self.statistics.accepted_by_none += by is not None and not by.count
         else:
             self.statistics.not_accepted += 1
             self._core.told(report.number)

@@ -194,6 +194,7 @@ class _RouterConnection:
         on_open: Callable[[], None],
         sasl: SaslClient,
         has_token: bool,
+        hostname: str,
     ) -> None:
         self.refusal: AmqpError | None = None
         self.opened_at: float | None = None
@@ -207,7 +208,7 @@ class _RouterConnection:
             Connection(
                 Role.CLIENT,
                 container_id=container_id,
-                hostname=address.host,
+                hostname=hostname,
                 channel_max=MAX_CHANNEL,
                 idle_time_out_ms=round(IDLE_TIME_OUT_S * 1000),
                 incoming_window=WINDOW_FRAMES,
@@ -316,6 +317,7 @@ class Service:
         token: as at ``connect()``: the token of each login in place of user and password. When it expires the router
             closes the connection; the service connects with a new one. Clients' links end with their connection and
             are attached again.
+        hostname: as at ``connect()``: the virtual host whose clients it serves.
 
     Attributes:
         connected: routers that the service is connected to now.
@@ -334,11 +336,13 @@ class Service:
         ssl_context: ssl.SSLContext | None = None,
         allow_plain: bool = False,
         token: TokenSource | None = None,
+        hostname: str | None = None,
     ) -> None:
         self.connected: set[str] = set()
         self._addresses = [parse_url(url) for url in urls]
         check_login(self._addresses, token)
         self._token = token
+        self._hostname = hostname
         self._prefixes = prefixes
         self._on_link = on_link
         self._container_id = container_id
@@ -393,9 +397,10 @@ class Service:
         if self._token is not None:
             async with asyncio.timeout(CONNECT_S):
                 token = await token_of(self._token)
+        hostname = self._hostname or address.host
         return _RouterConnection(
             address, self._container_id, self._prefixes, self._on_link, lambda: self._note(address, True),
-            sasl_client(address, self._salted, self._allow_plain, token), self._token is not None,
+            sasl_client(address, self._salted, self._allow_plain, token, hostname), self._token is not None, hostname,
         )  # fmt: skip
 
     async def _connect(self, connection: _RouterConnection, address: Address) -> None:

@@ -33,7 +33,7 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
-from oncewire.client.outcomes import ACCEPTED, Outcome, OutcomeKind
+from oncewire.client.outcomes import ACCEPTED, Outcome, OutcomeKind, Subscriptions
 
 VERSION = 2
 BUSY_SECONDS = 5.0
@@ -70,15 +70,12 @@ def outcome_to_text(outcome: Outcome) -> str:
 
 
 def _encoded(outcome: Outcome) -> str:
-    return json.dumps(
-        [
-            outcome.kind.value,
-            outcome.condition,
-            outcome.description,
-            outcome.in_doubt,
-            list(outcome.subscriptions),
-        ]
-    )
+    named = outcome.subscriptions
+    text = [
+        outcome.kind.value, outcome.condition, outcome.description, outcome.in_doubt,
+        list(named.names) if named else [],
+    ]  # fmt: skip
+    return json.dumps([*text, named.count] if named else text)  # no count: as releases before it wrote all
 
 
 _ACCEPTED_TEXT = _encoded(ACCEPTED)  # nearly every one
@@ -86,8 +83,9 @@ _ACCEPTED_TEXT = _encoded(ACCEPTED)  # nearly every one
 
 def outcome_from_text(text: str) -> Outcome:
     """Read what ``outcome_to_text`` returned."""
-    kind, condition, description, in_doubt, subscriptions = json.loads(text)
-    return Outcome(OutcomeKind(kind), condition, description, in_doubt, tuple(subscriptions))
+    kind, condition, description, in_doubt, names, *count = json.loads(text)
+    named = Subscriptions(count[0] if count else len(names), tuple(names)) if names or count else None
+    return Outcome(OutcomeKind(kind), condition, description, in_doubt, named)
 
 
 class SqliteJournal(Journal):

@@ -69,6 +69,10 @@ OWING_COUNT = Symbol("x-opt-topic-owing-count")
 ENDED = Symbol("x-opt-topic-ended")
 ENDED_COUNT = Symbol("x-opt-topic-ended-count")
 ENDED_TAG = Symbol("x-opt-topic-ended-tag")
+REQUIRE = Symbol("x-opt-topic-require")
+ACCEPTED_BY = Symbol("x-opt-topic-accepted-by")
+ACCEPTED_COUNT = Symbol("x-opt-topic-accepted-count")
+ACCEPTED_TAG = Symbol("x-opt-topic-accepted-tag")
 START = Symbol("x-opt-topic-start")
 START_TAG = Symbol("x-opt-topic-start-tag")
 PATIENCE = Symbol("x-opt-topic-patience")
@@ -116,6 +120,8 @@ QUEUE_TIMEOUT = Symbol("x-opt-queue-timeout")
 
 SUBSCRIPTIONS = Symbol("subscriptions")
 """Of a rejection: the first subscriptions that rejected (I-3)."""
+COUNT = Symbol("count")
+"""With it: how many have."""
 FAILOVER_LIST = Symbol("failover-server-list")
 """Of a redirect, and a property of a router's open: other routers to connect to."""
 

@@ -34,12 +34,14 @@ from router.clients.link_owner import LinkOwner
 from router.clients.link_refusal import LinkRefusal, address_of, refuse_unless_policy, refuse_unless_topic
 
 SERIAL_MASK = 0xFFFFFFFF
+MAX_REQUIRE = 0xFFFFFFFF
+"""Of a uint."""
 
 
 class PublisherLink:
     """The receiving end of one publisher's link."""
 
-    __slots__ = ("_initial_count", "connection", "link", "number")
+    __slots__ = ("_initial_count", "_require", "connection", "link", "number")
 
     def __init__(self, connection: LinkOwner, link: ReceiverLink) -> None:
         self.connection = connection
@@ -48,6 +50,8 @@ class PublisherLink:
         remote = link.remote_attach
         assert remote is not None
         self._initial_count = remote.initial_delivery_count or 0
+        self._require: int | None = None
+        """As asked for (I-3c); the attach itself is not kept whole."""
 
     @property
     def address(self) -> str | None:
@@ -72,6 +76,7 @@ class PublisherLink:
         presents_map = remote.unsettled is not None
         settles_first = remote.rcv_settle_mode == ReceiverSettleMode.FIRST
         exactly_once = vocabulary.EXACTLY_ONCE in remote.desired_capabilities
+        self._require = _require_of(remote, settles_first=settles_first)
         return PublisherAttach(
             link=self.number,
             container_id=connection.container_id,
@@ -88,6 +93,7 @@ class PublisherLink:
             expiry_policy=str(target.expiry_policy),
             place=connection.place_of(self.link),
             owner=connection.policy.owner,
+            require=self._require,
         )
 
     # --- from the client ----------------------------------------------------------------------------------------------
@@ -172,6 +178,11 @@ class PublisherLink:
         told: Fields = {vocabulary.ENDED_COUNT: UInt(effect.count), vocabulary.ENDED_TAG: effect.tag}
         self._flow_with_names(told, vocabulary.ENDED, effect.names)
 
+    def _tell_accepted_by(self, effect: effects.TellAcceptedBy) -> None:
+        """I-3c: subscriptions that processed what is accepted from that delivery on."""
+        told: Fields = {vocabulary.ACCEPTED_COUNT: UInt(effect.count), vocabulary.ACCEPTED_TAG: effect.tag}
+        self._flow_with_names(told, vocabulary.ACCEPTED_BY, effect.names)
+
     def _flow_with_names(self, told: Fields, key: Symbol, names: Sequence[str]) -> None:
         try:
             self.link.flow({**told, key: list(names)})
@@ -194,6 +205,9 @@ class PublisherLink:
         assert remote is not None
         asked = remote.target
         assert isinstance(asked, Target)
+        properties: Fields = {vocabulary.RESUME: "resumed" if effect.resumed else "new"}
+        if self._require is not None:  # I-3c: a router that does not know it leaves it out
+            properties[vocabulary.REQUIRE] = UInt(self._require)
         self.link.reply(
             source=remote.source,
             target=Target(
@@ -207,7 +221,7 @@ class PublisherLink:
             rcv_settle_mode=ReceiverSettleMode.FIRST if effect.settles_first else ReceiverSettleMode.SECOND,
             max_message_size=self.connection.max_message_size,
             offered_capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
-            properties={vocabulary.RESUME: "resumed" if effect.resumed else "new"},
+            properties=properties,
         )
 
 
@@ -218,6 +232,7 @@ _HANDLERS: dict[type, Callable[[PublisherLink, Any], None]] = {
     effects.AskEcho: PublisherLink._ask_echo,
     effects.TellOwing: PublisherLink._tell_owing,
     effects.TellEnded: PublisherLink._tell_ended,
+    effects.TellAcceptedBy: PublisherLink._tell_accepted_by,
     effects.TellStart: PublisherLink._tell_start,
     effects.DetachLink: PublisherLink._detach,
     effects.CloseConnection: PublisherLink._close,
@@ -248,6 +263,23 @@ def _starts_of(attach: Attach) -> list[tuple[bytes, int]]:
             raise LinkRefusal("amqp:invalid-field", text)
         found.append((tag, revision))
     return found
+
+
+def _require_of(attach: Attach, *, settles_first: bool) -> int | None:
+    """How many subscriptions a publisher requires (I-3c); None when it does not ask.
+
+    Raises:
+        LinkRefusal: it is no uint, or the link cannot have it.
+    """
+    properties = attach.properties or {}
+    if vocabulary.REQUIRE not in properties:
+        return None
+    require = vocabulary.number_in(properties, vocabulary.REQUIRE)
+    if require is None or require > MAX_REQUIRE:
+        raise LinkRefusal("amqp:invalid-field", f"{vocabulary.REQUIRE} is a uint: how many subscriptions there must be")
+    if settles_first:
+        raise LinkRefusal("amqp:invalid-field", f"{vocabulary.REQUIRE} needs rcv-settle-mode second")
+    return require
 
 
 def _topic_of(attach: Attach) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -150,6 +151,22 @@ def test_the_command_prints_how_a_finding_is_repeated(monkeypatch: pytest.Monkey
     assert done.exit_code == 1
     assert "repeat it: oncewire chaos fuzz router-messages --first" in done.output
     assert CliRunner().invoke(chaos, ["fuzz", "no-such"]).exit_code == 2
+
+
+def test_the_command_prints_lines_of_json_for_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def lines(*arguments: str) -> list[dict[str, Any]]:
+        done = CliRunner().invoke(chaos, ["fuzz", "--json", *arguments])
+        return [json.loads(line) for line in done.output.splitlines()]
+
+    assert {each["target"] for each in lines("--list")} == set(GOALS)
+    file = tmp_path / "input"
+    file.write_bytes(b"\x01\x00\x00\x00\x02ab")
+    (repeated,) = lines("router-messages", "--input", str(file))
+    assert (repeated["target"], repeated["findings"]) == ("router-messages", [])
+    monkeypatch.setattr("chaos.fuzz.router_messages.decode_message", fails_sometimes(bytes))
+    (found,) = lines("router-messages", "--runs", "50", "--first", "7")
+    first = found["findings"][0]
+    assert first["repeat"] == f"oncewire chaos fuzz router-messages --first {first['run']} --runs 1"
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from tests.support.certificates import TestAuthority
 from tests.support.terminal import ONCEWIRE
 
 SEEN: list[dict[str, object]] = []
+LONG_S = 60.0
 
 
 @click.command("look")
@@ -135,6 +136,22 @@ def test_the_file_is_for_its_owner_and_no_password_is_listed(
     assert [path.name for path in contexts_file().parent.iterdir()] == ["contexts.json"]
 
 
+def test_programs_read_what_became_of_a_context_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    def done(*arguments: str) -> dict[str, object]:
+        capsys.readouterr()
+        assert oncewire("context", *arguments, "--json") == 0
+        found: dict[str, object] = json.loads(capsys.readouterr().out)
+        assert found.pop("file") == str(contexts_file())
+        return found
+
+    assert done("add", "prod", "--url", "amqp://r1") == {"done": "added", "name": "prod", "in_use": True}
+    assert done("add", "lab", "--url", "amqp://r2") == {"done": "added", "name": "lab", "in_use": False}
+    assert done("add", "lab", "--url", "amqp://r3") == {"done": "replaced", "name": "lab", "in_use": False}
+    assert done("use", "lab") == {"done": "used", "name": "lab", "in_use": True}
+    assert done("use", "--none") == {"done": "used", "name": None, "in_use": False}
+    assert done("remove", "lab") == {"done": "removed", "name": "lab", "in_use": False}
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -189,3 +206,47 @@ async def test_pub_and_inspect_log_in_with_a_context_at_a_real_router(tmp_path: 
         code, _, err = await command("inspect", "--url", router.http)
         assert code == 2
         assert "refuses" in err
+
+
+async def test_queue_serve_feed_and_publish_find_their_routers_and_login_by_the_context(tmp_path: Path) -> None:
+    commands = "queue=bridges.workqueue.cli:queue"
+    store = ("--store", f"sqlite:///{tmp_path / 'work.db'}", "--json")
+
+    async def start(*arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-c", ONCEWIRE, commands, "queue", *arguments, *store,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+
+    async def first_line(*arguments: str) -> dict[str, object]:
+        process = await start(*arguments)
+        assert process.stdout is not None
+        try:
+            found: dict[str, object] = json.loads(await asyncio.wait_for(process.stdout.readline(), LONG_S))
+        finally:
+            process.kill()
+            await process.communicate()
+        return found
+
+    process = await start("publish", "--until-empty")
+    err = (await process.communicate())[1].decode()
+    assert process.returncode == 2
+    assert "there is no router to connect to" in err
+
+    password = tmp_path / "password"
+    password.write_text("pa\n")
+    settings = tmp_path / "router.toml"
+    settings.write_text("".join(f'[[vhosts]]\nname = "{name}"\nusers = ["ann"]\n' for name in ("crm", "sales")))
+    flags = ("--standalone", f"--config={settings}", "--listen-allow-anonymous=never", "--users=ann:pa")
+    async with running_router(*flags, "--roles=ann=operator") as router:
+        login = ("--user", "ann", "--password-file", str(password))
+        assert oncewire("context", "add", "prod", "--url", router.url, "--vhost", "sales", *login) == 0
+        served = await first_line("serve")
+        assert served["serving"] == "queue://"
+        subscribed = await first_line("feed", "orders", "in")
+        assert subscribed == {"topic": "orders", "queue": "in", "subscribed": True}
+        rows = (await router.get("/api/v1/subscriptions"))[1]["items"]
+        assert [(row["topic"], row["vhost"]) for row in rows] == [("orders", "sales")]
+        process = await start("publish", "--until-empty")
+        out, _ = await process.communicate()
+        assert (json.loads(out), process.returncode) == ({"unpublished": 0}, 0)

@@ -83,7 +83,7 @@ def test_a_person_sees_addresses_page_and_next_steps_and_other_commands_need_no_
         assert "{" not in shown
 
         done = oncewire("pub", "orders", text="two coffees\n")
-        assert (done.stdout, done.returncode) == ("published 1, accepted 1\n", 0), done.stderr
+        assert (done.stdout, done.returncode) == ("published 1, accepted 1 by 0 subscriptions\n", 0), done.stderr
         for word in ("router", "routers"):
             rows = json.loads(oncewire("inspect", word, "--json").stdout)["routers"]
             assert [row["id"] for row in rows] == ["r1", "r2"]

@@ -132,7 +132,7 @@ class PublisherDriver:
     def attach(self, credit: int = 100, session: int = 7, resume: str = "resumed") -> list[PublisherEffect]:
         """Attach, prove life, get credit; returns what followed the credit."""
         self.core.begin_attach()
-        assert self.core.attached(capable=True, resume=resume) == []
+        assert self.core.attached(capable=True, resume=resume, require=self.core.require) == []
         self.core.flow(0, echo=41)
         effects = self.core.flow(credit, session=session)
         return effects + self.commit()

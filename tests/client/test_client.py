@@ -15,6 +15,7 @@ from oncewire.client import (
     OutcomeKind,
     Properties,
     StillOwed,
+    Subscriptions,
     UsageError,
     WindowFull,
     connect,
@@ -123,7 +124,7 @@ async def test_send_raises_when_the_message_was_not_accepted(server: WireServer,
         assert first.value.outcomes[0].kind is OutcomeKind.RELEASED
         with pytest.raises(NotAccepted, match="amqp:not-allowed: no") as second:
             await publisher.send(b"x")
-        assert second.value.outcomes[0].subscriptions == ("a/b",)
+        assert second.value.outcomes[0].subscriptions == Subscriptions(1, ("a/b",))
         await publisher.send(b"x")
 
 

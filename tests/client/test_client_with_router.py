@@ -14,9 +14,11 @@ from oncewire.client import (
     ClientEvent,
     LinkInterrupted,
     LinkStolen,
+    NotAccepted,
     OutcomeKind,
     SessionExpired,
     StillOwed,
+    Subscriptions,
     connect,
 )
 from oncewire.client.connection import MIN_FRAME_SIZE
@@ -71,6 +73,47 @@ async def test_two_thousand_messages_in_order_then_nobody_is_left_to_wait_for(ro
         assert (await caught.value.sending).is_accepted
         await publisher.close()
         await until_empty(router)
+
+
+async def test_a_publisher_that_requires_a_subscription_keeps_what_nobody_subscribes_to(router: RouterProcess) -> None:
+    async with connect(router.url, container_id="shop") as client:
+        publisher = await client.publisher("ordres", require=1)
+        with pytest.raises(NotAccepted, match="fewer than 1 subscription") as caught:
+            await publisher.send(b"x", timeout=LONG)
+        assert caught.value.outcomes[0].kind is OutcomeKind.RELEASED
+        subscriber = await client.subscriber("ordres", name="s")
+        sending = await publisher.submit(b"y")
+        delivery = await subscriber.receive(LONG)
+        assert delivery.body == b"y"
+        await delivery.accept()
+        async with asyncio.timeout(LONG):
+            assert (await sending).subscriptions == Subscriptions(1, ("shop/s",))
+
+
+async def test_of_many_in_flight_none_is_sent_behind_a_released_one_and_later_ones_are(router: RouterProcess) -> None:
+    async with connect(router.url, container_id="shop") as client:
+        publisher = await client.publisher("orders", require=1)
+        for number in range(3000):  # more than the window
+            _ = await publisher.submit(b"%d" % number)
+        with pytest.raises(NotAccepted):
+            await publisher.flush(LONG)
+        assert publisher.statistics.not_accepted == 3000
+        subscriber = await client.subscriber("orders")
+        sending = await publisher.submit(b"last")
+        delivery = await subscriber.receive(LONG)
+        assert delivery.body == b"last"
+        await delivery.accept()
+        async with asyncio.timeout(LONG):
+            assert (await sending).is_accepted
+
+
+async def test_a_publisher_that_only_asks_is_told_that_nobody_processed_its_message(router: RouterProcess) -> None:
+    async with connect(router.url) as client:
+        asking = await client.publisher("orders", require=0)
+        assert (await asking.send(b"x", timeout=LONG)).subscriptions == Subscriptions(0)
+        assert asking.statistics.accepted_by_none == 1
+        silent = await client.publisher("orders")
+        assert (await silent.send(b"x", timeout=LONG)).subscriptions is None
 
 
 async def until_empty(router: RouterProcess) -> None:

@@ -27,7 +27,7 @@ from oncewire.client.journal_records import (
     SubscriberChanges,
     SubscriberState,
 )
-from oncewire.client.outcomes import ACCEPTED, Outcome, OutcomeKind, rejected
+from oncewire.client.outcomes import ACCEPTED, Outcome, OutcomeKind, Subscriptions, rejected
 from oncewire.client.sqlite_journal import SqliteJournal
 
 CHILD = Path(__file__).with_name("journal_child.py")
@@ -85,7 +85,7 @@ def test_a_publishers_changes_are_read_back_after_reopening(journal: SqliteJourn
 
 
 def test_a_subscribers_changes_are_read_back_in_order_after_reopening(journal: SqliteJournal) -> None:
-    unusual = Outcome(OutcomeKind.REJECTED, "c", "d", in_doubt=True, subscriptions=("a/b", "c/d"))
+    unusual = Outcome(OutcomeKind.REJECTED, "c", "d", in_doubt=True, subscriptions=Subscriptions(9, ("a/b", "c/d")))
     write_subscriber(journal, SubscriberChanges(9, ((b"z", ACCEPTED), (b"a", unusual), (b"k", ACCEPTED))))
     write_subscriber(journal, SubscriberChanges(9, ((b"z2", ACCEPTED),), forgotten=(b"z",)))
     again = reopen(journal)

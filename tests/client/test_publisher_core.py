@@ -17,7 +17,15 @@ from oncewire.client.core_effects import (
     SendTransfer,
     SettleDeliveries,
 )
-from oncewire.client.outcomes import ACCEPTED, RELEASED, UNKNOWN, Outcome, OutcomeKind, rejected
+from oncewire.client.outcomes import (
+    ACCEPTED,
+    RELEASED,
+    UNKNOWN,
+    Outcome,
+    OutcomeKind,
+    Subscriptions,
+    rejected,
+)
 from oncewire.client.publisher_core import PublisherCore
 from tests.client.core_driver import PublisherDriver, only, sent, tag
 
@@ -496,3 +504,48 @@ def test_with_its_session_a_publisher_forgets_what_it_knew_of_starts() -> None:
     p.core.lost()
     p.core.begin_attach()
     assert p.core.starts() == []
+
+
+def test_accepted_is_reported_with_who_processed_it_from_the_message_named_on() -> None:
+    p = PublisherDriver(require=1)
+    p.attach()
+    p.submit(4)
+    p.core.accepted_by(tag(0), ["s/link"], 1)
+    p.core.accepted_by(tag(2), ["s/link", "t/link"], 2)
+    reported = only(ReportOutcome, p.tell([0, 1, 2, 3]))
+    assert [report.outcome.is_accepted for report in reported] == [True] * 4
+    named = [report.outcome.subscriptions for report in reported]
+    one, two = Subscriptions(1, ("s/link",)), Subscriptions(2, ("s/link", "t/link"))
+    assert named == [one, one, two, two]
+
+
+def test_what_fewer_than_required_processed_is_unknown_and_what_was_sent_to_nobody_is_released() -> None:
+    p = PublisherDriver(require=2)
+    p.attach()
+    p.submit(2)
+    p.core.accepted_by(tag(0), ["s/link"], 1)
+    [first] = only(ReportOutcome, p.tell([0]))
+    [second] = only(ReportOutcome, p.tell([1], RELEASED))
+    assert (first.outcome.kind, second.outcome.kind) == (OutcomeKind.UNKNOWN, OutcomeKind.RELEASED)
+    assert first.outcome.condition == second.outcome.condition == "oncewire:too-few-subscriptions"
+    assert first.outcome.subscriptions == Subscriptions(1, ("s/link",))
+
+
+def test_what_an_earlier_router_reported_is_forgotten_with_its_link() -> None:
+    p = PublisherDriver(require=0)
+    p.attach()
+    p.submit()
+    p.core.accepted_by(tag(0), [], 0)
+    p.attach()
+    [report] = only(ReportOutcome, p.tell([0]))
+    assert report.outcome == ACCEPTED
+
+
+def test_a_router_that_does_not_know_what_is_required_is_refused_and_one_that_cannot_report_is_not() -> None:
+    strict, curious = PublisherCore(require=1), PublisherCore(require=0)
+    for core in (strict, curious):
+        core.begin_attach()
+    [effect] = strict.attached(capable=True, resume="new")
+    assert isinstance(effect, RefuseLink)
+    assert "x-opt-topic-require" in effect.reason
+    assert curious.attached(capable=True, resume="new") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -11,7 +12,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 
+from bridges.cli import bridge
 from bridges.node.arrow_bodies import encode_rows, range_schema
 from bridges.node.client import Node, RemoteNode
 from bridges.node.embedded import EmbeddedNode
@@ -114,6 +117,23 @@ async def test_a_batch_is_read_written_and_published(kind: str, router: RouterPr
         assert state["subscriptions"]["flights"]["messages"]["new"] == 500
         assert state["sinks"]["sink"]["outcomes"] == {"accepted": 300}
         assert state["ready"]
+
+
+async def test_the_command_shows_the_state_to_people_and_to_programs(router: RouterProcess, tmp_path: Path) -> None:
+    with running_node(tmp_path / "node", [router.url]) as process, process.connect() as node:
+        await call(node.subscribe, "flights", ["orders"])
+        arguments = [process.announced["tcp"], "--secret-file", process.announced["secret"]]
+
+        def shown(*words: str) -> str:
+            done = CliRunner().invoke(bridge, [words[0], *arguments, *words[1:]])
+            assert done.exit_code == 0, done.output
+            return done.output
+
+        text = (await call(shown, "status")).splitlines()
+        assert text[0] == "name: node"
+        assert "    topics: orders" in text
+        assert json.loads(await call(shown, "status", "--json"))["subscriptions"]["flights"]["topics"] == ["orders"]
+        assert json.loads(await call(shown, "release", "flights", "--json"))["released"]
 
 
 @KINDS

@@ -110,7 +110,7 @@ class Outputs:
         if outcome.kind is OutcomeKind.REJECTED:
             logger.warning(
                 "%s rejected a message that the store %r published to %s: %s %s",
-                ", ".join(outcome.subscriptions) or "a subscription",
+                ", ".join(outcome.subscriptions.names if outcome.subscriptions else ()) or "a subscription",
                 *(self._store.name, intent.topic, outcome.condition, outcome.description),
             )
 

@@ -1,0 +1,34 @@
+"""Edits of what a publisher requires (rule I-3c)."""
+
+from __future__ import annotations
+
+from chaos.mutants.edits import Edit
+
+REQUIRE_EDITS: tuple[Edit, ...] = (
+    Edit(
+        "counted-after-the-move", "I-3c", "requirement",
+        "        if slot.repeated or not (self.has_released or len(self.cursors) < self._required):\n",
+        "        if not (self.has_released or len(self.cursors) < self._required):\n",
+        "a message that a subscription has processed and left is released by the publisher's next router",
+        aim=("drop-p", "expire-s", "require=1", "shipped=1", "stock_publisher=0", "presettled_publisher=0"),
+    ),
+    Edit(
+        "counted-after-the-first-copy", "I-3c", "requirement",
+        "        self._trace(slot, Rule.TOO_FEW, len(self.cursors), self._required)\n",
+        "        super().forward(slot)\n",
+        "a released message reaches the subscriptions that were there",
+        aim=(
+            "expire-s", "require=2", "shipped=1", "subscribers=2", "stock_publisher=0", "presettled_publisher=0",
+        ),
+    ),
+    Edit(
+        "forwards-behind-a-released-message", "I-3c", "requirement",
+        "        if slot.repeated or not (self.has_released or len(self.cursors) < self._required):\n",
+        "        if slot.repeated or len(self.cursors) >= self._required:\n",
+        "a subscription skips a released message after a failover, and its publisher is told that it was processed",
+        aim=(
+            "drop-p", "renew-s", "require=2", "shipped=1", "routers=2", "subscribers=2", "messages=8", "window=8",
+            "prefetch=5", "stock_publisher=0", "stock_subscriber=0", "presettled_publisher=0", "settled_subscriber=0",
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,108 @@
+"""A publisher may require a number of subscriptions for its messages, and may ask who processed them (rule I-3c)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from delivery_records import effects
+from delivery_records.channels.channel import Channels
+from delivery_records.channels.to_egresses import ToEgresses
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.endpoint import Endpoint
+from delivery_records.fanout import Fanout
+from delivery_records.limits import OWING_NAMES
+from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.publisher_outcomes import PublisherOutcomes
+from delivery_records.turn import Turn
+from delivery_records.window import GONE, TOLD, Slot, Window, WindowOwner
+
+
+class RequiringFanout(Fanout):
+    """Forwards a message only if enough subscriptions owe it. Only links that require a number have one."""
+
+    __slots__ = ("_released", "_required")
+
+    def __init__(
+        self, turn: Turn, endpoint: Endpoint, window: Window, to_egresses: ToEgresses, channels: Channels, required: int
+    ) -> None:
+        """As `Fanout`. `required`: subscriptions that a new message must be owed to."""
+        super().__init__(turn, endpoint, window, to_egresses, channels)
+        self._required = required
+        self._released: deque[Slot] = deque()
+        """Released here and perhaps not settled yet, in order; all of them are in the window, or were."""
+
+    @property
+    def has_released(self) -> bool:
+        """See Fanout."""
+        while self._released and self._released[0].state is GONE:
+            self._released.popleft()
+        return bool(self._released)
+
+    def forward(self, slot: Slot) -> None:
+        """I-3c, then I-1."""
+        if slot.repeated or not (self.has_released or len(self.cursors) < self._required):
+            super().forward(slot)
+            return
+        self._trace(slot, Rule.TOO_FEW, len(self.cursors), self._required)
+        slot.pending = 0
+        slot.verdict = DeliveryOutcome.RELEASED
+        self._released.append(slot)
+
+
+class CountedOutcomes(PublisherOutcomes):
+    """States, beside the outcomes, which subscriptions processed what is accepted. Only links that ask have one."""
+
+    __slots__ = ("_changes", "_done_before", "_fanout", "_names", "_names_of", "_stated")
+
+    def __init__(
+        self, turn: Turn, owner: WindowOwner, window: Window, fanout: Fanout, exactly_once: bool, settles_first: bool
+    ) -> None:
+        """As `PublisherOutcomes`; `fanout` knows the subscriptions."""
+        super().__init__(turn, owner, window, exactly_once, settles_first)
+        self._fanout = fanout
+        self._stated: tuple[str, ...] | None = None
+        """What the publisher was last told."""
+        self._changes: list[tuple[bytes, tuple[str, ...]]] = []
+        """(tag, names): what it is told in this turn, for that delivery and those after it."""
+        self._done_before: dict[int, list[str]] = {}
+        """Number of a delivery -> subscriptions that processed it and have ended since."""
+        self._names: tuple[str, ...] = ()
+        """Of all subscriptions."""
+        self._names_of = -1
+        """The plan's version for which that holds."""
+
+    def on_leaving(self, key: str, name: str) -> None:
+        """A subscription ends: what it has processed counts for it."""
+        cursor = self._fanout.cursors.get(key)
+        if cursor is None:
+            return
+        base = self._window.base
+        self._done_before = {number: names for number, names in self._done_before.items() if number >= base}
+        for slot in self._window.slots():
+            if slot.state is not TOLD and slot.number >= cursor.start and not cursor.owes(slot.number):
+                self._done_before.setdefault(slot.number, []).append(name)
+
+    def send(self, link: int) -> None:
+        """I-3c: who processed what is accepted, ahead of the outcomes."""
+        for tag, names in self._changes:
+            self._turn.out.append(effects.TellAcceptedBy(link, tag, names[:OWING_NAMES], len(names)))
+        self._changes = []
+        super().send(link)
+
+    def _tell(self, slot: Slot) -> None:
+        if slot.verdict is None:
+            names = self._processed_by(slot)
+            if names != self._stated:
+                self._stated = names
+                self._changes.append((slot.tag, names))
+        super()._tell(slot)
+
+    def _processed_by(self, slot: Slot) -> tuple[str, ...]:
+        """Nothing is pending, so whoever has ever owed it has processed it, or has ended."""
+        if self._names_of != self._turn.plan_version:
+            self._names_of = self._turn.plan_version
+            self._names = self._fanout.joined_before(self._window.end)
+        is_before_a_start = slot.number < self._fanout.last_start
+        names = self._fanout.joined_before(slot.number) if is_before_a_start else self._names
+        ended = self._done_before.pop(slot.number, None)
+        return (*names, *ended) if ended else names

@@ -1,0 +1,544 @@
+"""The client for programs without an event loop: the same methods, which wait. Start with ``connect()``.
+
+Each client has an event loop in a thread of its own, where the client of ``oncewire.client`` runs; what is here passes
+calls on. Any thread may use a client and its links. Callbacks (`on_event`, `token`, `effect`) run in that thread: they
+must be short, and cannot call the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import ssl
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from oncewire import client as asynchronous
+from oncewire.client.bodies import Body
+from oncewire.client.connection import (
+    CONNECT_S,
+    IDLE_TIME_OUT_S,
+    SUBSCRIPTION_TIMEOUT_S,
+)
+from oncewire.client.delivery import REJECTED
+from oncewire.client.errors import ClientClosed
+from oncewire.client.events import ClientEvent, ClientStatistics, LinkStatistics
+from oncewire.client.journals import JournalSource
+from oncewire.client.login import TokenSource
+from oncewire.client.loop_thread import LoopThread
+from oncewire.client.outcomes import ACCEPTED, Outcome
+from oncewire.client.publisher import SESSION_TIMEOUT_S
+from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES
+from oncewire.client.subscriber_core import PREFETCH
+from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, Message, Properties
+
+__all__ = ["Client", "Delivery", "Publisher", "Sending", "SettledPublisher", "StillOwed", "Subscriber", "connect"]
+
+
+def connect(
+    urls: str | Sequence[str],
+    *,
+    container_id: str | None = None,
+    journal: JournalSource | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    timeout: float = CONNECT_S,
+    idle_time_out: float = IDLE_TIME_OUT_S,
+    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+    allow_plain: bool = False,
+    token: TokenSource | None = None,
+    hostname: str | None = None,
+    on_event: Callable[[ClientEvent], None] | None = None,
+) -> Client:
+    """Create a client. It connects when it is entered with ``with``, or by ``start()``.
+
+    Arguments and errors are those of ``oncewire.client.connect``.
+    """
+    return Client(
+        asynchronous.connect(
+            urls, container_id=container_id, journal=journal, ssl_context=ssl_context, timeout=timeout,
+            idle_time_out=idle_time_out, max_frame_size=max_frame_size, allow_plain=allow_plain, token=token,
+            hostname=hostname, on_event=on_event,
+        )
+    )  # fmt: skip
+
+
+class Client:
+    """What ``connect()`` makes; see ``oncewire.client.Client``.
+
+    Attributes:
+        statistics: what happened so far.
+    """
+
+    def __init__(self, client: asynchronous.Client) -> None:
+        self._client = client
+        self._thread = LoopThread()
+        self.statistics: ClientStatistics = client.statistics
+
+    @property
+    def container_id(self) -> str:
+        """The identity in use, once it is connected."""
+        return self._client.container_id
+
+    def start(self) -> Self:
+        """Connect. Errors as of the client that this waits for."""
+        self._thread.start()
+        try:
+            _ = self._thread.call(self._client.start)
+        except BaseException:
+            self._thread.stop()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Close all links (publishers wait for their outcomes), then the connection; then the thread ends."""
+        self._end(self._client.close)
+
+    def abandon(self) -> None:
+        """Suspend all links, close the connection, and end the thread."""
+        self._end(self._client.abandon)
+
+    def _end(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if not self._thread.is_running:
+            return
+        try:
+            self._thread.call(work)
+        finally:
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        (self.close if kind is None else self.abandon)()
+
+    def publisher(
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        journal: JournalSource | None = None,
+        window: int = WINDOW,
+        window_bytes: int = WINDOW_BYTES,
+        resend_in_doubt: bool = False,
+        exactly_once: bool = True,
+        require: int | None = None,
+        timeout: int = SESSION_TIMEOUT_S,
+    ) -> Publisher:
+        """Open a publisher; returns when a router has granted it. Use it with ``with``, or close it."""
+        opening = self._client.publisher(
+            topic, name=name, journal=journal, window=window, window_bytes=window_bytes,
+            resend_in_doubt=resend_in_doubt, exactly_once=exactly_once, require=require, timeout=timeout,
+        )  # fmt: skip
+        return Publisher(self._thread, self._thread.call(lambda: opening))
+
+    def settled_publisher(self, topic: str, *, name: str | None = None) -> SettledPublisher:
+        """Open a publisher whose messages are sent at most once."""
+        opening = self._client.settled_publisher(topic, name=name)
+        return SettledPublisher(self._thread, self._thread.call(lambda: opening))
+
+    def subscriber(
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        journal: JournalSource | None = None,
+        prefetch: int = PREFETCH,
+        exactly_once: bool = True,
+        settled: bool = False,
+        timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
+    ) -> Subscriber:
+        """Subscribe; returns when every message sent from then on is owed to it. Use it with ``with``, or close it."""
+        opening = self._client.subscriber(
+            topic, name=name, journal=journal, prefetch=prefetch, exactly_once=exactly_once, settled=settled,
+            timeout=timeout,
+        )  # fmt: skip
+        return Subscriber(self._thread, self._thread.call(lambda: opening))
+
+
+class Sending:
+    """A message on its way. ``result()`` waits for its outcome.
+
+    Attributes:
+        number: how many messages this publisher took before it since its journal was made.
+        asynchronous: what it stands for in the event loop.
+    """
+
+    def __init__(self, thread: LoopThread, sending: asynchronous.Sending) -> None:
+        self._thread = thread
+        self.asynchronous = sending
+        self.number = sending.number
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The outcome, None while there is none. Errors as `result`."""
+        return self.asynchronous.outcome
+
+    def result(self, timeout: float | None = None) -> Outcome:
+        """Wait for the outcome, whatever it is.
+
+        Raises:
+            TimeoutError: there is none after `timeout` seconds; nothing is lost.
+            ClientError: the publisher ended before there was one.
+        """
+
+        async def wait() -> Outcome:
+            async with asyncio.timeout(timeout):
+                return await self.asynchronous
+
+        return self._thread.call(wait)
+
+
+class StillOwed(asynchronous.StillOwed):
+    """``send(timeout=)``: no outcome yet, and the message stays in flight; ``pending.result()`` waits on.
+
+    Attributes:
+        pending: the message.
+    """
+
+    def __init__(self, error: asynchronous.StillOwed, pending: Sending) -> None:
+        super().__init__(error.subscriptions, error.count, error.why, error.sending)
+        self.fix = "keep waiting (`error.pending.result()`), or find out why those subscriptions are slow or away"
+        self.pending = pending
+
+
+class Publisher:
+    """Sends messages to one topic. Made by ``Client.publisher()``; see ``oncewire.client.Publisher``.
+
+    Attributes:
+        topic: where its messages go.
+        name: of the link.
+        statistics: counts since it was opened.
+        recovered: messages that the journal held when it was opened, in order; they are sent again by themselves.
+    """
+
+    def __init__(self, thread: LoopThread, publisher: asynchronous.Publisher) -> None:
+        self._thread = thread
+        self._publisher = publisher
+        self.topic = publisher.topic
+        self.name = publisher.name
+        self.statistics: LinkStatistics = publisher.statistics
+        self.recovered = tuple(map(self._sending, publisher.recovered))
+
+    def _sending(self, sending: asynchronous.Sending) -> Sending:
+        return Sending(self._thread, sending)
+
+    def send(
+        self,
+        body: Body,
+        *,
+        timeout: float | None = None,
+        properties: Properties | None = None,
+        application_properties: dict[str, object] | None = None,
+    ) -> Outcome:
+        """Send a message and wait until every subscription has processed it.
+
+        Raises:
+            NotAccepted: it ended otherwise; the outcome is in the error.
+            StillOwed: the time is over; the message stays in flight.
+            WindowFull: the time is over and the message was not even taken.
+            UsageError: the message cannot be encoded, or is too large.
+            ClientError: the publisher failed or was closed.
+        """
+        try:
+            return self._thread.call(
+                lambda: self._publisher.send(
+                    body, timeout=timeout, properties=properties, application_properties=application_properties
+                )
+            )
+        except asynchronous.StillOwed as error:
+            raise self._still_owed(error) from None
+
+    def _still_owed(self, error: asynchronous.StillOwed) -> StillOwed:
+        assert isinstance(error.sending, asynchronous.Sending)
+        return StillOwed(error, self._sending(error.sending))
+
+    def submit(
+        self,
+        body: Body,
+        *,
+        properties: Properties | None = None,
+        application_properties: dict[str, object] | None = None,
+    ) -> Sending:
+        """Take a message; returns as soon as the window has room for it. Errors as `send`."""
+        return self._sending(
+            self._thread.call(
+                lambda: self._publisher.submit(
+                    body, properties=properties, application_properties=application_properties
+                )
+            )
+        )
+
+    def submit_many(
+        self, bodies: Sequence[Body], *, effect: Callable[[sqlite3.Connection], object] | None = None
+    ) -> list[Sending]:
+        """Take several messages, with a change of the application's own tables, in one transaction of the journal."""
+        return list(map(self._sending, self._thread.call(lambda: self._publisher.submit_many(bodies, effect=effect))))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every message taken so far has its outcome. Raises NotAccepted, TimeoutError, ClientError."""
+        self._thread.call(lambda: self._publisher.flush(timeout))
+
+    def owed(self, sending: Sending) -> StillOwed:
+        """Ask the router why a message has no outcome yet; the answer is what `send(timeout=)` would raise."""
+        return StillOwed(self._thread.call(lambda: self._publisher.owed(sending.asynchronous)), sending)
+
+    @property
+    def unfinished(self) -> int:
+        """Messages without an outcome."""
+        return self._publisher.unfinished
+
+    @property
+    def oldest(self) -> Sending | None:
+        """The first message without an outcome; later ones wait for it."""
+        oldest = self._publisher.oldest
+        return None if oldest is None else self._sending(oldest)
+
+    @property
+    def next_number(self) -> int:
+        """How many messages were taken since the journal was made."""
+        return self._publisher.next_number
+
+    def close(self, timeout: float | None = None) -> None:
+        """Wait for all outcomes (`flush`), then end the publisher's session with the network. Errors as `flush`."""
+        self._thread.call(lambda: self._publisher.close(timeout))
+
+    def suspend(self) -> None:
+        """Leave without waiting: the network keeps the session, unsettled messages stay in the journal."""
+        self._thread.call(self._publisher.suspend)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        (self.close if kind is None else self.suspend)()
+
+
+class SettledPublisher:
+    """Sends messages to one topic, each at most once. Made by ``Client.settled_publisher()``.
+
+    Attributes:
+        topic, name, statistics: as of a `Publisher`.
+    """
+
+    def __init__(self, thread: LoopThread, publisher: asynchronous.SettledPublisher) -> None:
+        self._thread = thread
+        self._publisher = publisher
+        self.topic = publisher.topic
+        self.name = publisher.name
+        self.statistics: LinkStatistics = publisher.statistics
+
+    def send(
+        self,
+        body: Body,
+        *,
+        timeout: float | None = None,
+        properties: Properties | None = None,
+        application_properties: dict[str, object] | None = None,
+    ) -> None:
+        """Write a message to the connection. Raises TimeoutError, UsageError, ClientError: it was not written."""
+        self._thread.call(
+            lambda: self._publisher.send(
+                body, timeout=timeout, properties=properties, application_properties=application_properties
+            )
+        )
+
+    def close(self) -> None:
+        """End the link, behind everything that was written."""
+        self._thread.call(self._publisher.close)
+
+    def suspend(self) -> None:
+        """Leave without waiting for the router."""
+        self._thread.call(self._publisher.suspend)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        (self.close if kind is None else self.suspend)()
+
+
+class Subscriber:
+    """Receives the messages of a topic or pattern. Made by ``Client.subscriber()``; see ``oncewire.client.Subscriber``.
+
+    ``for delivery in subscriber`` gives deliveries in order, until it is closed; each must be finished.
+
+    Attributes:
+        topic, name, statistics: as of a `Publisher`.
+    """
+
+    def __init__(self, thread: LoopThread, subscriber: asynchronous.Subscriber) -> None:
+        self._thread = thread
+        self._subscriber = subscriber
+        self.topic = subscriber.topic
+        self.name = subscriber.name
+        self.statistics: LinkStatistics = subscriber.statistics
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return self
+
+    def __next__(self) -> Delivery:
+        try:
+            return Delivery(self._thread, self._thread.call(self._subscriber.receive))
+        except ClientClosed:
+            raise StopIteration from None
+
+    def receive(self, timeout: float | None = None) -> Delivery:
+        """The next delivery. Raises TimeoutError: none came in `timeout` seconds; ClientError."""
+        return Delivery(self._thread, self._thread.call(lambda: self._subscriber.receive(timeout)))
+
+    def receive_many(self, limit: int, timeout: float | None = None) -> list[Delivery]:
+        """All deliveries that are there, at least one, at most `limit`. Errors as `receive`."""
+        taken = self._thread.call(lambda: self._subscriber.receive_many(limit, timeout))
+        return [Delivery(self._thread, each) for each in taken]
+
+    @property
+    def waiting(self) -> int:
+        """Deliveries that are here and not yet taken by the application."""
+        return self._subscriber.waiting
+
+    @property
+    def incarnation(self) -> int:
+        """The subscription's incarnation, as last reported by a router; 0 = not yet. See `NewIncarnation`."""
+        return self._subscriber.incarnation
+
+    @property
+    def granted_timeout(self) -> int | None:
+        """Seconds the network keeps the subscription while it is not attached, as last stated; None = not yet."""
+        return self._subscriber.granted_timeout
+
+    def finish(
+        self,
+        deliveries: Sequence[Delivery],
+        outcome: Outcome = ACCEPTED,
+        *,
+        effect: Callable[[], object] | None = None,
+    ) -> None:
+        """Record the outcome of deliveries, then notify the network. Returns when it is recorded.
+
+        Raises:
+            UsageError: one of them was finished before, or an effect without a durable journal; none is finished then.
+            ClientError: it could not be recorded.
+        """
+        taken = [each.asynchronous for each in deliveries]
+        self._thread.call(lambda: self._subscriber.finish(taken, outcome, effect=effect))
+
+    def transaction(self, *deliveries: Delivery) -> AbstractContextManager[sqlite3.Connection]:
+        """Process deliveries and accept them in one transaction of the journal.
+
+        See ``oncewire.client.Subscriber``. The block runs in the caller's thread; nothing else uses the connection
+        meanwhile, and no link of this journal can be closed in it.
+        """
+        return _block(self._thread, self._subscriber.transaction(*(each.asynchronous for each in deliveries)))
+
+    def suspend(self) -> None:
+        """Detach; the network keeps the subscription (for its `timeout`) and everything it is owed."""
+        self._thread.call(self._subscriber.suspend)
+
+    def close(self) -> None:
+        """Suspend a subscription with a name, end one without: no process could open it again."""
+        self._thread.call(self._subscriber.close)
+
+    def unsubscribe(self) -> None:
+        """End the subscription for good. Returns when the network has deleted it. Raises ClientError: it was not."""
+        self._thread.call(self._subscriber.unsubscribe)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        (self.close if kind is None else self.suspend)()
+
+
+class Delivery:
+    """A message to process. Finish it with ``accept()``, ``reject()`` or in a ``transaction()``; or ``release()`` it.
+
+    What it holds is described at ``oncewire.client.Delivery``.
+
+    Attributes:
+        asynchronous: what it stands for in the event loop.
+    """
+
+    def __init__(self, thread: LoopThread, delivery: asynchronous.Delivery) -> None:
+        self._thread = thread
+        self.asynchronous = delivery
+        self.tag = delivery.tag
+        self.payload = delivery.payload
+        self.attempts = delivery.attempts
+        self.is_settled = delivery.is_settled
+        self.incarnation = delivery.incarnation
+        self.message_format = delivery.message_format
+
+    @property
+    def message(self) -> Message:
+        """The decoded message. Raises oncewire.wire.DecodeError: the payload is none."""
+        return self.asynchronous.message
+
+    @property
+    def body(self) -> object:
+        """The body: bytes, a string or another value, as it was sent. Errors as `message`."""
+        return self.asynchronous.body
+
+    @property
+    def publisher(self) -> str:
+        """Who sent it, container-id/link-name; empty if unknown."""
+        return self.asynchronous.publisher
+
+    @property
+    def user(self) -> str:
+        """Who that is, as logged in at its router; empty without a login."""
+        return self.asynchronous.user
+
+    @property
+    def is_redelivered(self) -> bool:
+        """True when it was repeated after a failover; of use to at-least-once subscribers only."""
+        return self.asynchronous.is_redelivered
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """True when its publisher sends it again not knowing what became of the first try (A-5)."""
+        return self.asynchronous.is_in_doubt
+
+    def accept(self) -> None:
+        """Record that it is processed, then notify the network. Returns when it is recorded. Errors as `finish`."""
+        self._thread.call(self.asynchronous.accept)
+
+    def reject(self, description: str = "", condition: str = REJECTED) -> None:
+        """It is invalid and must not be delivered again; its publisher may get the reason. Errors as `finish`."""
+        self._thread.call(lambda: self.asynchronous.reject(description, condition))
+
+    def release(self) -> None:
+        """Put it back: this subscriber gets it again, before all later ones. Raises UsageError: it was finished."""
+        async def put_back() -> None:
+            self.asynchronous.release()
+
+        self._thread.call(put_back)
+
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Process it and accept it in one transaction of the journal; see ``Subscriber.transaction``."""
+        return _block(self._thread, self.asynchronous.transaction())
+
+
+@contextmanager
+def _block(
+    thread: LoopThread, block: AbstractAsyncContextManager[sqlite3.Connection]
+) -> Iterator[sqlite3.Connection]:
+    """A block of the event loop, whose inside runs here."""
+    connection = thread.call(block.__aenter__)
+    try:
+        yield connection
+    except BaseException as error:
+        raised = error
+        if not thread.call(lambda: block.__aexit__(type(raised), raised, raised.__traceback__)):
+            raise
+    else:
+        thread.call(lambda: block.__aexit__(None, None, None))
