@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from oncewire.transport.turn import Turn
+from oncewire.wire import AmqpError, Connection
+from router.amqp_errors import amqp_error
 from router.clients.connection import ClientConnection
 from router.clients.listener import ClientListener
 from router.config import RouterConfig
@@ -24,13 +26,16 @@ TURNS = 50
 """Of the event loop, in which a fault that repeats itself is met again."""
 
 
-def break_output(connection: ClientConnection) -> None:
+def break_output(connection: ClientConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on nothing can be written for this client."""
+    whole = Connection.data_to_send
 
-    def broken() -> bytes:
-        raise ValueError("a fault of ours")
+    def broken(engine: Connection) -> bytes:
+        if engine is connection.engine:
+            raise ValueError("a fault of ours")
+        return whole(engine)
 
-    connection.engine.data_to_send = broken  # type: ignore[method-assign]
+    monkeypatch.setattr(Connection, "data_to_send", broken)
 
 
 class Served:
@@ -90,10 +95,10 @@ async def connected(served: Served) -> tuple[RawClient, ClientConnection]:
 
 
 async def test_a_fault_while_output_is_written_ends_the_connection_and_is_met_once(
-    served: Served, caplog: pytest.LogCaptureFixture
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, connection = await connected(served)
-    break_output(connection)
+    break_output(connection, monkeypatch)
     client.engine.open()
     client.flush()
     await client.closed()
@@ -107,24 +112,33 @@ async def test_a_fault_while_output_is_written_ends_the_connection_and_is_met_on
     assert not connection.is_dirty, "nothing waits to be written any more"
 
 
-async def test_nothing_is_written_for_a_connection_that_is_gone(served: Served) -> None:
+async def test_nothing_is_written_for_a_connection_that_is_gone(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, connection = await connected(served)
     client.cut()
     await served.all_gone()
-    break_output(connection)
+    break_output(connection, monkeypatch)
     connection.mark_dirty()
     await served.all_gone()
     assert served.log.faults[Part.CLIENT] == 0
     assert not connection.is_dirty
 
 
-async def test_a_fault_while_one_client_is_sent_away_keeps_no_other_from_being_sent_away(served: Served) -> None:
-    client, connection = await connected(served)
+async def test_a_fault_while_one_client_is_sent_away_keeps_no_other_from_being_sent_away(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = await connected(served)
+    met = 0
 
-    def broken(_error: object = None) -> None:
-        raise ValueError("a fault of ours")
+    def broken_once(condition: str, description: str, info: dict[str, object] | None = None) -> AmqpError | None:
+        nonlocal met
+        met += 1
+        if met == 1:
+            raise ValueError("a fault of ours")
+        return amqp_error(condition, description, info)
 
-    connection.engine.close = broken  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr("router.clients.connection.amqp_error", broken_once)
     others = [RawClient(f"other-{number}", None, 1 << 20, None) for number in range(3)]
     for other in others:
         made = functools.partial(lambda given: given, other)
@@ -138,4 +152,5 @@ async def test_a_fault_while_one_client_is_sent_away_keeps_no_other_from_being_s
     for each in (client, *others):
         await each.closed()
     await served.all_gone()
+    assert met > 1
     assert served.log.faults[Part.CLIENT] >= 1
