@@ -263,8 +263,8 @@ def _drive_links(seed: int) -> None:
         elif kind < 0.85:
             named = [each for each in plain if plain[each][0] is link][: rng.choice([1, 5, 1000])]
             if not (stays and link is links[0]):
-                table.merge(link, sorted(named), True)
-                for each in named:
+                table.merge(link, sorted(entry), True)
+                for each in entry:
                     del plain[each]
         else:
             first, span = (number - rng.randrange(200)) & SERIAL_MASK, rng.choice([0, 10, 300])
@@ -272,8 +272,8 @@ def _drive_links(seed: int) -> None:
             found, visited, _ = table.select(first, (first + span) & SERIAL_MASK, True, 1 << 40)
             assert visited == len(inside)
             told = {}
-            for owner, named in found.items():
-                told.update({each: (owner, tag) for each, tag in zip(named.ids, named.tags, strict=True)})
+            for owner, entry in found.items():
+                told.update({each: (owner, tag) for each, tag in zip(entry.ids, entry.tags, strict=True)})
             assert told == {each: plain.pop(each) for each in inside}
         assert len(table) == len(plain)
         assert sorted(table) == sorted(plain)
