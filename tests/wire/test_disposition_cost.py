@@ -263,8 +263,8 @@ def _drive_links(seed: int) -> None:
         elif kind < 0.85:
             named = [each for each in plain if plain[each][0] is link][: rng.choice([1, 5, 1000])]
             if not (stays and link is links[0]):
-                table.merge(link, sorted(entry), True)
-                for each in entry:
+                table.merge(link, sorted(named), True)
+                for each in named:
                     del plain[each]
         else:
             first, span = (number - rng.randrange(200)) & SERIAL_MASK, rng.choice([0, 10, 300])
