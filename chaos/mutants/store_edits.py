@@ -114,8 +114,8 @@ STORE_EDITS: tuple[Edit, ...] = (
         "        if isinstance(request, SubscriberAttach) and request.unsettled:\n"
         "            from dataclasses import replace\n"
         "            presented = request.unsettled.items()\n"
-        "            from delivery_records.entries import is_live\n"
-        "            live = {tag: found for tag, found in presented if is_live(turn, tag, request.topic)}\n"
+        "            known = {publisher.session for publisher in turn.view.publishers.values()}\n"
+        "            live = {tag: found for tag, found in presented if int.from_bytes(tag[5:11], 'big') in known}\n"
         "            request = replace(request, unsettled=live)\n"
         "        attempt = Attempt(request, path)\n",
         "a router with a late watch leaves entries of a session that it does not know yet out of the reply",

@@ -129,6 +129,7 @@ class Negotiation:
             )
         self._due = _Due.AMQP_FRAMES
         self.finished = True
+        self._sasl = None  # it has what logging in needs, and the connection may last
         if not self._writer.header_sent:
             self._writer.write_header()
 

@@ -18,6 +18,8 @@ _SERIAL_HALF: Final = 0x80000000
 
 # Before every delivery-id of a session, however often ids wrap.
 _BEFORE: Final = -(1 << 62)
+# What every set has in front of its last range at first; it is never changed.
+_NO_RANGES: Final[list[int]] = []
 
 # Ids that a peer leaves out are places in the row; behind a longer gap a new row begins.
 _LONGEST_GAP: Final = 64
@@ -40,63 +42,80 @@ class IdRanges:
     Finding a place takes O(log n) steps, and a walk visits only what it returns.
     """
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("_end", "_ends", "_start", "_starts")
 
     def __init__(self) -> None:
-        self._starts = [_BEFORE]
-        self._ends = [-1]
+        # The last range, which is the only one as a rule and grows, and those before it.
+        self._start = _BEFORE
+        self._end = -1
+        self._starts = self._ends = _NO_RANGES
 
     @property
     def first_missing(self) -> int:
         """The smallest number that is not in the set."""
-        return self._ends[0] + 1
+        return (self._ends[0] if self._ends else self._end) + 1
 
     def missing_from(self, number: int) -> int:
         """The smallest number that is not in the set, from this one on."""
+        if number >= self._start:
+            return max(number, self._end + 1)
         return max(number, self._ends[bisect_right(self._starts, number) - 1] + 1)
 
     def gaps(self, first: int, last: int) -> Iterable[tuple[int, int]]:
         """Return the ranges of first..last that are not in the set, in order."""
-        if first < self._starts[-1]:
+        if first < self._start:
             return self._walk(first, last)
-        at = max(first, self._ends[-1] + 1)  # nearly always: peers answer in order
+        at = max(first, self._end + 1)  # nearly always: peers answer in order
         return ((at, last),) if at <= last else ()
 
     def _walk(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         following = bisect_right(self._starts, first)
+        before = len(self._starts)
         at = max(first, self._ends[following - 1] + 1)
         while at <= last:
-            stop = self._starts[following] - 1 if following < len(self._starts) else last
+            stop = last
+            if following <= before:
+                stop = (self._starts[following] if following < before else self._start) - 1
             yield at, min(stop, last)
             if stop >= last:
                 return
-            at = self._ends[following] + 1
+            at = (self._ends[following] if following < before else self._end) + 1
             following += 1
 
     def add(self, first: int, last: int) -> None:
         """Take first..last in, with whatever of it is in already."""
-        ends = self._ends
-        if self._starts[-1] <= first <= ends[-1] + 1:  # nearly always: the last range grows
-            if last > ends[-1]:
-                ends[-1] = last
+        if self._start <= first <= self._end + 1:  # nearly always: the last range grows
+            if last > self._end:
+                self._end = last
             return
+        starts, ends = self._all()
         begin = bisect_left(ends, first - 1)
-        end = bisect_right(self._starts, last + 1)
+        end = bisect_right(starts, last + 1)
         if begin < end:
-            first = min(first, self._starts[begin])
+            first = min(first, starts[begin])
             last = max(last, ends[end - 1])
-        self._starts[begin:end] = [first]
+        starts[begin:end] = [first]
         ends[begin:end] = [last]
+        self._start, self._end = starts.pop(), ends.pop()
 
     def discard(self, number: int) -> None:
         """Take one number out."""
-        at = bisect_right(self._starts, number) - 1
-        first, last = self._starts[at], self._ends[at]
-        if last < number:
-            return
-        pieces = [(start, end) for start, end in ((first, number - 1), (number + 1, last)) if start <= end]
-        self._starts[at : at + 1] = [start for start, _ in pieces]
-        self._ends[at : at + 1] = [end for _, end in pieces]
+        starts, ends = self._all()
+        at = bisect_right(starts, number) - 1
+        first, last = starts[at], ends[at]
+        if last >= number:
+            pieces = [(start, end) for start, end in ((first, number - 1), (number + 1, last)) if start <= end]
+            starts[at : at + 1] = [start for start, _ in pieces]
+            ends[at : at + 1] = [end for _, end in pieces]
+        self._start, self._end = starts.pop(), ends.pop()
+
+    def _all(self) -> tuple[list[int], list[int]]:
+        """All ranges, for a change; the last of them is taken off again behind it."""
+        if self._starts is _NO_RANGES:
+            self._starts, self._ends = [], []
+        self._starts.append(self._start)
+        self._ends.append(self._end)
+        return self._starts, self._ends
 
 
 class Named:

@@ -84,6 +84,9 @@ class ConnectionOwner(Protocol):
     is_draining: bool
     """No client is taken any more, and who has no links is redirected (K-8a)."""
 
+    current_config: Callable[[], RouterConfig]
+    """Gives `config`: one function for all that ask later."""
+
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""
         ...
@@ -145,11 +148,12 @@ class ClientConnection(PacedProtocol):
         self.max_message_size = listener.config.max_message_size
         self.container_id = ""
         self.peer = ""
-        self.policy = LinkPolicy(lambda: listener.config)
+        self.policy = LinkPolicy(listener.current_config)
         """Knows the user, and what the rules say of it."""
         self.mechanism = ""
         """How; empty until then."""
-        self.sasl = sasl
+        self.sasl: SaslServer | None = sasl
+        """None once the client has logged in."""
         self._expiry: asyncio.TimerHandle | None = None
         self.peer_host = ""
         self._node_links = NodeLinks(listener.node, self)
@@ -443,6 +447,7 @@ class ClientConnection(PacedProtocol):
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
         self.policy.user, self.mechanism = event.user, event.mechanism
+        self.sasl = None
         if not event.ok:
             self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism)
 

@@ -84,6 +84,8 @@ class ClientListener:
         checks: Checks | None = None, gates: Gates | None = None,
     ) -> None:  # fmt: skip
         self.config = config
+        self.current_config: Callable[[], RouterConfig] = lambda: self.config
+        """One function for all connections."""
         self.log = log
         self.turn = turn
         self.unfinished = Backlog(turn)
@@ -112,7 +114,7 @@ class ClientListener:
         self._gate, self._shares = gates.clients, gates.shares
         # Beside those that are open: some that were sent away are not gone yet.
         self._gate.is_full = lambda: len(self._connections) >= self._most_open + self._shares.opening
-        self.excess = ExcessWatch(self.connections, lambda: self.config)
+        self.excess = ExcessWatch(self.connections, self.current_config)
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._server: Listener | None = None
@@ -274,7 +276,7 @@ class ClientListener:
 
     def quota(self, connection: ClientConnection, windows: SessionWindows) -> ClientQuota:
         """How much the user of a connection may use."""
-        return ClientQuota(connection, self.uses, windows, lambda: self.config)
+        return ClientQuota(connection, self.uses, windows, self.current_config)
 
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""
@@ -295,6 +297,7 @@ class ClientListener:
         certificate = certificate_of(connection.tls) if self.config.external_rules else None
         if certificate is not None:
             user = user_of(self.config.external_rules, certificate)
+            assert connection.sasl is not None, "nothing was read yet"
             connection.sasl.offer_first(EXTERNAL, lambda: ExternalServer(user))
         self.accepted += 1
         self._connections.add(connection)

@@ -75,7 +75,7 @@ class SessionWindows:
         self._partial = 0
         self.is_passed = False
         """A session holds more than its window and its publishers' largest messages explain: end the connection."""
-        self._waiting: set[SessionEndpoint] = set()
+        self._waiting: dict[SessionEndpoint, None] = {}
         """Sessions that wait to complete what they have begun to send, over the budget."""
         self._user: UserBytes | None = None
         self._of_user = 0
@@ -239,7 +239,7 @@ class SessionWindows:
                 frames = 1  # C-1: one message is always taken where nothing is held
             elif partial:
                 asks = True
-                self._waiting.add(session)
+                self._waiting[session] = None
                 frames = int(budget.may_finish(session, partial, now))
         if not asks and session in self._waiting:
             self._leave(session, budget)
@@ -256,5 +256,5 @@ class SessionWindows:
         return frames
 
     def _leave(self, session: SessionEndpoint, budget: Budget) -> None:
-        self._waiting.discard(session)
+        self._waiting.pop(session, None)
         budget.leave(session)

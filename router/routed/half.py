@@ -62,7 +62,7 @@ class CarriedLinks:
         """In the order in which they began: how links end must not depend on where they lie in memory."""
         self._blocked: dict[Half, None] = {}
         self._touched: dict[Half, None] = {}
-        self._kept: set[object] = set()
+        self._kept: dict[object, None] = {}
 
     def __len__(self) -> int:
         return len(self.halves)
@@ -78,7 +78,7 @@ class CarriedLinks:
     def forget(self, half: Half) -> None:
         """This half is over."""
         self.halves.pop(half, None)
-        self._kept.discard(half.link.session)
+        self._kept.pop(half.link.session, None)
         self._blocked.pop(half, None)
         self._touched.pop(half, None)
 
@@ -89,7 +89,10 @@ class CarriedLinks:
 
     def keep(self, session: object, is_kept: bool) -> None:
         """Offer a session frames here and nowhere else, or let others do it again."""
-        (self._kept.add if is_kept else self._kept.discard)(session)
+        if is_kept:
+            self._kept[session] = None
+        else:
+            self._kept.pop(session, None)
 
     def offered(self, sessions: list[T]) -> list[T]:
         """The sessions that others offer frames: not ours, and not those whose deliveries wait here (R-8)."""
