@@ -31,7 +31,7 @@ help:
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
 	@echo 'make compiled                                  compiles the cores; needs a C compiler and Python.h, takes a minute'
 	@echo 'make pure                                      goes back to pure Python'
-	@echo 'make wheel                                     dist/*.whl for this Python, compiled; ONCEWIRE_PURE=1 for every Python'
+	@echo 'make wheel                                     dist/*.whl for this Python, compiled; ONCEWIRE_PURE=1: pure'
 	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from delivery_records import effects, inputs
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.records import Records
 from oncewire.wire import Message, encode_message
 from router.operator import span_core
 from router.operator.span_core import LINK_LOST, DeliverySpans, Kind, Span
@@ -16,6 +17,25 @@ from router.operator.trace_context import TraceContext, read_context
 from tests.delivery_records.harness import Net, Node, PublisherLink, SubscriberLink
 
 PARENT = TraceContext(0xABC, 0xDEF, True)
+
+
+class Followed:
+    """A record core, and the spans of what it gets and decides."""
+
+    def __init__(self, core: Records, spans: DeliverySpans) -> None:
+        """Stand before `core`."""
+        self._core = core
+        self._spans = spans
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+    def handle(self, batch: Any, now: float) -> Any:
+        """See `Records`."""
+        self._spans.on_inputs(batch, int(now * 1e9))
+        done = self._core.handle(batch, now)
+        self._spans.on_effects(done, int(now * 1e9))
+        return done
 
 
 class Watched(Net):
@@ -36,15 +56,7 @@ class Watched(Net):
         spans = self.spans[node.rid] = DeliverySpans(
             node.core, self._ratio, lambda bits: next(ids), self.ended.append
         )
-        handle = node.core.handle
-
-        def followed(batch: Any, now: float) -> Any:
-            spans.on_inputs(batch, int(now * 1e9))
-            done = handle(batch, now)
-            spans.on_effects(done, int(now * 1e9))
-            return done
-
-        node.core.handle = followed  # type: ignore[method-assign]
+        node.core = cast("Records", Followed(node.core, spans))
         return node
 
     def named(self, kind: Kind) -> list[Span]:
