@@ -28,7 +28,7 @@ help:
 	@echo 'make bench [ARGS=...]                          the benchmarks'
 	@echo 'make campaign [ARGS="--hours 2"]               what docs/evidence is made of: seeds, mutants, demos, faults'
 	@echo 'make dev                                       turns .venv into an editable install with the tools of make lint'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, schemathesis, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make pins                                      deploy/requirements.txt: what the image installs, with hashes'
@@ -159,6 +159,8 @@ tools: $(VENV)/.installed
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
+	{ $(PIP) kubernetes-validate && scripts/install_helm.sh $(VENV)/bin; } || { failed=1; \
+	echo "not fetched: helm and kubernetes-validate, which test the chart (they need PyPI and a Go module proxy, see above)" >&2; }; \
 	{ $(PIP) 'pymongo>=4.13' && scripts/install_ferretdb.sh $(VENV)/bin; } || { failed=1; \
 	echo "not fetched: FerretDB, which tests queues in MongoDB (it needs PyPI and a Go module proxy, see above)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
