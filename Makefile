@@ -8,7 +8,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev tools pins sbom inspector-map screenshots clean
+.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev tools pins sbom release docs inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -33,6 +33,7 @@ help:
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
 	@echo 'make pins                                      deploy/requirements.txt: what the image installs, with hashes'
 	@echo 'make sbom                                      dist/oncewire.cdx.json: what the image has, as CycloneDX'
+	@echo 'make release                                   dist/: source package, wheel, list of parts, chart; checked, and tried in fresh environments'
 	@echo 'make clean                                     removes everything that was built or fetched'
 
 # --- setting up ------------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ PIP_THERE := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(S
 
 $(SUPPLY)/.installed: $(VENV)/.created constraints.txt
 	@$(PYTHON_IN_VENV) -m venv $(SUPPLY)
-	@$(PIP_THERE) -c constraints.txt pip-tools cyclonedx-bom
+	@$(PIP_THERE) -c constraints.txt pip-tools cyclonedx-bom build twine
 	@touch $@
 
 # All files of each release are listed, so that the hashes are right on each machine.
@@ -195,6 +196,10 @@ sbom: $(SUPPLY)/.installed
 	-o dist/oncewire.cdx.json build/image/bin/python
 	@rm -rf build
 	@echo "dist/oncewire.cdx.json lists what the image has"
+
+# The version stands in pyproject.toml; it follows SemVer, and CHANGELOG.md says what it brings.
+release: $(SUPPLY)/.installed $(VENV)/.map-library
+	@scripts/release.sh $(VENV) $(SUPPLY)
 
 clean:
 	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

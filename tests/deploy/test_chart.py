@@ -15,6 +15,7 @@ import pytest
 from oncewire.client import AuthenticationFailed, connect
 from router.config_loading import load
 from router.users_file import line_of, write
+from tests.docs.code_blocks import blocks_of, commands_of
 from tests.router.processes import running_router
 from tests.support.helm import CHART, KUBERNETES, helm, rendered
 from topology.etcd_server import EtcdServer, find_etcd, free_port, is_healthy
@@ -93,6 +94,19 @@ def test_the_chart_asks_for_logins_and_says_what_is_missing() -> None:
     assert "users.existingSecret" in done.stderr
     done = helm("template", "test", str(CHART), "--set", USERS, "--set", "replica=3")
     assert "replica" in done.stderr, "a misspelled value is taken"
+
+
+def test_the_values_on_the_page_of_kubernetes_are_values_of_the_chart(tmp_path: Path) -> None:
+    blocks = list(blocks_of(ROOT / "docs" / "how-to" / "kubernetes.md"))
+    (values,) = [block.text for block in blocks if block.run_by == "tests/deploy/test_chart.py"]
+    (tmp_path / "values.yaml").write_text(values)
+    flags = ("--kube-version", f"{KUBERNETES[-1]}.0", "--set", USERS, "--values", str(tmp_path / "values.yaml"))
+    done = helm("template", "test", str(CHART), *flags)
+    assert 'value: "$(POD_NAME).mq.example.org:5671"' in done.stdout, done.stderr
+    commands = [words for block in blocks if block.language == "sh" for words in commands_of(block.text)]
+    sets = [command[place + 1] for command in commands for place, word in enumerate(command) if word == "--set"]
+    assert len(sets) > 2
+    rendered(*sets)
 
 
 def test_chart_and_project_have_one_version() -> None:
