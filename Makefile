@@ -31,6 +31,7 @@ help:
 	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
+	@echo 'make docs                                      site/: the documentation as a web site, with every link checked'
 	@echo 'make pins                                      deploy/requirements.txt: what the image installs, with hashes'
 	@echo 'make sbom                                      dist/oncewire.cdx.json: what the image has, as CycloneDX'
 	@echo 'make release                                   dist/: source package, wheel, list of parts, chart; checked, and tried in fresh environments'
@@ -160,6 +161,8 @@ tools: $(VENV)/.installed
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
+	$(MAKE) --no-print-directory $(VENV)/.site || { failed=1; echo "not fetched: mkdocs, which builds the site" >&2; }; \
+	$(PIP) fastapi uvicorn || { failed=1; echo "not fetched: fastapi and uvicorn, which a tutorial uses" >&2; }; \
 	{ $(PIP) kubernetes-validate && scripts/install_helm.sh $(VENV)/bin; } || { failed=1; \
 	echo "not fetched: helm and kubernetes-validate, which test the chart (they need PyPI and a Go module proxy, see above)" >&2; }; \
 	{ $(PIP) 'pymongo>=4.13' && scripts/install_ferretdb.sh $(VENV)/bin; } || { failed=1; \
@@ -169,6 +172,19 @@ tools: $(VENV)/.installed
 	$(MAKE) --no-print-directory $(SUPPLY)/.installed || { failed=1; \
 	echo "not fetched: pip-tools and cyclonedx-bom, for the pins and the list of parts of the image" >&2; }; \
 	[ -z "$$failed" ]
+
+# --- the site of docs/ -------------------------------------------------------------------------------------------
+
+SITE := env NO_MKDOCS_2_WARNING=1 $(RUN) $(VENV)/bin/mkdocs
+
+$(VENV)/.site: $(VENV)/.installed constraints.txt
+	@$(PIP) mkdocs mkdocs-material 'mkdocstrings[python]'
+	@touch $@
+
+# Every warning is an error: dead links and anchors, pages outside of the navigation, docstrings that cannot be read.
+docs: $(VENV)/.site
+	@$(SITE) build -q
+	@echo "site/index.html is the first page of the documentation"
 
 # --- the image --------------------------------------------------------------------------------------------------
 
@@ -202,5 +218,5 @@ release: $(SUPPLY)/.installed $(VENV)/.map-library
 	@scripts/release.sh $(VENV) $(SUPPLY)
 
 clean:
-	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist site oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
