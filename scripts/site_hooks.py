@@ -26,6 +26,7 @@ BESIDE = {
 """From the project's folder, and the pages of the site that show them."""
 SOURCES = {page: source for source, page in BESIDE.items() if page != "index.md"}
 LINK = re.compile(r"(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)\s]+)\)")
+EVIDENCE = {"real": "real-processes", "gold": "golden-scenarios", "core": "cores", "part": "parts"}
 DEFINITION = re.compile(r"^(\[[^\]]+\]): (\S+)$")
 FENCE = re.compile(r"^\s*(```|~~~)")
 ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")
@@ -80,7 +81,11 @@ def _link(link, source, uri, repository):
 
 
 def _definition(found, source, uri, repository):
+    """A test of a table of evidence is a link to its row where the test itself cannot be reached."""
     aim = _aim(found[2], source, uri, repository)
+    kind = found[1].strip("[]").partition("-")[0]
+    if aim is None and kind in EVIDENCE:
+        aim = _aim(f"evidence/guarantees.md#{EVIDENCE[kind]}", source, uri, repository)
     return "" if aim is None else f"{found[1]}: {aim}"
 
 

@@ -1,7 +1,7 @@
-"""The references in docs/spark-reference.md: options, and settings of a bridge node. `python -m bridges.spark.reference`.
+"""The references in docs/spark-reference.md: options, and settings of a bridge node.
 
-Run it in the project's folder; it rewrites the parts of the page between marks. tests/docs/test_spark_page.py fails
-when the page is not what this makes.
+Run `python -m bridges.spark.reference` in the project's folder; it rewrites the parts of the page between marks.
+tests/docs/test_spark_page.py fails when the page is not what this makes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pages of Spark name what exists, the reference of options is the code's, and the failure table names its tests."""
+"""The pages of Spark name what exists, the reference is the code's, and the failure table names its tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HEAD = ("Fault", "What happens", "Why it counts once", "Shown by")
 
 
 def test_the_reference_of_options_is_what_the_code_makes() -> None:
-    assert reference.with_reference(PAGE) == PAGE, "docs/spark-reference.md is old: run `python -m bridges.spark.reference`"
+    assert reference.with_reference(PAGE) == PAGE, "run `python -m bridges.spark.reference`"
 
 
 def test_the_reference_has_every_option_and_what_may_be_given() -> None:

@@ -1,4 +1,4 @@
-"""The programs of the tutorial in docs/tutorials/spark.md do what the page says, at a real router and a real bridge node."""
+"""The programs of docs/tutorials/spark.md do what the page says, at a real router and a real bridge node."""
 
 from __future__ import annotations
 
