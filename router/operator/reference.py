@@ -17,7 +17,7 @@ from topology.inspector.schema.model import Attribute, EntityType, Operation
 PAGE = Path("docs/management.md")
 """From the project's folder: this module may be an installed one, far from the pages."""
 SETTINGS_PAGE = Path("docs/settings.md")
-INSPECTOR_PAGE = Path("docs/inspector.md")
+INSPECTOR_PAGE = Path("docs/inspector-api.md")
 
 
 def written(page: Path, text: str) -> str:
