@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.docs.code_blocks import ROOT
+from tests.docs.test_links import prose_lines
 
 BUILD_S = 200.0
+TEST_FILE = re.compile(r"tests/[\w/]+/test_\w+\.py")
 
 
 def build(site: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -36,3 +39,28 @@ def test_the_site_builds_without_a_warning_and_has_what_is_generated(tmp_path: P
     assert 'href="../../walkthrough/"' in (tmp_path / "project" / "contributing" / "index.html").read_text()
     # A list right behind a paragraph is a list, as on GitHub.
     assert "<li>Its last release, 0.12.0" in (tmp_path / "stores" / "index.html").read_text()
+
+
+ONE_DOCUMENT = ROOT / "docs" / "protocol.md"
+"""Its rules refer to each other, and tests read it as a whole."""
+WRITTEN = frozenset({"simulation.md", "chaos.md"})
+"""By programs."""
+MOST_LINES = 300
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_a_page_can_be_read_in_one_go(page: Path) -> None:
+    if page != ONE_DOCUMENT and page.name not in WRITTEN:
+        assert len(page.read_text(encoding="utf-8").splitlines()) <= MOST_LINES, "split it"
+
+
+def test_names_of_tests_stand_in_tables_of_evidence_and_not_in_prose() -> None:
+    prose = [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in (ROOT / "docs").rglob("*.md")
+        if page != ONE_DOCUMENT and page.parent.name != "evidence"
+        for line in prose_lines(page.read_text(encoding="utf-8"))
+        if TEST_FILE.search(re.sub(r"\]\([^)]*\)", "", line)) and not line.startswith(("|", "<!--", "["))
+        if "Tests without a file are in" not in line and "All tests of this table are in" not in line
+    ]
+    assert prose == []
