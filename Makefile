@@ -8,7 +8,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev compiled pure wheel tools pins sbom inspector-map screenshots clean
+.PHONY: help demo demo-queue demo-spark test test-all lint bench campaign dev compiled pure wheel tools pins sbom release docs inspector-map screenshots clean
 
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
@@ -32,11 +32,13 @@ help:
 	@echo 'make compiled                                  compiles the cores; needs a C compiler and Python.h, takes a minute'
 	@echo 'make pure                                      goes back to pure Python'
 	@echo 'make wheel                                     dist/*.whl for this Python, compiled; ONCEWIRE_PURE=1: pure'
-	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, matplotlib, Playwright, schemathesis, Spark'
+	@echo 'make tools                                     fetches optional parts: AMQP clients, PostgreSQL, FerretDB, Toxiproxy, Prometheus, helm, matplotlib, Playwright, schemathesis, Spark'
 	@echo 'make inspector-map                             fetches what draws the map of the inspector, where setting up could not'
 	@echo 'make screenshots                               the pictures of the inspector in docs/evidence/inspector'
+	@echo 'make docs                                      site/: the documentation as a web site, with every link checked'
 	@echo 'make pins                                      deploy/requirements.txt: what the image installs, with hashes'
 	@echo 'make sbom                                      dist/oncewire.cdx.json: what the image has, as CycloneDX'
+	@echo 'make release                                   dist/: source package, wheel, list of parts, chart; checked, and tried in fresh environments'
 	@echo 'make clean                                     removes everything that was built or fetched'
 
 # --- setting up ------------------------------------------------------------------------------------------------
@@ -189,6 +191,10 @@ tools: $(VENV)/.installed
 	echo "not fetched: Prometheus, which tests the alerts" >&2; }; \
 	scripts/install_toxiproxy.sh $(VENV)/bin || { failed=1; \
 	echo "not built: Toxiproxy (it needs PyPI and a Go module proxy, see above; set TOXIPROXY_SERVER to one you have)" >&2; }; \
+	$(MAKE) --no-print-directory $(VENV)/.site || { failed=1; echo "not fetched: mkdocs, which builds the site" >&2; }; \
+	$(PIP) fastapi uvicorn || { failed=1; echo "not fetched: fastapi and uvicorn, which a tutorial uses" >&2; }; \
+	{ $(PIP) kubernetes-validate && scripts/install_helm.sh $(VENV)/bin; } || { failed=1; \
+	echo "not fetched: helm and kubernetes-validate, which test the chart (they need PyPI and a Go module proxy, see above)" >&2; }; \
 	{ $(PIP) 'pymongo>=4.13' && scripts/install_ferretdb.sh $(VENV)/bin; } || { failed=1; \
 	echo "not fetched: FerretDB, which tests queues in MongoDB (it needs PyPI and a Go module proxy, see above)" >&2; }; \
 	$(MAKE) --no-print-directory $(VENV)/.spark || { failed=1; \
@@ -196,6 +202,19 @@ tools: $(VENV)/.installed
 	$(MAKE) --no-print-directory $(SUPPLY)/.installed || { failed=1; \
 	echo "not fetched: pip-tools and cyclonedx-bom, for the pins and the list of parts of the image" >&2; }; \
 	[ -z "$$failed" ]
+
+# --- the site of docs/ -------------------------------------------------------------------------------------------
+
+SITE := env NO_MKDOCS_2_WARNING=1 $(RUN) $(VENV)/bin/mkdocs
+
+$(VENV)/.site: $(VENV)/.installed constraints.txt
+	@$(PIP) mkdocs mkdocs-material 'mkdocstrings[python]'
+	@touch $@
+
+# Every warning is an error: dead links and anchors, pages outside of the navigation, docstrings that cannot be read.
+docs: $(VENV)/.site
+	@$(SITE) build -q
+	@echo "site/index.html is the first page of the documentation"
 
 # --- the image --------------------------------------------------------------------------------------------------
 
@@ -205,7 +224,7 @@ PIP_THERE := env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 $(S
 
 $(SUPPLY)/.installed: $(VENV)/.created constraints.txt
 	@$(PYTHON_IN_VENV) -m venv $(SUPPLY)
-	@$(PIP_THERE) -c constraints.txt pip-tools cyclonedx-bom
+	@$(PIP_THERE) -c constraints.txt pip-tools cyclonedx-bom build twine
 	@touch $@
 
 # All files of each release are listed, so that the hashes are right on each machine.
@@ -224,6 +243,10 @@ sbom: $(SUPPLY)/.installed
 	@rm -rf build
 	@echo "dist/oncewire.cdx.json lists what the image has"
 
+# The version stands in pyproject.toml; it follows SemVer, and CHANGELOG.md says what it brings.
+release: $(SUPPLY)/.installed $(VENV)/.map-library
+	@scripts/release.sh $(VENV) $(SUPPLY)
+
 clean:
-	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .tools $(MAP_FOLDER) build dist site oncewire.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

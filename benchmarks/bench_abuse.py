@@ -6,7 +6,7 @@ publisher. The abusers (`abusers.py`) are another process, of low priority: they
 
     python benchmarks/bench_abuse.py [--seconds 5] [--begun 1] [--only PART_OF_A_NAME] [--json | --markdown]
 
-`--markdown` prints the table of docs/security.md; the columns *before*, of code that is no more, are those of the page.
+`--markdown` prints the table of docs/threats.md; the columns *before*, of code that is no more, are those of the page.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WARM_UP_S = 1.0
 NEWCOMER_S = 30.0
 BETWEEN_S = 0.1
 ABUSERS = Path(__file__).with_name("abusers.py")
-PAGE = Path(__file__).parents[1] / "docs" / "security.md"
+PAGE = Path(__file__).parents[1] / "docs" / "threats.md"
 HEADER = "| abuse | p50 | p99 | times | p99 before | newcomer | newcomer before | memory | memory before |"
 
 
@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--logs", type=Path, help="folder for the logs of the routers")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true")
-    form.add_argument("--markdown", action="store_true", help="print the table of docs/security.md, too")
+    form.add_argument("--markdown", action="store_true", help="print the table of docs/threats.md, too")
     options = parser.parse_args()
     names = [name for name in abuses(0, 0) if options.only in name]
     if not options.json:

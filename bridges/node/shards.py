@@ -12,7 +12,7 @@ from bridges.node.shard_core import Shard, ShardBy
 _TABLE = "CREATE TABLE IF NOT EXISTS node_shard (number INTEGER NOT NULL, count INTEGER NOT NULL, by TEXT NOT NULL)"
 _FIX = (
     "set the shard that it was made with; to change the number of shards make a subscription with another name "
-    "(see docs/spark.md)"
+    "(see docs/spark-cluster.md)"
 )
 
 

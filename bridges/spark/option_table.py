@@ -1,6 +1,6 @@
 """The options of the format `amqp` as one table: name, side, allowed values, meaning.
 
-The reference in docs/spark.md is generated from it. Names are Kafka's where Kafka has the same thing.
+The reference in docs/spark-reference.md is generated from it. Names are Kafka's where Kafka has the same thing.
 """
 
 from __future__ import annotations

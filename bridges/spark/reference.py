@@ -1,7 +1,7 @@
-"""The references in docs/spark.md: options, and settings of a bridge node. `python -m bridges.spark.reference`.
+"""The references in docs/spark-reference.md: options, and settings of a bridge node.
 
-Run it in the project's folder; it rewrites the parts of the page between marks. tests/docs/test_spark_page.py fails
-when the page is not what this makes.
+Run `python -m bridges.spark.reference` in the project's folder; it rewrites the parts of the page between marks.
+tests/docs/test_spark_page.py fails when the page is not what this makes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridges.node.settings import NODE, SUBSCRIPTION
 from bridges.spark.option_table import OPTIONS, Option, Side
 from oncewire.settings.reference import settings_table, table, written
 
-PAGE = Path("docs") / "spark.md"
+PAGE = Path("docs") / "spark-reference.md"
 _HEADINGS = {
     Side.BOTH: "### Of source and sink",
     Side.SOURCE: "### Of the source",

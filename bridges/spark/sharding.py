@@ -15,7 +15,7 @@ from bridges.spark.options import SourceOptions
 
 _FIX = (
     "name all nodes of the subscription in the option bridge, in the order of their shards; "
-    "see docs/spark.md for how to change their number"
+    "see docs/spark-cluster.md for how to change their number"
 )
 
 
@@ -96,7 +96,7 @@ def check_names(subscription: str, names: Sequence[str], wanted: Sequence[str]) 
     raise BadRequest(
         f"the checkpoint cannot be used for subscription {subscription!r} with {_nodes(len(wanted))}",
         f"it is of a query with {_nodes(len(names))}: a key would move to another journal",
-        "name the same nodes in the option bridge; see docs/spark.md for how to change their number",
+        "name the same nodes in the option bridge; see docs/spark-cluster.md for how to change their number",
     )
 
 

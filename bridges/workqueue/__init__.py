@@ -1,6 +1,6 @@
 """Work queues in SQLite, PostgreSQL or MongoDB: delay, reservations, retries, dead letters, history, moves, schedules.
 
-The rules are in docs/workqueue.md::
+The rules are in docs/workqueue-reference.md::
 
     async with Queue.open("sqlite:///work.db", "orders") as queue:
         await queue.push({"order": 17}, delay=5)

@@ -84,7 +84,8 @@ class Publisher(PublisherLink):
         Args:
             body: bytes, a string, a ``Message`` or a ``proton.Message``.
             timeout: seconds to wait; None = as long as it takes.
-            properties, application_properties: of the message, beside bytes or a string.
+            properties: of the message, beside bytes or a string.
+            application_properties: likewise.
 
         Returns:
             The outcome, which is accepted.
@@ -189,7 +190,7 @@ class Publisher(PublisherLink):
         After five seconds of waiting `PublisherWaits` and a warning in the log name the pending subscriptions.
 
         Raises:
-            As `flush`; while messages have no outcome the publisher is suspended instead.
+            ClientError: as `flush` does; while messages have no outcome the publisher is suspended instead.
         """
         if self._is_closing:
             await self._finish(closed=True)

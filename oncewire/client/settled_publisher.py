@@ -69,7 +69,8 @@ class SettledPublisher(ClientLink):
         Args:
             body: bytes, a string, a ``Message`` or a ``proton.Message``.
             timeout: seconds to wait; None = as long as it takes.
-            properties, application_properties: of the message, beside bytes or a string.
+            properties: of the message, beside bytes or a string.
+            application_properties: likewise.
 
         Raises:
             TimeoutError: the time is over; the message was not written, and will not be.

@@ -1,7 +1,7 @@
 """Metrics for Prometheus. Hot paths count in plain ints; this reads them when somebody scrapes.
 
 Labels are bounded: names of rules, outcomes, levels, routers and virtual hosts, never a client's name.
-`docs/operations.md` says what each metric means and when to act.
+`docs/monitoring.md` says what each metric means and when to act.
 """
 
 from __future__ import annotations

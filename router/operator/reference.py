@@ -1,4 +1,4 @@
-"""Writes the tables of two pages from the schema: `python -m router.operator.reference` in the project's folder."""
+"""Writes the tables of three pages from the schema: `python -m router.operator.reference` in the project's folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from topology.inspector.schema.model import Attribute, EntityType, Operation
 
 PAGE = Path("docs/management.md")
 """From the project's folder: this module may be an installed one, far from the pages."""
-INSPECTOR_PAGE = Path("docs/inspector.md")
+SETTINGS_PAGE = Path("docs/settings.md")
+INSPECTOR_PAGE = Path("docs/inspector-api.md")
 
 
 def written(page: Path, text: str) -> str:
     """A page with its marked parts written anew; everything between them is written by hand."""
     if page == INSPECTOR_PAGE:
         return with_parts(text, {"tables": "".join(_tables()), "delivery": _attributes_of(SHOWN["delivery"])})
-    return with_parts(text, {"entities": "".join(_entities()), "settings": settings_table(SETTINGS.values())})
+    if page == SETTINGS_PAGE:
+        return with_parts(text, {"settings": settings_table(SETTINGS.values())})
+    return with_parts(text, {"entities": "".join(_entities())})
 
 
 def _tables() -> Iterator[str]:
@@ -56,7 +59,7 @@ def _entity(entity: EntityType) -> str:
     lines = [f"\n### {entity.name}\n", f"\n{entity.meaning} Named by {entity.naming}.\n"]
     if entity is CONFIG:
         hidden = "of secret ones only whether they are set, of URLs no user and password"
-        return "".join([*lines, f"\nIts attributes are the [settings](#settings); {hidden}.\n"])
+        return "".join([*lines, f"\nIts attributes are the [settings](settings.md); {hidden}.\n"])
     lines += ["\n", table(("attribute", "type", "changed by", "meaning"), map(_attribute, entity.attributes))]
     operations = [*entity.operations, *([entity.delete] if entity.delete is not None else [])]
     if operations:
@@ -88,5 +91,5 @@ def _arguments(operation: Operation) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for page in (PAGE, INSPECTOR_PAGE):
+    for page in (PAGE, SETTINGS_PAGE, INSPECTOR_PAGE):
         page.write_text(written(page, page.read_text(encoding="utf-8")), encoding="utf-8")

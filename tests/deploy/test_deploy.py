@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from oncewire.cli.errors import CliError
 from router.config_loading import load
 from tests.router.processes import running_router
 from tests.support.prometheus import find_program
@@ -53,6 +55,12 @@ async def served_metrics() -> set[str]:
         if family.type == "histogram":
             found |= {family.name + suffix for suffix in SUFFIXES}
     return found
+
+
+def image_environment() -> dict[str, str]:
+    """The settings that the image has by itself."""
+    last_stage = DOCKERFILE.split("FROM ")[-1].replace("\\\n", " ")
+    return dict(re.findall(r"\b(ONCEWIRE_\w+)=(\S+)", "\n".join(re.findall(r"^ENV (.*)$", last_stage, re.MULTILINE))))
 
 
 def run(*command: str, cwd: Path = ROOT) -> str:
@@ -129,10 +137,12 @@ def test_the_settings_of_the_compose_file_are_settings_of_the_router(router: str
     shared = COMPOSE.split("x-settings: &settings")[1].split("\nservices:")[0]
     own = COMPOSE.split(f"\n  {router}:\n")[1].split("\n\n")[0]
     environment = dict(re.findall(r'^\s+(ONCEWIRE_\w+): "?([^"\n]+)"?$', shared + own, re.MULTILINE))
-    config = load(None, {}, environment).config
+    config = load(None, {}, image_environment() | environment).config
     assert (config.id, config.listen_host, config.inter_router_port) == (router, "0.0.0.0", 5673)
-    assert f"127.0.0.1:{config.listen_advertise.rpartition(':')[2]}:5672" in own
-    assert set(re.findall(r'"127\.0\.0\.1:|"(?=\d)', own)) == {'"127.0.0.1:'}, "a port open to other machines"
+    # One address is right inside, where the service's name leads to it, and outside, where the port does.
+    assert config.listen_advertise == f"{router}:{config.listen_port}"
+    assert f'"127.0.0.1:{config.listen_port}:{config.listen_port}"' in own
+    assert set(re.findall(r'"127\.0\.0\.1:|"(?=\d+:)', own)) == {'"127.0.0.1:'}, "a port open to other machines"
 
 
 def test_the_image_is_made_of_every_package_and_of_nothing_that_was_built() -> None:
@@ -148,6 +158,17 @@ def test_the_container_runs_as_nobody_special_and_stops_in_order() -> None:
     assert "USER 10001" in last_stage
     assert "STOPSIGNAL SIGTERM" in last_stage
     assert 'ENTRYPOINT ["oncewire", "router"]' in last_stage
+
+
+def test_the_image_listens_for_all_machines_and_asks_each_for_a_login() -> None:
+    with pytest.raises(CliError) as refused:
+        load(None, {}, image_environment())
+    assert "nobody could log in" in str(refused.value.why)
+    logins = {"ONCEWIRE_USERS": "ann:a password", "ONCEWIRE_INTER_ROUTER_PASSWORD": "a longer password"}
+    config = load(None, {}, image_environment() | logins).config
+    assert {config.listen_host, config.inter_router_host, config.http_host} == {"0.0.0.0"}
+    assert (config.allow_anonymous, config.inter_router_allow_anonymous) == ("never", "never")
+    assert config.http_anonymous_role == config.http_loopback_role == "none"
 
 
 async def test_the_health_check_of_the_image_knows_a_router_that_is_ready_from_one_that_is_not() -> None:
@@ -183,3 +204,28 @@ def test_the_unit_starts_the_router_with_a_file_and_waits_for_a_drain() -> None:
     assert words == ["/opt/oncewire/bin/oncewire", "router", "--config", "/etc/oncewire/router.toml"]
     assert settings["KillSignal"] == "SIGTERM"
     assert float(settings["TimeoutStopSec"]) > load(None, {}, {}).config.drain_limit_s
+
+
+@pytest.mark.needs("systemd-analyze")
+def test_only_root_and_the_service_read_the_configuration_of_the_unit(tmp_path: Path) -> None:
+    settings = dict(re.findall(r"^(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
+    made = (UNIT.parent / "oncewire-sysusers.conf").read_text()
+    assert re.search(rf"^u {settings['User']} ", made, re.MULTILINE)
+    kept = (UNIT.parent / "oncewire-tmpfiles.conf").read_text()
+    owners = {tuple(line.split()[3:5]) for line in kept.splitlines() if not line.startswith("#")}
+    assert owners == {("root", settings["Group"])}
+    folder = tmp_path / "etc" / settings["ConfigurationDirectory"]
+    (folder / "tls").mkdir(parents=True)
+    for file in (folder / "router.toml", folder / "tls" / "router-key.pem"):
+        file.touch()
+        file.chmod(0o666)
+    # Whoever runs the tests can give files to nobody else: the modes are what is looked at.
+    (tmp_path / "here.conf").write_text(kept.replace(f" root {settings['Group']} ", f" {os.getuid()} {os.getgid()} "))
+    run("systemd-tmpfiles", f"--root={tmp_path}", "--create", str(tmp_path / "here.conf"))
+    for path in (folder, *folder.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o750 if path.is_dir() else 0o640), path
+
+
+def test_the_unit_names_the_wheel_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"oncewire-{version}-py3-none-any.whl" in UNIT.read_text()

@@ -10,6 +10,7 @@ A note is a comment of HTML directly before a block:
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,3 +93,20 @@ def blocks_of(path: Path) -> Iterator[Block]:
 def all_blocks() -> list[Block]:
     """The fenced blocks of all pages."""
     return [block for page in PAGES for block in blocks_of(page)]
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """The simple commands of a block, as words."""
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&")
+        lexer.whitespace_split = True
+        command: list[str] = []
+        for word in lexer:
+            if word.strip("|;&"):
+                command.append(word)
+            else:
+                found.append(command)
+                command = []
+        found.append(command)
+    return [command for command in found if command]

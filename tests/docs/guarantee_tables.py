@@ -1,4 +1,4 @@
-"""Reads the tables of docs/guarantees.md and finds what is wrong with them; test_guarantees.py says what must hold."""
+"""Reads the tables of guarantees and finds what is wrong with them; test_guarantees.py says what must hold."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tests.docs.test_protocol_rules import NAME
 
 MODES = ("Exactly-once", "At-least-once", "At-most-once")
 BRIDGE = "Spark bridge"
+SIMULATED = "evidence/guarantees.md#simulator"
+"""Where links of simulated faults lead."""
 TABLES = (*MODES, "Stock clients", BRIDGE)
 FAULT_LISTS = {BRIDGE: "The faults of the bridge"}
 """Where the faults of a table are told; of all others under "The faults"."""
@@ -236,9 +238,9 @@ def wrong_links(page: str, root: Path) -> Iterator[str]:
     links = dict(REFERENCE.findall(page))
     for i, where in evidence_of(page).items():
         path = where.partition("::")[0]
-        wanted = "#simulator" if i.startswith("sim-") else path
+        wanted = SIMULATED if i.startswith("sim-") else path
         target = links.get(i, "")
-        told = target if target.startswith("#") else str((root / "docs" / target).resolve().relative_to(root))
+        told = target if "#" in target else str((root / "docs" / target).resolve().relative_to(root))
         if told != wanted:
             yield f"{i} links to {target!r} and not to {wanted}"
 

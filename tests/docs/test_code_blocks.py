@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import json
 import re
-import shlex
 import tomllib
 from pathlib import Path
 
@@ -16,12 +15,12 @@ import pytest
 
 from bridges.node.settings import NODE, SUBSCRIPTION
 from oncewire.cli.run import root_command
-from tests.docs.code_blocks import PAGES, ROOT, Block, all_blocks, blocks_of
+from tests.docs.code_blocks import PAGES, ROOT, Block, all_blocks, blocks_of, commands_of
 
 BLOCKS = all_blocks()
 NO_CODE = frozenset({"mermaid", "text"})
 """Pictures, and what programs print."""
-OTHER_PROGRAMS = frozenset({"journalctl", "kill", "sudo"})
+OTHER_PROGRAMS = frozenset({"docker", "etcdctl", "helm", "journalctl", "kill", "kubectl", "sudo"})
 """Used on pages as everybody knows them."""
 NEVER = r"(?!)"
 """Matches nothing: what will not be built."""
@@ -30,23 +29,6 @@ RECORDS = "docs/evidence/"
 OURS = frozenset({"oncewire", "router", "topology", "delivery_records", "bridges", "chaos"})
 INDENTED = re.compile(r"(?:^|\n\n)    (?! )[^\n]+")
 LIST_ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")
-
-
-def commands_of(text: str) -> list[list[str]]:
-    """The simple commands of a block, as words."""
-    found = []
-    for line in text.replace("\\\n", " ").splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&")
-        lexer.whitespace_split = True
-        command: list[str] = []
-        for word in lexer:
-            if word.strip("|;&"):
-                command.append(word)
-            else:
-                found.append(command)
-                command = []
-        found.append(command)
-    return [command for command in found if command]
 
 
 def check_oncewire(words: list[str]) -> None:
@@ -157,7 +139,7 @@ def test_no_code_hides_in_an_indented_block(page: Path) -> None:
     "text",
     [
         "oncewire chaos simulat", "oncewire drain --ur http://r1:8672", "oncewire chaos simulate --seeds many",
-        "make demos", "make", "kubectl apply", ".venv/bin/python benchmarks/bench_nothing.py", "oncewire chaos",
+        "make demos", "make", "nomad run", ".venv/bin/python benchmarks/bench_nothing.py", "oncewire chaos",
     ],
 )  # fmt: skip
 def test_a_command_that_does_not_exist_is_found(text: str) -> None:

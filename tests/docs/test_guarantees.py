@@ -1,4 +1,4 @@
-"""The tables of docs/guarantees.md: every row is shown by something that exists, or says that it is not."""
+"""The tables of guarantees: every row is shown by something that exists, or says that it is not."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from chaos.simulator.swarm import ALL_FAULTS
 from chaos.simulator.traits import Traits
 from tests.docs.guarantee_tables import (
     HEAD,
+    REFERENCE,
     Facts,
     evidence_of,
     missing_evidence,
@@ -32,13 +33,20 @@ from tests.docs.guarantee_tables import (
 from tests.docs.test_bridge_page import RULES as BRIDGE_RULES
 from tests.docs.test_protocol_rules import PROTOCOL, ROOT, defined_rules
 
-PAGE = ROOT / "docs" / "guarantees.md"
+PAGES = [
+    ROOT / "docs" / name
+    for name in (
+        "guarantees.md", "guarantees-exactly-once.md", "guarantees-weaker.md", "guarantees-spark.md",
+        "evidence/guarantees.md",
+    )
+]  # fmt: skip
+EVIDENCE = re.compile(r"\[((?:real|sim|gold|core|part)-[\w-]+)\](?!\()")
 COMMANDS = click.Group(commands={"demo": demo, "chaos": chaos})
 
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return PAGE.read_text(encoding="utf-8")
+    return "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +84,13 @@ def test_all_evidence_exists_and_is_of_its_kind(page: str, facts: Facts) -> None
 
 def test_every_piece_of_evidence_links_to_its_file(page: str) -> None:
     assert_none(wrong_links(page, ROOT))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_every_page_has_the_links_that_its_rows_use_and_no_other(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    used = {i for line in text.splitlines() if line.startswith("|") for i in EVIDENCE.findall(line)}
+    assert {i for i, _ in REFERENCE.findall(text)} == used
 
 
 def test_every_rule_exists(page: str, facts: Facts) -> None:
@@ -185,7 +200,7 @@ HEAD
 | part-1 | tests/router/test_a.py::test_part | - |
 
 [real-1]: ../tests/router/test_a.py
-[sim-crash]: #simulator
+[sim-crash]: evidence/guarantees.md#simulator
 [gold-1]: ../tests/delivery_records/scenarios/one.txt
 [part-1]: ../tests/router/test_a.py
 """.replace("HEAD", f"| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|")

@@ -1,4 +1,4 @@
-"""The management reference and the schema say the same, and what stands between its tables is true."""
+"""The references of management and settings and the schema say the same, and what stands between its tables is true."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from router.operator.access import FAILURE_WINDOW_S, MAX_FAILURES, PROXY_HEADERS
 from router.operator.amqp_node import CREDIT, MAX_LINKS, MAX_REQUEST_BYTES, MAX_WAITING
 from router.operator.amqp_requests import NODE_TYPE
 from router.operator.management_routes import PREFIX
-from router.operator.reference import INSPECTOR_PAGE, PAGE, written
+from router.operator.reference import INSPECTOR_PAGE, PAGE, SETTINGS_PAGE, written
 from router.operator.schema import TYPES
 from router.operator.service import MAX_ROWS
 from router.passwords import GUESS_WINDOW_S, MAX_GUESSES
@@ -21,19 +21,21 @@ from topology.inspector.schema.model import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
+SETTINGS_TEXT = (ROOT / SETTINGS_PAGE).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", [PAGE, INSPECTOR_PAGE], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, SETTINGS_PAGE, INSPECTOR_PAGE], ids=lambda page: page.stem)
 def test_the_tables_of_the_page_are_those_of_the_schema(page: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert written(page, text) == text, "run `python -m router.operator.reference` in the project's folder"
 
 
 def test_a_row_that_is_changed_left_out_or_put_in_by_hand_is_noticed() -> None:
-    row = next(line for line in TEXT.splitlines(keepends=True) if line.startswith("| `log.level` "))
-    for changed in (TEXT.replace(row, ""), TEXT.replace(row, row + row), TEXT.replace("debug, info", "debug, notice")):
-        assert changed != TEXT
-        assert written(PAGE, changed) == TEXT
+    text = SETTINGS_TEXT
+    row = next(line for line in text.splitlines(keepends=True) if line.startswith("| `log.level` "))
+    for changed in (text.replace(row, ""), text.replace(row, row + row), text.replace("debug, info", "debug, notice")):
+        assert changed != text
+        assert written(SETTINGS_PAGE, changed) == text
 
 
 @pytest.mark.parametrize("name", list(TYPES))
@@ -42,7 +44,7 @@ def test_every_type_has_its_section(name: str) -> None:
 
 
 def test_every_setting_has_a_row() -> None:
-    assert [s.key for s in SETTINGS.values() if f"\n| `{s.key}` |" not in TEXT] == []
+    assert [s.key for s in SETTINGS.values() if f"\n| `{s.key}` |" not in SETTINGS_TEXT] == []
 
 
 def test_the_numbers_between_the_tables_are_those_of_the_code() -> None:

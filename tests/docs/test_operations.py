@@ -1,4 +1,4 @@
-"""The page for operators names only what exists: settings, metrics, events, errors, experiments, commands, tests."""
+"""The pages for operators name only what exists: settings, metrics, events, errors, experiments, commands, tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from router.logs import RouterEvent
 from tests.router.processes import running_router
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = "\n".join((ROOT / "docs" / name).read_text() for name in ("operations.md", "monitoring.md"))
 CODE = re.findall(r"`([^`\n]+)`", PAGE)
 DOTTED = re.compile(r"(?:etcd|http|inter_router|limits|listen|log|telemetry)\.[a-z_]+")
 SNAKE = re.compile(r"[a-z]+(?:_[a-z]+)+")

@@ -1,4 +1,4 @@
-"""The page of security: each threat names the test of its defence, and each file that is named exists."""
+"""The pages of security: each threat names the test of its defence, and each file that is named exists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "security.md").read_text()
+PAGES = [(ROOT / "docs" / name).read_text() for name in ("threats.md", "security.md", "logins.md", "rights.md")]
+TEXT = "\n".join(PAGES)
 FILE = re.compile(r"`(?:[\w/]+/)?((?:test|bench)_\w+\.py)`")
 TESTED_TABLES = {"Hostile clients": "what they do", "Threat model": "threat"}
 """Headings of tables whose rows name tests, and the heads of their first columns."""

@@ -1,4 +1,4 @@
-"""docs/spark.md names what exists, its reference of options is the code's, and its failure table names its tests."""
+"""The pages of Spark name what exists, the reference is the code's, and the failure table names its tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from tests.docs.guarantee_tables import functions_of, section, table
 from topology.cli import inspect
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+PAGES = ("spark.md", "spark-reference.md", "spark-cluster.md", "tutorials/spark.md")
+PAGE = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in PAGES)
 COMMANDS = click.Group(
     commands={
         "bridge": bridge, "demo-spark": demo_spark, "inspect": inspect, "local": local, "pub": pub, "sub": sub,
@@ -40,7 +41,7 @@ HEAD = ("Fault", "What happens", "Why it counts once", "Shown by")
 
 
 def test_the_reference_of_options_is_what_the_code_makes() -> None:
-    assert reference.with_reference(PAGE) == PAGE, "docs/spark.md is old: run `python -m bridges.spark.reference`"
+    assert reference.with_reference(PAGE) == PAGE, "run `python -m bridges.spark.reference`"
 
 
 def test_the_reference_has_every_option_and_what_may_be_given() -> None:

@@ -296,7 +296,7 @@ async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetw
 
 
 async def test_every_row_has_the_attributes_of_the_schema_and_no_others(network: LocalNetwork) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "inspector.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "inspector-api.md").read_text()
     store = await client(network, "r1", "store")
     await store.subscriber("orders", "all")
     publisher = await store.publisher("orders")

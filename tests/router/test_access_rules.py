@@ -32,7 +32,7 @@ from router.groups import groups_of
 from tests.router.processes import running_router
 from tests.router.raw_client import RawClient
 
-PAGE = Path(__file__).parents[2] / "docs/security.md"
+PAGE = Path(__file__).parents[2] / "docs/rights.md"
 GUARDED = ("--standalone", "--listen-allow-anonymous=never", "--users=ann:a,bob:b")
 
 

@@ -24,7 +24,7 @@ from tests.router.raw_client import RawClient, until
 from tests.support.certificates import CertificateFiles, TestAuthority
 
 LONG_S = 30.0
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "logins.md"
 GUARDED = ("--standalone", "--listen-allow-anonymous=never", "--listen-tls=true")
 RULES = r"CN (.+)-client {1};email ([^@]+)@example\.org mail-{1}"
 

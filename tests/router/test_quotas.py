@@ -42,7 +42,7 @@ from topology.inspector.schema.model import Role
 LIMIT = "amqp:resource-limit-exceeded"
 SILENT = "--listen-idle-timeout-s=300"
 """Raw clients send no heartbeats."""
-PAGE = Path(__file__).parents[2] / "docs/security.md"
+PAGE = Path(__file__).parents[2] / "docs/rights.md"
 
 
 def flags(users: Sequence[str], **rules: dict[str, object]) -> list[str]:

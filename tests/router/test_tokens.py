@@ -411,7 +411,7 @@ def _on_loopback(router: RouterProcess) -> str:
 
 
 def test_the_settings_of_the_page_are_accepted(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "logins.md").read_text()
     (block,) = [each for each in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "jwks_url" in each]
     (tmp_path / "router.toml").write_text(block)
     config = load(str(tmp_path / "router.toml"), {}, {}).config

@@ -23,7 +23,7 @@ from tests.router.processes import RouterProcess, running_router
 from tests.router.relay import assert_no_internal_error
 from topology.inspector.topic_names_core import topic_facts, topic_name, topic_named
 
-PAGE = Path(__file__).parents[2] / "docs/security.md"
+PAGE = Path(__file__).parents[2] / "docs/rights.md"
 VHOSTS = virtual_hosts(
     [{"name": "sales", "hostnames": ["Sales.example.org"], "users": ["ann", "*@sales"]}, {"name": "crm"}]
 )

@@ -324,7 +324,7 @@ def test_a_checkpoint_of_another_number_of_nodes_is_refused_and_says_what_to_do(
     more = [ShardNode(tmp_path / f"more-{number}", shard) for number, shard in enumerate(shards)]
     other = ShardedQuery(more)
     other.log, other.committed = query.log, query.committed
-    with pytest.raises(BadRequest, match=r"with \d nodes?: it is of a query with 3 nodes: .*see docs/spark.md for how"):
+    with pytest.raises(BadRequest, match=r"with \d nodes?: it is of a query with 3 nodes: .*see docs/spark-cluster.md"):
         other.run()
     for node in more:
         node.close()

@@ -1,4 +1,4 @@
-"""The programs of the tutorial in docs/spark.md do what the page says, at a real router and a real bridge node."""
+"""The programs of docs/tutorials/spark.md do what the page says, at a real router and a real bridge node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 PATIENCE_S = 200.0
 """Seconds that no query of the tutorial needs, on a machine that is busy with others, too."""
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "spark.md"
 PROGRAM = re.compile(r"[Ss]ave this as `(\w+\.py)`[^`]*```python\n(.*?)```", re.DOTALL)
 ADDRESS, SECRET, CHECKPOINTS = '"tcp://127.0.0.1:7072"', '"node/secret"', '"checkpoints/'
 CONFIGURED = """

@@ -101,6 +101,23 @@ def prometheus() -> bool:
     return find_program("prometheus") is not None and find_program("promtool") is not None
 
 
+def fastapi() -> bool:
+    """Tells whether a service with FastAPI can be run."""
+    return python_module("fastapi")() and python_module("uvicorn")()
+
+
+def mkdocs() -> bool:
+    """Tells whether the site can be built."""
+    return all(python_module(name)() for name in ("mkdocs", "material", "mkdocstrings"))
+
+
+def helm() -> bool:
+    """Tells whether there are a helm to start and the package that knows Kubernetes' schemas."""
+    from tests.support.helm import find_helm
+
+    return find_helm() is not None and python_module("kubernetes_validate")()
+
+
 def go_amqp_login() -> Path:
     """Returns where the login program of go-amqp is, if `make tools` has built it."""
     return Path(sys.prefix) / "bin" / "oncewire-go-amqp-login"
@@ -136,6 +153,9 @@ PARTS = {
     "axe": Part("the accessibility checker axe-core", tool_file("node_modules/axe-core/axe.min.js"), "make tools"),
     "map-library": Part("the library of the inspector's map", map_library, "make inspector-map"),
     "prometheus": Part("Prometheus with its promtool", prometheus, "make tools"),
+    "fastapi": Part("the packages fastapi and uvicorn", fastapi, "make tools"),
+    "mkdocs": Part("mkdocs with its theme, which build the site", mkdocs, "make tools"),
+    "helm": Part("helm, or the package kubernetes-validate", helm, "make tools"),
     "docker-compose": Part(
         "docker-compose", program("docker-compose"), "sudo apt-get install -y --no-install-recommends docker-compose"
     ),

@@ -1,4 +1,4 @@
-"""Items in every store: delay, order, reservations, failures, moves (rules W-1 to W-11 of docs/workqueue.md)."""
+"""Items in every store: delay, order, reservations, failures, moves (W-1 to W-11 of docs/workqueue-reference.md)."""
 
 from __future__ import annotations
 

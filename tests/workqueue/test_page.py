@@ -1,4 +1,4 @@
-"""docs/workqueue.md and the code name the same rules, and every test that the page names exists."""
+"""The pages of work queues and the code name the same rules, and every test that the page names exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from tests.docs.guarantee_tables import functions_of, rules_named_in, section, t
 from tests.workqueue.queue_world import Database
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "workqueue.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "docs" / name for name in ("workqueue.md", "workqueue-reference.md")]
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 RULE = re.compile(r"(?<![\w-])W-\d{1,2}(?![\w-])")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 ROWS = table(section(PAGE, "Rules"))

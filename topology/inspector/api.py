@@ -1,4 +1,4 @@
-"""The inspector's HTTP API: overview, tables in pages, deliveries, events. See docs/inspector.md."""
+"""The inspector's HTTP API: overview, tables in pages, deliveries, events. See docs/inspector-api.md."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class QueueReader(Protocol):
     """
 
     async def queues(self) -> list[Row]:
-        """Return each queue in numbers; the fields are those of docs/inspector.md."""
+        """Return each queue in numbers; the fields are those of docs/inspector-api.md."""
         ...
 
     async def entries(self, queue: str, ending: str | None, limit: int, cursor: str | None) -> Row:

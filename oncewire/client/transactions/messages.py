@@ -95,7 +95,8 @@ class Transaction:
         Args:
             topic: where to; no pattern.
             body: bytes, a string or a whole ``Message``.
-            properties, application_properties: of the message, beside bytes or a string.
+            properties: of the message, beside bytes or a string.
+            application_properties: likewise.
 
         Raises:
             UsageError: it cannot be published.

@@ -141,7 +141,8 @@ def read_committed(
     Args:
         routers: addresses as for ``connect()``.
         topics: topics or patterns.
-        store, name: where the place in the input survives this process; without them it ends with the process.
+        store: where the place in the input survives this process; without it and `name` it ends with the process.
+        name: of that place in the store.
         timeout: seconds the network keeps the subscription of a named reader; None = the longest it allows.
         ring_messages: pending messages in memory for each topic; what falls out is read from the journal again.
         ssl_context: for ``amqps``.

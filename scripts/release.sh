@@ -1,0 +1,53 @@
+#!/bin/sh
+# Makes what is released of this tree, in dist/: release.sh VENV SUPPLY. It builds the source package and the wheel, checks
+# both with twine, installs each into a fresh environment and sends messages through a router of it, lists the parts
+# of the image, packs the Helm chart where there is a helm, and writes the hashes of all files.
+# VENV has a Python; SUPPLY has build and twine (see the Makefile).
+set -eu
+venv=$1 supply=$2
+unset PYTHONPATH PYTHONHOME
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT="$PWD/constraints.txt"
+
+version=$("$venv/bin/python" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')
+if grep -Eq "^## $version \([0-9]{4}-[0-9]{2}-[0-9]{2}\)$" CHANGELOG.md; then
+    candidate=
+elif grep -qx "## Unreleased ($version)" CHANGELOG.md; then
+    candidate=yes
+else
+    echo "error: $version cannot be released" >&2
+    echo "why: CHANGELOG.md has neither '## $version (YYYY-MM-DD)' nor '## Unreleased ($version)'" >&2
+    echo "what to do: write down what changed, or set the version in pyproject.toml" >&2
+    exit 2
+fi
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir -p dist
+rm -rf dist/oncewire-"$version"* dist/SHA256SUMS build oncewire.egg-info
+
+echo "building oncewire $version"
+"$supply/bin/python" -m build --outdir dist . >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+rm -rf build oncewire.egg-info
+"$supply/bin/twine" check --strict dist/oncewire-"$version"*
+
+for built in "dist/oncewire-$version-py3-none-any.whl" "dist/oncewire-$version.tar.gz"; do
+    echo "trying $built in a fresh environment"
+    "$venv/bin/python" -m venv "$folder/fresh"
+    "$folder/fresh/bin/python" -m pip install -q "$built"
+    # Outside the tree: what is tried is what was installed.
+    (cd "$folder" && fresh/bin/python -P "$OLDPWD/scripts/try_release.py" "$version")
+    rm -rf "$folder/fresh"
+done
+
+make --no-print-directory sbom >/dev/null
+mv dist/oncewire.cdx.json "dist/oncewire-$version.cdx.json"
+helm=$(command -v helm || echo "$venv/bin/helm")
+if [ -x "$helm" ]; then
+    "$helm" package deploy/helm/oncewire --destination "$folder/chart" >/dev/null
+    mv "$folder/chart/oncewire-$version.tgz" "dist/oncewire-chart-$version.tgz"
+else
+    echo "no helm here: the chart is not packed ('make tools' builds one)" >&2
+fi
+(cd dist && sha256sum oncewire-*"$version"* >SHA256SUMS && cat SHA256SUMS)
+
+[ -z "$candidate" ] || echo "a candidate: to release it, write '## $version (DATE)' in CHANGELOG.md and tag v$version"

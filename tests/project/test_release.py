@@ -1,0 +1,70 @@
+"""What `make release` checks before it builds, and what it builds: the parts that need no network."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+VERSION: str = PROJECT["project"]["version"]
+SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+BUILD_S = 200.0
+
+
+def test_the_version_is_one_of_semver_and_the_changelog_begins_with_it() -> None:
+    assert SEMVER.fullmatch(VERSION)
+    first = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert first == f"Unreleased ({VERSION})" or re.fullmatch(rf"{re.escape(VERSION)} \(\d{{4}}-\d\d-\d\d\)", first)
+
+
+def test_a_version_without_an_entry_in_the_changelog_is_not_built(tmp_path: Path) -> None:
+    (tmp_path / "CHANGELOG.md").write_text("## Unreleased (0.0.9)\n")
+    (tmp_path / "constraints.txt").touch()
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.1.0"\n')
+    done = subprocess.run(
+        [ROOT / "scripts" / "release.sh", sys.prefix, tmp_path],
+        cwd=tmp_path, env={"PATH": os.defpath}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == "error: 0.1.0 cannot be released"
+    assert not (tmp_path / "dist").exists()
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_package_with_its_files_and_no_other(tmp_path: Path) -> None:
+    # From what git has: nothing that lies about in the tree can get in.
+    source = tmp_path / "source"
+    archive = subprocess.run(["git", "archive", "--format=tar", "HEAD"], cwd=ROOT, check=True, capture_output=True)
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(source, filter="data")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-index"]
+    command += ["--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]
+    subprocess.run(command, check=True, timeout=BUILD_S)
+    with zipfile.ZipFile(tmp_path / f"oncewire-{VERSION}-py3-none-any.whl") as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    packages = {name.rstrip("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert {name.split("/")[0] for name in names} == packages
+    python = {str(path.relative_to(source)) for package in packages for path in (source / package).rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == python
+    assert {f"{package}/py.typed" for package in packages} <= names
+    assert "topology/inspector/page/files/main.js" in names
+
+
+@pytest.mark.slow
+def test_what_is_tried_in_a_fresh_environment_works_here() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", ROOT / "scripts" / "try_release.py", VERSION],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=BUILD_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "each once and in order" in done.stdout
