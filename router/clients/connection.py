@@ -44,7 +44,7 @@ from oncewire.wire import (
     SessionEnded,
     StateError,
     Symbol,
-)
+)  # fmt: skip
 from router.amqp_errors import amqp_error
 from router.clients.attach_pace import AttachPace
 from router.clients.client_quota import ClientQuota
