@@ -89,7 +89,6 @@ class ConnectionOwner(Protocol):
 
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""
-        ...
 
     def add(self, connection: ClientConnection) -> None:
         """A client has connected."""
@@ -99,22 +98,18 @@ class ConnectionOwner(Protocol):
 
     def refusal(self, connection: ClientConnection, hostname: str) -> tuple[str, str] | None:
         """Condition and text where this client is refused; None = it is admitted, and a service registered (R-1)."""
-        ...
 
     def redirect(self, container_id: str) -> dict[str, object] | None:
         """The info of a redirect for this client (K-8a); None = there is no other router."""
-        ...
 
     def attach_pace(self, connection: ClientConnection) -> AttachPace:
         """How often this connection may attach."""
-        ...
 
     routed: RoutedLinks | None
     """Links to services; None = no incarnation serves (R-1)."""
 
     def quota(self, connection: ClientConnection, windows: SessionWindows) -> ClientQuota:
         """How much the user of this connection may use."""
-        ...
 
     def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
         """An attach was refused before the record core was asked."""
