@@ -11,9 +11,8 @@ All numbers are big endian. A datagram (HELLO, BARRIER, APPLIED) has one target 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from struct import Struct, error, unpack_from
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from delivery_records.channels.messages import (
     Ack,
@@ -33,59 +32,65 @@ from delivery_records.channels.messages import (
 from delivery_records.outcomes import DeliveryOutcome
 from delivery_records.tags import MAX_TAG_BYTES
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION: Final = 1
 """First byte of every frame. Routers agree on a version when they connect; a frame of another one is refused."""
-HOP_LIMIT = 32
+HOP_LIMIT: Final = 32
 """Hops a frame may take: more than any sensible mesh needs, and the end of a loop while best paths settle."""
-MAX_TARGETS = 0xFFFF
-MAX_RUNS = 0xFFFF
+MAX_TARGETS: Final = 0xFFFF
+MAX_RUNS: Final = 0xFFFF
 """Runs of numbers in one SETTLE or ACK, and subscriptions in one MSG: what a 16-bit count can say."""
 
-MAX_ATTEMPT = 0xFFFF
+MAX_ATTEMPT: Final = 0xFFFF
 """Failed attempts one MSG can name; `limits.max_attempts` may be more: the subscriber reads 65535 from then on."""
 
 Target: TypeAlias = tuple[int, int, int]
 """(router incarnation, channel generation, sequence number)."""
 
-_KIND_SYNC = 1
-_KIND_MSG = 2
-_KIND_MSG_PART = 3
-_KIND_SETTLE = 4
-_KIND_ACK = 5
-_KIND_NACK = 6
-_KIND_CREDIT = 7
-_KIND_HELLO = 16
-_KIND_BARRIER = 17
-_KIND_APPLIED = 18
-_SEQUENCED = frozenset(
-    {_KIND_SYNC, _KIND_MSG, _KIND_MSG_PART, _KIND_SETTLE, _KIND_ACK, _KIND_NACK, _KIND_CREDIT}
-)
-_DATAGRAMS = frozenset({_KIND_HELLO, _KIND_BARRIER, _KIND_APPLIED})
-_KINDS = _SEQUENCED | _DATAGRAMS
-_BODIES = frozenset({_KIND_MSG, _KIND_MSG_PART})
+_KIND_SYNC: Final = 1
+_KIND_MSG: Final = 2
+_KIND_MSG_PART: Final = 3
+_KIND_SETTLE: Final = 4
+_KIND_ACK: Final = 5
+_KIND_NACK: Final = 6
+_KIND_CREDIT: Final = 7
+_KIND_HELLO: Final = 16
+_KIND_BARRIER: Final = 17
+_KIND_APPLIED: Final = 18
+_FIRST_SEQUENCED: Final = _KIND_SYNC
+_LAST_SEQUENCED: Final = _KIND_CREDIT
+_FIRST_DATAGRAM: Final = _KIND_HELLO
+_LAST_DATAGRAM: Final = _KIND_APPLIED
 
-_HEADER = Struct(">BBBQH")
-_TARGET = Struct(">QIQ")
-_read_target = _TARGET.unpack_from
-_HEADER_TO_ONE = Struct(">BBBQHQIQ")
+_HEADER: Final = Struct(">BBBQH")
+_TARGET: Final = Struct(">QIQ")
+_HEADER_TO_ONE: Final = Struct(">BBBQHQIQ")
 """Both together: nearly every frame has one target."""
-_HOP_LIMIT_AT = 2
-_MSG = Struct(">QQQIBHBH")  # publisher epoch, after, number, format, flags, attempt, tag length, named
-_PART = Struct(">QQ")  # offset, total
-_SYNC = Struct(">QII")  # publisher epoch, subscriptions, tags
-_SYNC_TAG = Struct(">QB")  # number, tag length
-_SETTLE = Struct(">QH")
-_ACK = Struct(">QQBH")
-_NACK = Struct(">QQQB")
-_RUN = Struct(">QI")
-_HELLO = Struct(">IBQQQ")
-_NUMBER = Struct(">Q")
+_HEADER_SIZE: Final = 13
+_TARGET_SIZE: Final = 20
+_TO_ONE_SIZE: Final = _HEADER_SIZE + _TARGET_SIZE
+_read_header_to_one: Final = _HEADER_TO_ONE.unpack_from
+_write_header_to_one: Final = _HEADER_TO_ONE.pack
+_HOP_LIMIT_AT: Final = 2
+_MSG: Final = Struct(">QQQIBHBH")  # publisher epoch, after, number, format, flags, attempt, tag length, named
+_PART: Final = Struct(">QQ")  # offset, total
+_SYNC: Final = Struct(">QII")  # publisher epoch, subscriptions, tags
+_SYNC_TAG: Final = Struct(">QB")  # number, tag length
+_SETTLE: Final = Struct(">QH")
+_ACK: Final = Struct(">QQBH")
+_NACK: Final = Struct(">QQQB")
+_RUN: Final = Struct(">QI")
+_HELLO: Final = Struct(">IBQQQ")
+_NUMBER: Final = Struct(">Q")
+_read_msg_head: Final = _MSG.unpack_from
+_write_msg_head: Final = _MSG.pack
+_MSG_SIZE: Final = _MSG.size
+_NUMBER_SIZE: Final = 8
 
-_FLAG_NAMED = 1
-_FLAG_REDELIVERED = 2
-_FLAG_SETTLED = 4
+_FLAG_NAMED: Final = 1
+_FLAG_REDELIVERED: Final = 2
+_FLAG_SETTLED: Final = 4
 
-_OUTCOME_CODES = {
+_OUTCOME_CODES: Final = {
     DeliveryOutcome.ACCEPTED: 1,
     DeliveryOutcome.REJECTED: 2,
     DeliveryOutcome.RELEASED: 3,
@@ -93,7 +98,7 @@ _OUTCOME_CODES = {
     DeliveryOutcome.MODIFIED_FAILED: 5,
     DeliveryOutcome.UNDELIVERABLE: 6,
 }
-_OUTCOMES = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
+_OUTCOMES: Final = {code: outcome for outcome, code in _OUTCOME_CODES.items()}
 
 
 class ChannelCodecError(ValueError):
@@ -103,26 +108,35 @@ class ChannelCodecError(ValueError):
     """
 
 
-@dataclass(slots=True)
 class Header:
-    """What a router on the way must know of a frame (hot path: not frozen, which would cost as much as the rest)."""
+    """What a router on the way must know of a frame (hot path: a plain class).
 
-    kind: int
-    origin: int
-    hop_limit: int
-    targets: tuple[Target, ...]
-    payload_at: int
-    """Where the payload starts in the frame."""
+    Attributes:
+        kind, origin, hop_limit: as in the frame.
+        targets: whom it is for.
+        payload_at: where the payload starts in the frame.
+    """
+
+    __slots__ = ("hop_limit", "kind", "origin", "payload_at", "targets")
+
+    def __init__(
+        self, kind: int, origin: int, hop_limit: int, targets: tuple[Target, ...], payload_at: int
+    ) -> None:
+        self.kind = kind
+        self.origin = origin
+        self.hop_limit = hop_limit
+        self.targets = targets
+        self.payload_at = payload_at
 
     @property
     def carries_body(self) -> bool:
         """True for MSG and MSG-PART: what may be dropped when a next hop is too slow (T-2)."""
-        return self.kind in _BODIES
+        return self.kind == _KIND_MSG or self.kind == _KIND_MSG_PART
 
     @property
     def is_datagram(self) -> bool:
         """True for HELLO, BARRIER and APPLIED: no channel, no sequence."""
-        return self.kind in _DATAGRAMS
+        return self.kind >= _FIRST_DATAGRAM
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
@@ -153,7 +167,8 @@ def encode_datagram(origin: int, rid: int, message: Datagram, hop_limit: int = H
 def encode_header(kind: int, origin: int, targets: Sequence[Target], hop_limit: int = HOP_LIMIT) -> bytes:
     """The header for these targets; the payload of `encode_payload` follows it."""
     if len(targets) == 1:
-        return _HEADER_TO_ONE.pack(PROTOCOL_VERSION, kind, hop_limit, origin, 1, *targets[0])
+        rid, generation, sequence = targets[0]
+        return _write_header_to_one(PROTOCOL_VERSION, kind, hop_limit, origin, 1, rid, generation, sequence)
     assert 0 < len(targets) <= MAX_TARGETS
     header = _HEADER.pack(PROTOCOL_VERSION, kind, hop_limit, origin, len(targets))
     for rid, generation, sequence in targets:
@@ -199,7 +214,7 @@ def _msg_head(message: Msg) -> bytes:
     named = len(to) if to is not None else 0
     tag = message.tag
     head = (
-        _MSG.pack(
+        _write_msg_head(
             message.publisher_epoch, message.after, message.number, message.message_format, flags,
             min(message.attempt, MAX_ATTEMPT), len(tag), named,
         )
@@ -234,21 +249,30 @@ def read_header(frame: bytes) -> Header:
     Raises:
         ChannelCodecError: the bytes are no frame of this protocol version.
     """
-    if len(frame) < _HEADER.size:
+    size = len(frame)
+    if size >= _TO_ONE_SIZE:  # nearly always to one target
+        version, kind, hop_limit, origin, count, rid, generation, sequence = _read_header_to_one(frame)
+        is_known = _FIRST_SEQUENCED <= kind <= _LAST_SEQUENCED or _FIRST_DATAGRAM <= kind <= _LAST_DATAGRAM
+        if count == 1 and version == PROTOCOL_VERSION and is_known:
+            return Header(kind, origin, hop_limit, ((rid, generation, sequence),), _TO_ONE_SIZE)
+    return _read_other_header(frame)
+
+
+def _read_other_header(frame: bytes) -> Header:
+    """One of several targets, or one that is wrong."""
+    if len(frame) < _HEADER_SIZE:
         raise ChannelCodecError(f"a frame of {len(frame)} bytes is shorter than its header")
     version, kind, hop_limit, origin, count = _HEADER.unpack_from(frame)
     if version != PROTOCOL_VERSION:
         raise ChannelCodecError(f"a frame of protocol version {version}; this router speaks {PROTOCOL_VERSION}")
-    if kind not in _KINDS:
+    if not (_FIRST_SEQUENCED <= kind <= _LAST_SEQUENCED or _FIRST_DATAGRAM <= kind <= _LAST_DATAGRAM):
         raise ChannelCodecError(f"a frame of unknown kind {kind}")
-    if count == 1 and len(frame) >= _HEADER_TO_ONE.size:
-        return Header(kind, origin, hop_limit, (_read_target(frame, _HEADER.size),), _HEADER_TO_ONE.size)
-    payload_at = _HEADER.size + count * _TARGET.size
+    payload_at = _HEADER_SIZE + count * _TARGET_SIZE
     if count == 0 or payload_at > len(frame):
         raise ChannelCodecError(f"a frame of {len(frame)} bytes names {count} targets")
-    if count > 1 and kind in _DATAGRAMS:
+    if count > 1 and kind >= _FIRST_DATAGRAM:
         raise ChannelCodecError(f"a datagram names {count} targets")
-    targets = tuple(_TARGET.iter_unpack(frame[_HEADER.size : payload_at]))
+    targets = tuple(_TARGET.iter_unpack(frame[_HEADER_SIZE:payload_at]))
     return Header(kind, origin, hop_limit, targets, payload_at)
 
 
@@ -319,8 +343,8 @@ def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
 
 
 def _read_msg(frame: bytes, at: int) -> tuple[Msg, int]:
-    publisher, after, number, message_format, flags, attempt, tag_length, named = _MSG.unpack_from(frame, at)
-    at += _MSG.size
+    publisher, after, number, message_format, flags, attempt, tag_length, named = _read_msg_head(frame, at)
+    at += _MSG_SIZE
     end = at + tag_length
     if tag_length > MAX_TAG_BYTES or end > len(frame):
         raise ChannelCodecError(f"a tag of {tag_length} bytes")

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from collections import deque
 from struct import Struct, error
+from typing import Final
 
-FRAME = 1
+FRAME: Final = 1
 """Item: a frame of delivery_records.channels.codec."""
-LINK_STATE = 2
+LINK_STATE: Final = 2
 """Item: an announcement of the routing protocol between neighbours."""
 
-QUEUE_LIMIT_BYTES = 8 << 20
+QUEUE_LIMIT_BYTES: Final = 8 << 20
 """Bodies that may wait for one neighbour (T-2)."""
 QUEUE_LIMIT_S = 2.0
 """How long a body may wait for one neighbour (T-2)."""
-BATCH_BYTES = 64 * 1024
+BATCH_BYTES: Final = 64 * 1024
 """Items are written together up to this size: few system calls, and urgent items wait for no more than this."""
 
 _ITEM = Struct(">BI")
+_ITEM_SIZE: Final = 5
+_read_item: Final = _ITEM.unpack_from
+_write_item: Final = _ITEM.pack
 
 
 class BatchError(ValueError):
@@ -76,13 +80,13 @@ class NeighbourOutput:
         size = 0
         while self._urgent and size < BATCH_BYTES:
             kind, data = self._urgent.popleft()
-            parts += (_ITEM.pack(kind, len(data)), data)
+            parts += (_write_item(kind, len(data)), data)
             size += len(data)
         frames = self._frames
         while frames and size < BATCH_BYTES:
             frame = frames.popleft()
             length = len(frame.head) + len(frame.body)
-            parts += (_ITEM.pack(FRAME, length), frame.head, frame.body)
+            parts += (_write_item(FRAME, length), frame.head, frame.body)
             size += length
             self.queued_bytes -= length
         return b"".join(parts)
@@ -122,8 +126,8 @@ def read_batch(batch: bytes) -> list[tuple[int, bytes]]:
     end = len(batch)
     try:
         while at < end:
-            kind, size = _ITEM.unpack_from(batch, at)
-            at += _ITEM.size
+            kind, size = _read_item(batch, at)
+            at += _ITEM_SIZE
             if at + size > end:
                 raise BatchError(f"an item of {size} bytes in a batch that has {end - at} left")
             items.append((kind, batch[at : at + size]))
