@@ -28,12 +28,6 @@ class EngineProtocol(asyncio.Protocol):
         closed: done when the connection has ended.
     """
 
-    # A dictionary of so many attributes would take 1.6 kB of each connection.
-    __slots__ = (
-        "_clock", "_has_read", "_is_behind", "_is_logging_in", "_loop", "_timer", "_transport", "_turn", "bytes_in",
-        "bytes_out", "closed", "engine", "is_dirty",
-    )  # fmt: skip
-
     high_water_bytes: ClassVar[int | None] = None
     """More than this unwritten: `pause_writing` is called. None = asyncio's default."""
     timer_resolution_s: ClassVar[float] = 0.0

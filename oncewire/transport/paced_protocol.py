@@ -21,8 +21,6 @@ STEP_WORK = 256
 class PacedProtocol(EngineProtocol):
     """An `EngineProtocol` that carries out one read in a turn of the loop."""
 
-    __slots__ = ("_is_flooded", "_is_paused", "_is_unfinished", "_unfinished", "account")
-
     output_limit_bytes: ClassVar[int]
     """More than this unwritten: nothing more is read, or carried out, until the peer has caught up."""
 
