@@ -67,7 +67,7 @@ $(VENV)/.map-library: $(VENV)/.created scripts/fetch_map_library.sh
 
 # A normal install from a clean build, so that a file removed from the tree is gone here too. After `make dev` the
 # packages are the tree itself, and only what is declared (commands, dependencies) has to be installed again.
-$(VENV)/.installed: $(VENV)/.fetched $(VENV)/.map-library pyproject.toml README.md LICENSE $(SOURCES)
+$(VENV)/.installed: $(VENV)/.fetched $(VENV)/.map-library pyproject.toml setup.py README.md LICENSE $(SOURCES)
 	@rm -rf build oncewire.egg-info
 	@if [ ! -e $(VENV)/.editable ]; then $(BUILD) '.[demo,test]'; \
 	elif [ ! -e $@ ] || [ pyproject.toml -nt $@ ]; then $(BUILD) -e '.[demo,test,dev]'; fi
