@@ -9,6 +9,7 @@ A message's life: submitted -> stored -> handed to a link -> outcome told -> out
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -79,6 +80,10 @@ class _Message:
         self.start = 0  # a revision before which it was sent, the lowest that is known; 0: none is (I-6a)
 
 
+def _first_number(told: tuple[int, Outcome]) -> int:
+    return told[0]
+
+
 class PublisherCore:
     """One publisher link over all its attaches.
 
@@ -136,7 +141,7 @@ class PublisherCore:
         self._queue: deque[_Message] = deque()  # stored, to be sent on this attach, in order
         self._sent = 0
         self._credit_limit = 0
-        self._accepted_by: deque[tuple[int, Outcome]] = deque()
+        self._accepted_by: list[tuple[int, Outcome]] = []
         """(number, outcome) of messages that are accepted, from that one on, in order (I-3c)."""
         for stored in state.messages:
             self._recover(stored)
@@ -349,11 +354,15 @@ class PublisherCore:
         """The outcome of a message, with the subscriptions that the router has named for it."""
         if outcome.kind is OutcomeKind.RELEASED:
             return released_for_want_of(self.require) if self.require else outcome
+        if outcome.kind is not OutcomeKind.ACCEPTED:
+            return outcome
         known = self._accepted_by
-        while len(known) > 1 and known[1][0] <= number:
-            known.popleft()  # outcomes are told in the order of the messages (I-3)
-        is_known = outcome.kind is OutcomeKind.ACCEPTED and known and known[0][0] <= number
-        return known[0][1] if is_known else outcome
+        # Outcomes are decided in the order of the messages (I-3), but those of one kind are told together.
+        needed = bisect_right(known, next(iter(self._messages)), key=_first_number) - 1
+        if needed > 0:
+            del known[:needed]
+        at = bisect_right(known, number, key=_first_number) - 1
+        return known[at][1] if at >= 0 else outcome
 
     def disposition(
         self, deliveries: Sequence[tuple[int, bytes]], outcome: Outcome | None, settled: bool
