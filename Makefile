@@ -155,7 +155,7 @@ test: $(VENV)/.installed
 	@$(PYTEST) $(ARGS)
 
 test-all: $(VENV)/.installed
-	@$(PYTEST) -m 'not campaign' $(ARGS)
+	@$(PYTEST) -m 'not campaign and not compiled' $(ARGS)
 
 lint: $(VENV)/.linters
 	@$(RUN) $(VENV)/bin/ruff check .

@@ -324,10 +324,10 @@ class Ingress(Endpoint):
         for tag in tags:
             slot = self.window.find(tag)
             if slot is not None:
-                is_told = slot.state is TOLD
+                has_outcome = slot.state is TOLD
                 if turn.tracing is not None:
-                    self.trace(slot, Rule.SETTLED if is_told else Rule.GIVEN_UP)
-                if is_told:
+                    self.trace(slot, Rule.SETTLED if has_outcome else Rule.GIVEN_UP)
+                if has_outcome:
                     turn.settled += 1
                 else:
                     turn.counts[Decision.DELIVERY_GIVEN_UP] += 1  # I-4a

@@ -25,7 +25,7 @@ REQUIRE_EDITS: tuple[Edit, ...] = (
         "forwards-behind-a-released-message", "I-3c", "requirement",
         "        if slot.repeated or not (self.has_released or len(self.cursors) < self._required):\n",
         "        if slot.repeated or len(self.cursors) >= self._required:\n",
-        "a subscription skips a released message after a failover, and its publisher is told that it was processed",
+        "a subscription skips a released message after a failover, and its publisher takes it for processed",
         aim=(
             "drop-p", "renew-s", "require=2", "shipped=1", "routers=2", "subscribers=2", "messages=8", "window=8",
             "prefetch=5", "stock_publisher=0", "stock_subscriber=0", "presettled_publisher=0", "settled_subscriber=0",

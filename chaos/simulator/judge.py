@@ -162,7 +162,7 @@ class Judge:
         if outcome is DeliveryOutcome.REJECTED and traits.reports and traits.refuses:
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
-            return  # I-3c: judged when its application is told
+            return  # I-3c: judged when its application gets the outcome
         owed = self._still_owed(publisher, number)
         if outcome is DeliveryOutcome.RELEASED and self._world.is_stock_publisher(publisher) and not owed:
             return

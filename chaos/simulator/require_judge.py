@@ -1,4 +1,4 @@
-"""What a publisher that requires subscriptions is told of its messages (I-3c), by what subscribers got."""
+"""What is reported to a publisher that requires subscriptions (I-3c), against what subscribers got."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RequireJudge:
     def on_outcome(
         self, publisher: int, number: int, outcome: Outcome, processed: Mapping[int, Collection[tuple[int, int]]]
     ) -> None:
-        """An application is told what became of a message; `processed` by each subscriber."""
+        """An application gets the outcome of a message; `processed` by each subscriber."""
         world, message = self._world, (publisher, number)
         if not world.traits.require or outcome.in_doubt or world.restores:
             return

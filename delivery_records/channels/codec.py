@@ -65,9 +65,9 @@ _HEADER: Final = Struct(">BBBQH")
 _TARGET: Final = Struct(">QIQ")
 _HEADER_TO_ONE: Final = Struct(">BBBQHQIQ")
 """Both together: nearly every frame has one target."""
-_HEADER_SIZE: Final = 13
-_TARGET_SIZE: Final = 20
-_TO_ONE_SIZE: Final = _HEADER_SIZE + _TARGET_SIZE
+_HEADER_SIZE: Final = _HEADER.size
+_TARGET_SIZE: Final = _TARGET.size
+_TO_ONE_SIZE: Final = _HEADER_TO_ONE.size
 _read_header_to_one: Final = _HEADER_TO_ONE.unpack_from
 _write_header_to_one: Final = _HEADER_TO_ONE.pack
 _HOP_LIMIT_AT: Final = 2
@@ -84,7 +84,6 @@ _NUMBER: Final = Struct(">Q")
 _read_msg_head: Final = _MSG.unpack_from
 _write_msg_head: Final = _MSG.pack
 _MSG_SIZE: Final = _MSG.size
-_NUMBER_SIZE: Final = 8
 
 _FLAG_NAMED: Final = 1
 _FLAG_REDELIVERED: Final = 2
@@ -252,10 +251,13 @@ def read_header(frame: bytes) -> Header:
     size = len(frame)
     if size >= _TO_ONE_SIZE:  # nearly always to one target
         version, kind, hop_limit, origin, count, rid, generation, sequence = _read_header_to_one(frame)
-        is_known = _FIRST_SEQUENCED <= kind <= _LAST_SEQUENCED or _FIRST_DATAGRAM <= kind <= _LAST_DATAGRAM
-        if count == 1 and version == PROTOCOL_VERSION and is_known:
+        if count == 1 and version == PROTOCOL_VERSION and _is_kind(kind):
             return Header(kind, origin, hop_limit, ((rid, generation, sequence),), _TO_ONE_SIZE)
     return _read_other_header(frame)
+
+
+def _is_kind(kind: int) -> bool:
+    return _FIRST_SEQUENCED <= kind <= _LAST_SEQUENCED or _FIRST_DATAGRAM <= kind <= _LAST_DATAGRAM
 
 
 def _read_other_header(frame: bytes) -> Header:
@@ -265,7 +267,7 @@ def _read_other_header(frame: bytes) -> Header:
     version, kind, hop_limit, origin, count = _HEADER.unpack_from(frame)
     if version != PROTOCOL_VERSION:
         raise ChannelCodecError(f"a frame of protocol version {version}; this router speaks {PROTOCOL_VERSION}")
-    if not (_FIRST_SEQUENCED <= kind <= _LAST_SEQUENCED or _FIRST_DATAGRAM <= kind <= _LAST_DATAGRAM):
+    if not _is_kind(kind):
         raise ChannelCodecError(f"a frame of unknown kind {kind}")
     payload_at = _HEADER_SIZE + count * _TARGET_SIZE
     if count == 0 or payload_at > len(frame):

@@ -344,7 +344,7 @@ class PublisherCore:
         return [ReportEnded(int.from_bytes(tag, "big"), tuple(names), count)] if is_ours else []
 
     def accepted_by(self, tag: bytes, names: Sequence[str], count: int) -> None:
-        """The router told who processed what is accepted, from the message of this tag on (I-3c)."""
+        """The router reported who processed what is accepted, from the message of this tag on (I-3c)."""
         number = int.from_bytes(tag, "big") if len(tag) == TAG_BYTES else -1
         if self._attached and number in self._messages:
             told = accepted_by(Subscriptions(count, tuple(names)), self.require or 0)
@@ -357,7 +357,7 @@ class PublisherCore:
         if outcome.kind is not OutcomeKind.ACCEPTED:
             return outcome
         known = self._accepted_by
-        # Outcomes are decided in the order of the messages (I-3), but those of one kind are told together.
+        # Outcomes are decided in the order of the messages (I-3), but a disposition reports those of one kind together.
         needed = bisect_right(known, next(iter(self._messages)), key=_first_number) - 1
         if needed > 0:
             del known[:needed]

@@ -519,13 +519,13 @@ def test_accepted_is_reported_with_who_processed_it_from_the_message_named_on() 
     assert named == [one, one, two, two]
 
 
-def test_a_rejection_told_first_does_not_take_away_who_processed_the_message_before_it() -> None:
+def test_a_rejection_that_comes_first_does_not_take_away_who_processed_the_message_before_it() -> None:
     p = PublisherDriver(require=1)
     p.attach()
     p.submit(3)
     for number, names in enumerate((["s/link"], ["s/link", "t/link"], ["t/link"])):
         p.core.accepted_by(tag(number), names, len(names))
-    p.tell([1], rejected("oncewire:rejected", "by one"))  # outcomes of one kind are told together
+    p.tell([1], rejected("oncewire:rejected", "by one"))  # a disposition has outcomes of one kind
     reported = only(ReportOutcome, p.tell([0, 2]))
     named = [each.outcome.subscriptions for each in reported if each.outcome.is_accepted]
     assert named == [Subscriptions(1, ("s/link",)), Subscriptions(1, ("t/link",))]
