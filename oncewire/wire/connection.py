@@ -13,6 +13,7 @@ from functools import partial
 
 from oncewire.wire import large_attach
 from oncewire.wire.decoding import MAX_FRAME_VALUES
+from oncewire.wire.disposition_run import take_run
 from oncewire.wire.errors import (
     FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
@@ -400,6 +401,7 @@ class Connection:
                 elif session.state is SESSION_MAPPED:
                     session.receive_whole(whole)
                 continue
+            begin = parser.pos
             frame = parser.next_frame()
             if frame is None:
                 return
@@ -412,6 +414,8 @@ class Connection:
                 self._receive_large_attach(channel, large)
                 continue
             performative, payload = decode_performative(buf, pos, end, MAX_FRAME_VALUES)
+            if isinstance(performative, Disposition):
+                take_run(parser, begin, performative)
             self._receive_frame(channel, performative, buf[payload:end])
 
     def _receive_large_attach(self, channel: int, attach: LargeAttach) -> None:
