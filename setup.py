@@ -21,7 +21,10 @@ IS_COMPILED = os.environ.get("ONCEWIRE_COMPILED") == "1"
 TRANSLATOR = "mypy[mypyc]>=2.4,<2.5"
 # Each unit is one shared library: calls inside it are C calls. Of the router it is what each message passes through.
 UNITS = {
-    "oncewire.compiled": ["oncewire/wire"],
+    "oncewire.compiled": [
+        "oncewire/wire",
+        *(f"oncewire/transport/{name}.py" for name in ("engine_protocol", "paced_protocol", "turn", "turns_core")),
+    ],
     "delivery_records.compiled": ["delivery_records"],
     "router.compiled": [
         "router/records_driver.py",

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from delivery_records.attachments.view import RouterRecord
 from delivery_records.inputs import StoreHealth, ViewChanges, ViewSnapshot
@@ -134,11 +134,12 @@ class _Fenced(Exception):
         self.reason = reason
 
 
+_LEASE_CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 def lease_time() -> float:
     """Seconds on a clock that also runs while the machine is suspended, as the lease does in the store."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+    return time.monotonic() if _LEASE_CLOCK is None else time.clock_gettime(_LEASE_CLOCK)
 
 
 class Membership:

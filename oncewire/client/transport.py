@@ -31,6 +31,8 @@ class Transport(EngineProtocol):
         """
         super().__init__(engine, Turn(), asyncio.get_running_loop().time)
         self._on_event = on_event
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the connection has ended."""
         self.tls_fault = ""
         """Why TLS has ended the connection; a router may refuse a certificate after our side of the handshake."""
 
@@ -46,6 +48,8 @@ class Transport(EngineProtocol):
         if isinstance(exc, ssl.SSLError):
             self.tls_fault = f"TLS: {fault_of(exc)}"
         super().connection_lost(exc)
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     def process_events(self) -> None:
         """Events to the owner."""

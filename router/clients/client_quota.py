@@ -45,8 +45,8 @@ class QuotaClient(Waiter, Protocol):
         ...
 
     @property
-    def link_numbers(self) -> list[int]:
-        """Its links to topics."""
+    def link_count(self) -> int:
+        """Its links, to topics and to services."""
         ...
 
 
@@ -201,7 +201,7 @@ class ClientQuota:
 
     def count_links(self) -> None:
         """At the end of a turn: what the connection has by now."""
-        links = len(self._client.link_numbers) + self._client.routed.near_count
+        links = self._client.link_count
         if self._use is not None and links != self._links:
             self._use.links += links - self._links
             self._links = links

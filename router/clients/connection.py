@@ -9,12 +9,11 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from delivery_records.effects import DetachLink
 from delivery_records.inputs import Input, LinkDetach, LinkLost, LinkPlace, LossCause
 from oncewire.transport.paced_protocol import PacedProtocol
-from oncewire.transport.turn import Backlog, Turn
 from oncewire.wire import (
     CONNECTION_FORCED,
     CONNECTION_REDIRECT,
@@ -46,73 +45,28 @@ from oncewire.wire import (
     Symbol,
 )  # fmt: skip
 from router.amqp_errors import amqp_error
-from router.clients.attach_pace import AttachPace
-from router.clients.client_quota import ClientQuota
 from router.clients.connection_limits import (
     CLOSE_TIMEOUT_S,
     MAX_CONTAINER_ID_BYTES,
     OUTPUT_HIGH_BYTES,
     OUTPUT_LIMIT_BYTES,
 )
+from router.clients.connection_owner import ConnectionOwner
 from router.clients.link_policy import LinkPolicy
 from router.clients.link_refusal import LinkRefusal, address_of, lighten
-from router.clients.local_node import LocalNode, NodeLink, NodeLinks
+from router.clients.local_node import NodeLink, NodeLinks
 from router.clients.places import Places
 from router.clients.publisher_link import PublisherLink
-from router.clients.session_window import PASSED, SessionWindows, WindowLimits
+from router.clients.session_window import PASSED, SessionWindows
 from router.clients.subscriber_link import SubscriberLink
-from router.config import RouterConfig
 from router.logs import EventLog, Part, RouterEvent
 from router.records_driver import RecordsDriver
 from router.routed.half import CarriedLinks, Half
-from router.routed.links import RoutedLinks, RoutedRefusal
+from router.routed.links import RoutedRefusal
 from router.routed.terms import Origin
 
 ClientLink = PublisherLink | SubscriberLink
 _CLOSING = (ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED, ConnectionState.ENDED)
-
-
-class ConnectionOwner(Protocol):
-    """What a connection needs of those who have all connections; `ClientListener` is it."""
-
-    config: RouterConfig
-    log: EventLog
-    turn: Turn
-    unfinished: Backlog
-    """Connections whose last read is not carried out yet."""
-    node: LocalNode | None
-    is_draining: bool
-    """No client is taken any more, and who has no links is redirected (K-8a)."""
-
-    current_config: Callable[[], RouterConfig]
-    """Gives `config`: one function for all that ask later."""
-
-    def window_limits(self) -> WindowLimits:
-        """What bounds the bytes of a client's session (C-6)."""
-
-    def add(self, connection: ClientConnection) -> None:
-        """A client has connected."""
-
-    def remove(self, connection: ClientConnection) -> None:
-        """A client is disconnected."""
-
-    def refusal(self, connection: ClientConnection, hostname: str) -> tuple[str, str] | None:
-        """Condition and text where this client is refused; None = it is admitted, and a service registered (R-1)."""
-
-    def redirect(self, container_id: str) -> dict[str, object] | None:
-        """The info of a redirect for this client (K-8a); None = there is no other router."""
-
-    def attach_pace(self, connection: ClientConnection) -> AttachPace:
-        """How often this connection may attach."""
-
-    routed: RoutedLinks | None
-    """Links to services; None = no incarnation serves (R-1)."""
-
-    def quota(self, connection: ClientConnection, windows: SessionWindows) -> ClientQuota:
-        """How much the user of this connection may use."""
-
-    def count_refusal(self, connection: ClientConnection, link_name: str, refusal: LinkRefusal) -> None:
-        """An attach was refused before the record core was asked."""
 
 
 class ClientConnection(PacedProtocol):
@@ -123,9 +77,15 @@ class ClientConnection(PacedProtocol):
     timer_resolution_s = 0.05
     peer_noun = "a client"
 
+    __slots__ = (
+        "__weakref__", "_attaches", "_driver", "_expiry", "_has_failed", "_is_redirected", "_links", "_listener",
+        "_node_links", "_places", "_windows", "container_id", "log", "max_message_size", "peer", "peer_host", "policy",
+        "quota", "routed", "sasl",
+    )  # fmt: skip
+
     def __init__(
-        self, listener: ConnectionOwner, engine: Connection, driver: RecordsDriver | None, sasl: SaslServer,
-        *, is_redirected: bool = True,
+        self, listener: ConnectionOwner[ClientConnection], engine: Connection, driver: RecordsDriver | None,
+        sasl: SaslServer, *, is_redirected: bool = True,
     ) -> None:  # fmt: skip
         """Serve one client.
 
@@ -145,8 +105,6 @@ class ClientConnection(PacedProtocol):
         self.peer = ""
         self.policy = LinkPolicy(listener.current_config)
         """Knows the user, and what the rules say of it."""
-        self.mechanism = ""
-        """How; empty until then."""
         self.sasl: SaslServer | None = sasl
         """None once the client has logged in."""
         self._expiry: asyncio.TimerHandle | None = None
@@ -190,6 +148,11 @@ class ClientConnection(PacedProtocol):
     def link_numbers(self) -> list[int]:
         """The links it has now, by number."""
         return list(self._links)
+
+    @property
+    def link_count(self) -> int:
+        """How many links it has now, those to services included."""
+        return len(self._links) + self.routed.near_count
 
     @property
     def user(self) -> str | None:
@@ -269,6 +232,7 @@ class ClientConnection(PacedProtocol):
 
     def process_events(self) -> None:
         """See `EngineProtocol`."""
+        self._windows.is_calm = False
         inputs: list[Input] = []
         try:
             for event in self.engine.events():
@@ -284,7 +248,8 @@ class ClientConnection(PacedProtocol):
                         handler(self, event, inputs)
             for link in self._node_links.take_postponed():
                 self._open_node_link(link)
-            self.routed.release()
+            if self.routed.halves:
+                self.routed.release()
         finally:  # K-3b: what came before a fault counts
             if inputs and self._driver is not None:
                 self._driver.submit(inputs)
@@ -329,7 +294,7 @@ class ClientConnection(PacedProtocol):
             link.context.on_attached()
             return
         self._attaches.take()
-        if len(self._links) + self.routed.near_count >= self._listener.config.max_links:
+        if self.link_count >= self._listener.config.max_links:
             limit = self._listener.config.max_links
             self._refuse(link, LinkRefusal(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links"))
             return
@@ -441,7 +406,7 @@ class ClientConnection(PacedProtocol):
         )
 
     def _on_sasl(self, event: SaslOutcome, _inputs: list[Input]) -> None:
-        self.policy.user, self.mechanism = event.user, event.mechanism
+        self.policy.user, self.policy.mechanism = event.user, event.mechanism
         self.sasl = None
         if not event.ok:
             self.log.event(RouterEvent.CLIENT_REFUSED, peer=self.peer, why="login failed", mechanism=event.mechanism)
@@ -564,18 +529,22 @@ class ClientConnection(PacedProtocol):
         if self._driver is not None and self._transport is not None:
             self._update_windows(self._driver)
         super().write_output()
-        if not self._is_behind:
+        if self.routed.halves and not self._is_behind:
             self.routed.release()
 
     def _update_windows(self, driver: RecordsDriver) -> None:
         """C-6: offer each session the frames there is room for."""
         self.quota.count_links()
+        if self._windows.is_calm:
+            return
         publishers = [
             (each.number, each.link.session) for each in self._links.values() if isinstance(each, PublisherLink)
         ]
         sessions = self.routed.offered(self.engine.sessions)
         if self._windows.look(sessions, publishers, driver, time.monotonic()):
             driver.submit([])
+        if self.routed.halves:  # sessions may be offered frames here again without a read
+            self._windows.is_calm = False
         if self._windows.is_passed and self.engine.state is ConnectionState.OPENED:
             self.close("amqp:resource-limit-exceeded", PASSED)
 

@@ -22,13 +22,15 @@ from router.virtual_hosts import VhostRefused, vhost_of
 class LinkPolicy:
     """Of one connection, whose user may still log in."""
 
-    __slots__ = ("_config", "_hostname", "user", "vhost")
+    __slots__ = ("_config", "_hostname", "mechanism", "user", "vhost")
 
     def __init__(self, config: Callable[[], RouterConfig]) -> None:
         """Nobody has logged in. `config` tells the settings of now."""
         self._config = config
         self.user: str | None = None
         """Who has logged in; None without a login."""
+        self.mechanism = ""
+        """How; empty until then."""
         self.vhost = ""
         """The virtual host of the connection, once it is open; empty: the default one."""
         self._hostname = ""

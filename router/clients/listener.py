@@ -208,8 +208,8 @@ class ClientListener:
 
     def _is_removed(self, connection: ClientConnection) -> bool:
         """Users of certificates, tokens and authenticators are on no list."""
-        is_listed = self.checks is None or connection.mechanism not in self.checks.mechanisms
-        return is_listed and connection.mechanism in _BY_PASSWORD and connection.user not in self.users.names
+        is_listed = self.checks is None or connection.policy.mechanism not in self.checks.mechanisms
+        return is_listed and connection.policy.mechanism in _BY_PASSWORD and connection.user not in self.users.names
 
     def stop_listening(self) -> None:
         """Take no more connections; open ones go on (K-8)."""

@@ -66,7 +66,7 @@ class Stored:
 class SessionWindows:
     """Keeps the windows of one connection's sessions, and its part of the router's budget."""
 
-    __slots__ = ("_limits", "_of_user", "_offers", "_partial", "_user", "_waiter", "_waiting", "is_passed")
+    __slots__ = ("_limits", "_of_user", "_offers", "_partial", "_user", "_waiter", "_waiting", "is_calm", "is_passed")
 
     def __init__(self, limits: WindowLimits) -> None:
         """Nothing has come yet."""
@@ -75,6 +75,8 @@ class SessionWindows:
         self._partial = 0
         self.is_passed = False
         """A session holds more than its window and its publishers' largest messages explain: end the connection."""
+        self.is_calm = False
+        """Nothing but a read changes the windows: there is no publisher, and none is narrow. A read ends this."""
         self._waiting: dict[SessionEndpoint, None] = {}
         """Sessions that wait to complete what they have begun to send, over the budget."""
         self._user: UserBytes | None = None
@@ -125,6 +127,7 @@ class SessionWindows:
                 stored.is_awaited = True
                 awaited.append((number, session))
         wakes = self.update(found, driver.records.budget, driver.offers, now)
+        self.is_calm = not publishers and not any(offer.is_narrow for offer in self._offers.values())
         for number, session in awaited:
             driver.on_session_window(number, self.is_narrow(session))
         return wakes

@@ -140,6 +140,8 @@ class NeighbourConnection(EngineProtocol):
         """
         super().__init__(engine, neighbours.turn, time.monotonic)
         self._neighbours = neighbours
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the connection has ended."""
         self.is_dialer = is_dialer
         self.cost = cost
         """Of this router's direction; an operator may set another one while the link is up."""
@@ -212,6 +214,8 @@ class NeighbourConnection(EngineProtocol):
         """No frame goes over this link any more."""
         self._down()
         self._neighbours.remove_connection(self)
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     def pause_writing(self) -> None:
         """The neighbour reads too slowly; from now on bodies get old."""

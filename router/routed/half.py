@@ -85,7 +85,7 @@ class CarriedLinks:
     @property
     def near_count(self) -> int:
         """Routed links that the other end of the connection has attached."""
-        return sum(half.side is Side.NEAR for half in self.halves)
+        return sum(half.side is Side.NEAR for half in self.halves) if self.halves else 0
 
     def keep(self, session: object, is_kept: bool) -> None:
         """Offer a session frames here and nowhere else, or let others do it again."""

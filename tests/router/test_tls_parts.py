@@ -204,6 +204,7 @@ class Flow(EngineProtocol):
 
     def __init__(self) -> None:
         super().__init__(Connection(Role.SERVER, container_id="x", now=0.0), Turn(), lambda: 0.0)
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.behind, self.caught_up = asyncio.Event(), asyncio.Event()
 
     @property
@@ -213,6 +214,9 @@ class Flow(EngineProtocol):
 
     def process_events(self) -> None:
         """None are of interest."""
+
+    def on_disconnected(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         self.bytes_in += len(data)

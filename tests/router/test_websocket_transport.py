@@ -31,6 +31,7 @@ class Flow(EngineProtocol):
 
     def __init__(self) -> None:
         super().__init__(Connection(Role.SERVER, container_id="x", now=0.0), Turn(), lambda: 0.0)
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.read = bytearray()
         self.caught_up, self._news = asyncio.Event(), asyncio.Event()
 
@@ -41,6 +42,9 @@ class Flow(EngineProtocol):
 
     def process_events(self) -> None:
         """None are of interest."""
+
+    def on_disconnected(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         self.read += data
