@@ -154,24 +154,44 @@ class PublisherTransfer:
         self.receiver_settles = receiver_settles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class PublisherSettle:
-    """The publisher settled these deliveries (disposition role=sender settled=true)."""
+    """The publisher settled these deliveries (disposition role=sender settled=true). Hot path."""
 
     link: int
     tags: Sequence[bytes]
 
+    def __init__(self, link: int, tags: Sequence[bytes]) -> None:
+        """Keep the fields."""
+        self.link = link
+        self.tags = tags
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True, init=False)
 class SubscriberDisposition:
-    """The subscriber stated an outcome (None: settled without one) for these network tags."""
+    """The subscriber stated an outcome (None: settled without one) for these network tags. Hot path."""
 
     link: int
     tags: Sequence[bytes]
     outcome: DeliveryOutcome | None
     settled: bool
-    annotations: Mapping[object, object] | None = None
+    annotations: Mapping[object, object] | None
     """message-annotations of `modified`, merged into the next attempt (E-4a)."""
+
+    def __init__(
+        self,
+        link: int,
+        tags: Sequence[bytes],
+        outcome: DeliveryOutcome | None,
+        settled: bool,
+        annotations: Mapping[object, object] | None = None,
+    ) -> None:
+        """Keep the fields."""
+        self.link = link
+        self.tags = tags
+        self.outcome = outcome
+        self.settled = settled
+        self.annotations = annotations
 
 
 @dataclass(frozen=True, slots=True)

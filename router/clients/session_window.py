@@ -52,15 +52,22 @@ class WindowLimits:
         return self.window_bytes + self.max_message_size
 
 
-@dataclass(slots=True)
 class Stored:
-    """What the publishers of one session hold."""
+    """What the publishers of one session hold (hot path: a plain class)."""
 
-    size: int = 0
-    """Bytes of bodies that are complete."""
-    publishers: int = 0
-    is_awaited: bool = False
-    """One of them has deliveries of its map to send again, which no limit may withhold (F1)."""
+    __slots__ = ("is_awaited", "publishers", "size")
+
+    def __init__(self, size: int = 0, publishers: int = 0, is_awaited: bool = False) -> None:
+        """Keep the fields.
+
+        Args:
+            size: bytes of bodies that are complete.
+            publishers: how many there are.
+            is_awaited: one of them has deliveries of its map to send again, which no limit may withhold (F1).
+        """
+        self.size = size
+        self.publishers = publishers
+        self.is_awaited = is_awaited
 
 
 class SessionWindows:
@@ -146,12 +153,15 @@ class SessionWindows:
         Returns:
             Whether others who wait for room must be looked at: have the record core finish a turn.
         """
-        partial = sum(session.partial_bytes for session in sessions)
+        partial = 0
+        for session in sessions:
+            partial += session.partial_bytes
         is_less = self._hold(partial, budget)
         if self._user is not None:
             self._hold_for_user(self._user, partial + sum(stored.size for stored in sessions.values()))
-        for session in [found for found in self._offers if found not in sessions]:
-            self._forget(session, budget, offers)
+        if sessions.keys() != self._offers.keys():
+            for session in [found for found in self._offers if found not in sessions]:
+                self._forget(session, budget, offers)
         for session, stored in sessions.items():
             self._offer(session, stored, budget, offers, now)
         return budget.was_full and (is_less or budget.is_passed_on)
