@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from oncewire.wire.deliveries import OutgoingDelivery
 from oncewire.wire.errors import LimitError
@@ -42,6 +42,8 @@ OUTGOING_WINDOW = 0x7FFFFFFF
 FRAMES_OF_LATE = 32
 
 # 2.3.1: size, data offset, type, channel.
+# What is empty at first, shared and never changed: most sessions need neither.
+_NOTHING: Final[dict[Any, Any]] = {}
 _pack_header = struct.Struct(">IBBH").pack
 
 Ordered: TypeAlias = Attach | Flow | Disposition | Detach
@@ -106,9 +108,9 @@ class SessionEndpoint:
         # What waits for the peer's window to open, in order; see write_ordered.
         # A deque that exists takes 600 bytes, and most sessions never need one.
         self._queue: deque[Queued] | None = None
-        self._queued_of: dict[int, int] = {}  # by handle
+        self._queued_of: dict[int, int] = _NOTHING  # by handle
         self._queued_control = 0
-        self._waiting_echoes: dict[LinkEndpoint, None] = {}
+        self._waiting_echoes: dict[LinkEndpoint, None] = _NOTHING
 
     # --- public -------------------------------------------------------------------------------------------------------
 
@@ -202,6 +204,8 @@ class SessionEndpoint:
         if self._queue is None:
             self._queue = deque()
         self._queue.append(item)
+        if not self._queued_of:
+            self._queued_of = {}
         self._queued_of[handle] = self._queued_of.get(handle, 0) + 1
 
     def _must_wait(self, link: LinkEndpoint, performative: Ordered) -> bool:
@@ -264,6 +268,8 @@ class SessionEndpoint:
     def defer_echo(self, link: LinkEndpoint) -> bool:
         """While frames are queued, note that ``link`` owes the peer its state (once, however often it asks)."""
         if self._queued_of.get(link.handle, 0):
+            if not self._waiting_echoes:
+                self._waiting_echoes = {}
             self._waiting_echoes[link] = None
             return True
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from oncewire.wire.link_endpoint import LinkEndpoint
 
@@ -20,6 +20,8 @@ _SERIAL_HALF: Final = 0x80000000
 _BEFORE: Final = -(1 << 62)
 # What every set has in front of its last range at first; it is never changed.
 _NO_RANGES: Final[list[int]] = []
+# What a table has passed over at first, likewise.
+_NOTHING: Final[dict[int, Any]] = {}
 
 # Ids that a peer leaves out are places in the row; behind a longer gap a new row begins.
 _LONGEST_GAP: Final = 64
@@ -152,7 +154,7 @@ class Unsettled:
         self._base = 0
         self._links: list[LinkEndpoint | None] = []
         self._tags: list[bytes] = []
-        self._passed_over: dict[int, tuple[LinkEndpoint, bytes]] = {}
+        self._passed_over: dict[int, tuple[LinkEndpoint, bytes]] = _NOTHING
         self._count = 0
 
     def __len__(self) -> int:
@@ -210,7 +212,7 @@ class Unsettled:
                 self._links[position - self._base] = link
                 self._tags[position - self._base] = tag
             else:
-                self._passed_over[position] = (link, tag)
+                self._pass_over(position, link, tag)
             return position
         gap = position - self._next
         self._drop(self._next, position - 1)
@@ -224,6 +226,11 @@ class Unsettled:
         self._tags.append(tag)
         self._next = position + 1
         return position
+
+    def _pass_over(self, position: int, link: LinkEndpoint, tag: bytes) -> None:
+        if not self._passed_over:
+            self._passed_over = {}
+        self._passed_over[position] = (link, tag)
 
     def _position(self, number: int) -> int:
         return self._next + serial_difference(number, self._next & SERIAL_MASK)
@@ -431,7 +438,7 @@ class Unsettled:
         """Keep what is left of the row by itself, and begin another row."""
         for at, link in enumerate(self._links):
             if link is not None:
-                self._passed_over[self._base + at] = (link, self._tags[at])
+                self._pass_over(self._base + at, link, self._tags[at])
         self._links.clear()
         self._tags.clear()
         self._base = self._next

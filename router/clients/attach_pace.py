@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from router.admission_core import group_of
@@ -21,6 +20,11 @@ class PacedClient(Protocol):
         ...
 
     @property
+    def attach_rate(self) -> float:
+        """Attaches a second of the user who has logged in; asked once."""
+        ...
+
+    @property
     def waiting_for_store(self) -> int:
         """Operations of all clients that wait for etcd."""
         ...
@@ -29,21 +33,19 @@ class PacedClient(Protocol):
 class AttachPace:
     """Counts the attaches of one connection."""
 
-    __slots__ = ("_bucket", "_client", "_rate", "_rate_of_user", "_rates", "is_new")
+    __slots__ = ("_bucket", "_client", "_rate", "_rates", "is_new")
 
-    def __init__(self, client: PacedClient, rates: AttachRates, rate: Callable[[], float]) -> None:
+    def __init__(self, client: PacedClient, rates: AttachRates) -> None:
         """It has not attached.
 
         Args:
             client: the connection.
             rates: of all.
-            rate: attaches a second of the user who has logged in; asked once.
         """
         self.is_new = False
         """It has attached since `delay` was asked for."""
         self._client = client
         self._rates = rates
-        self._rate_of_user = rate
         self._rate = 0.0
         self._bucket: Bucket | None = None
 
@@ -57,7 +59,7 @@ class AttachPace:
         """The client attaches."""
         now = time.monotonic()
         if self._bucket is None:
-            self._rate = self._rate_of_user()
+            self._rate = self._client.attach_rate
             self._bucket = Bucket(self._rate / CONNECTION_PART, now)
         self.is_new = True
         self._rates.take(self._user, self._bucket, self._rate, now)

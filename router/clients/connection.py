@@ -135,6 +135,11 @@ class ClientConnection(PacedProtocol):
         return self._driver is driver
 
     @property
+    def attach_rate(self) -> float:
+        """Attaches a second that its user may make."""
+        return self.policy.quota.attach_rate or self._listener.config.attach_rate
+
+    @property
     def waiting_for_store(self) -> int:
         """Operations of all clients that wait for etcd."""
         return 0 if self._driver is None else self._driver.waiting_for_store

@@ -86,6 +86,7 @@ class ClientListener:
         self.config = config
         self.current_config: Callable[[], RouterConfig] = lambda: self.config
         """One function for all connections."""
+        self._window_limits = WindowLimits(config.window_bytes, config.max_frame_size, config.max_message_size)
         self.log = log
         self.turn = turn
         self.unfinished = Backlog(turn)
@@ -270,9 +271,7 @@ class ClientListener:
 
     def attach_pace(self, connection: ClientConnection) -> AttachPace:
         """How often a connection may attach."""
-        return AttachPace(
-            connection, self.attach_rates, lambda: connection.policy.quota.attach_rate or self.config.attach_rate
-        )
+        return AttachPace(connection, self.attach_rates)
 
     def quota(self, connection: ClientConnection, windows: SessionWindows) -> ClientQuota:
         """How much the user of a connection may use."""
@@ -281,7 +280,10 @@ class ClientListener:
     def window_limits(self) -> WindowLimits:
         """What bounds the bytes of a client's session (C-6)."""
         config = self.config
-        return WindowLimits(config.window_bytes, config.max_frame_size, config.max_message_size)
+        limits = WindowLimits(config.window_bytes, config.max_frame_size, config.max_message_size)
+        if limits != self._window_limits:
+            self._window_limits = limits
+        return self._window_limits  # one for all connections
 
     def on_room(self) -> None:
         """The router's budget has room again: windows that were closed for it are looked at (C-6)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from delivery_records.budget import Budget
 from oncewire.wire import DEFAULT_INCOMING_WINDOW, SessionEndpoint
@@ -25,6 +26,9 @@ SMALLEST_FRAME = 1024
 """Bytes a frame is taken to have at least."""
 FIRST_WINDOW = 1
 """Frames a session begins with: what the router has room for is known at the end of the turn."""
+
+_NOBODY: Final[dict[SessionEndpoint, None]] = {}
+"""What waits at first; never changed. Connections that are idle share what is empty."""
 
 PASSED = "messages became much larger within one session window; connect again, and resume"
 
@@ -84,7 +88,7 @@ class SessionWindows:
         """A session holds more than its window and its publishers' largest messages explain: end the connection."""
         self.is_calm = False
         """Nothing but a read changes the windows: there is no publisher, and none is narrow. A read ends this."""
-        self._waiting: dict[SessionEndpoint, None] = {}
+        self._waiting: dict[SessionEndpoint, None] = _NOBODY
         """Sessions that wait to complete what they have begun to send, over the budget."""
         self._user: UserBytes | None = None
         self._of_user = 0
@@ -252,6 +256,8 @@ class SessionWindows:
                 frames = 1  # C-1: one message is always taken where nothing is held
             elif partial:
                 asks = True
+                if not self._waiting:
+                    self._waiting = {}
                 self._waiting[session] = None
                 frames = int(budget.may_finish(session, partial, now))
         if not asks and session in self._waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from oncewire.wire import (
     FRAME_SIZE_TOO_SMALL,
@@ -35,6 +35,9 @@ SMALLEST_FRAME = 512
 
 T = TypeVar("T")
 
+_NOTHING: Final[dict[Any, None]] = {}
+"""What a connection has without routed links; never changed. Most have none."""
+
 
 class Carrier(Protocol):
     """A connection that carries halves of routed links."""
@@ -60,19 +63,23 @@ class CarriedLinks:
         """There are none yet."""
         self.halves: dict[Half, None] = {}
         """In the order in which they began: how links end must not depend on where they lie in memory."""
-        self._blocked: dict[Half, None] = {}
-        self._touched: dict[Half, None] = {}
-        self._kept: dict[object, None] = {}
+        self._blocked: dict[Half, None] = _NOTHING
+        self._touched: dict[Half, None] = _NOTHING
+        self._kept: dict[object, None] = _NOTHING
 
     def __len__(self) -> int:
         return len(self.halves)
 
     def block(self, half: Half) -> None:
         """This half waits until its connection or session takes more."""
+        if not self._blocked:
+            self._blocked = {}
         self._blocked[half] = None
 
     def touch(self, half: Half) -> None:
         """Deliveries came for this half: its window is looked at."""
+        if not self._touched:
+            self._touched = {}
         self._touched[half] = None
 
     def forget(self, half: Half) -> None:
@@ -90,6 +97,8 @@ class CarriedLinks:
     def keep(self, session: object, is_kept: bool) -> None:
         """Offer a session frames here and nowhere else, or let others do it again."""
         if is_kept:
+            if not self._kept:
+                self._kept = {}
             self._kept[session] = None
         else:
             self._kept.pop(session, None)
