@@ -65,11 +65,19 @@ $(VENV)/.map-library: $(VENV)/.created scripts/fetch_map_library.sh
 	@$(FETCH_MAP) || echo "the inspector's page will have no map: its library was not fetched; 'make inspector-map' tries again" >&2
 	@touch $@
 
-# A normal install from a clean build, so that a file removed from the tree is gone here too. After `make dev` the
-# packages are the tree itself, and only what is declared (commands, dependencies) has to be installed again.
+# What translates the cores, in the version that constraints.txt has; see setup.py.
+MYPYC := 'mypy[mypyc]'
+CAN_COMPILE := $(PYTHON_IN_VENV) scripts/can_compile.py
+
+# A normal install from a clean build, so that a file removed from the tree is gone here too; compiled where that can be,
+# unless ONCEWIRE_PURE=1. After `make dev` the packages are the tree itself, pure Python until `make compiled`, and only
+# what is declared (commands, dependencies) has to be installed again.
 $(VENV)/.installed: $(VENV)/.fetched $(VENV)/.map-library pyproject.toml setup.py README.md LICENSE $(SOURCES)
 	@rm -rf build oncewire.egg-info
-	@if [ ! -e $(VENV)/.editable ]; then $(BUILD) '.[demo,test]'; \
+	@if [ ! -e $(VENV)/.editable ]; then \
+		if $(CAN_COMPILE) && $(PIP) $(MYPYC); then \
+			echo "compiling Oncewire, which takes one to two minutes (ONCEWIRE_PURE=1: not)"; export ONCEWIRE_COMPILED=1; fi; \
+		$(BUILD) '.[demo,test]'; \
 	elif [ ! -e $@ ] || [ pyproject.toml -nt $@ ]; then $(BUILD) -e '.[demo,test,dev]'; fi
 	@rm -rf build oncewire.egg-info
 	@touch $@
@@ -93,8 +101,6 @@ $(VENV)/.spark: $(VENV)/.installed
 
 # --- the compiled build ------------------------------------------------------------------------------------------
 
-# What translates the cores, in the version that constraints.txt has; see setup.py.
-MYPYC := 'mypy[mypyc]'
 IS_COMPILED := $(PYTHON_IN_VENV) -c 'import sys; from oncewire.cli.version import is_compiled; sys.exit(not is_compiled())'
 NOT_COMPILED := "Oncewire is not compiled: it needs a C compiler and Python.h (sudo apt-get install -y gcc python3-dev)"
 
