@@ -7,26 +7,18 @@ import contextlib
 import math
 import ssl
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from oncewire.transport import login_work
+from oncewire.transport.compiling import mypyc_attr
 from oncewire.transport.turn import Turn
 from oncewire.wire import Connection, ConnectionState
-
-if TYPE_CHECKING:
-    from mypy_extensions import mypyc_attr
-else:
-
-    def mypyc_attr(**_attributes):
-        """What mypyc reads; Python needs none of it."""
-        return lambda cls: cls
-
 
 INPUT = "what {} sent"
 _OUTPUT = "what {} is sent"
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(allow_interpreted_subclasses=True)  # the Python client has one
 class EngineProtocol(asyncio.Protocol):
     """The asyncio protocol around one engine. A subclass takes the engine's events, and ends what a fault of ours met.
 
