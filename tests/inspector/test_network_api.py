@@ -269,7 +269,8 @@ async def test_a_moved_subscription_changes_rows_of_a_watch_at_any_router(networ
 async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetwork) -> None:
     for path in (
         "subscriptions?limit=0", "subscriptions?limit=501", "subscriptions?cursor=zz", "subscriptions?topik=a",
-        "subscriptions?topic=a.*/b", "links?network=true", "waits?network=true&cursor=WyJhIiwiYiJd", "waits?min_s=x",
+        "subscriptions?topic=a.*/b", "links?network=true&own=true", "connections?network=true&cursor=WyJhIiwiYiJd",
+        "waits?network=true&cursor=WyJhIiwiYiJd", "waits?min_s=x", "events?network=true&after=3",
         "deliveries/xyz", "deliveries/00?network=maybe", "events?after=x", "watch", "holders?of=00", "holders",
     ):  # fmt: skip
         told = await get(network, "r1", f"/api/v1/{path}", 400)

@@ -101,7 +101,10 @@ def cell(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     if name.endswith("_s") and isinstance(value, int | float):
-        return age(float(value))
+        is_short = name.startswith("accepted_") and value < 1
+        return f"{1000 * value:.0f} ms" if is_short else age(float(value))
+    if name.endswith("_rate") and isinstance(value, int | float):
+        return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
     if isinstance(value, list):
         return ", ".join(str(part) for part in value)
     if isinstance(value, dict):
