@@ -133,7 +133,7 @@ def _inspector() -> Json:
         for table in MEASURED
     }
     return found | {
-        "/api/v1/overview": _get("This router, and what the caller may do.", required=("can",)),
+        "/api/v1/overview": _get("This router, and what the caller may do.", _READING, [_NETWORK], ("can",)),
         "/api/v1/deliveries/{tag}": _get(
             "Where a delivery is, by its tag in hex.", _NAMED,
             [_in_path("tag"), _in_query("publisher", type="string"), _NETWORK], ("found",),

@@ -30,8 +30,8 @@ def wait(**more: Any) -> dict[str, Any]:
     holder = {"subscription": "store/all", "key": "ab", "router": "r2", "rid": "7f", "since_s": 61.0, "state": "held"}
     return {
         "key": "w", "publisher": "till/1", "topic": "orders", "router": "r1", "rid": "7e", "phase": "active",
-        "unsettled": 4, "bytes": 100, "credit": 0, "oldest_s": 75.0, "oldest_tag": "00aa", "reason": "subscriptions",
-        "waiting_for": [holder], "waiting_for_count": 3, **more,
+        "unsettled": 4, "granted": 8, "bytes": 100, "credit": 0, "oldest_s": 75.0, "oldest_tag": "00aa",
+        "reason": "subscriptions", "waiting_for": [holder], "waiting_for_count": 3, **more,
     }  # fmt: skip
 
 
@@ -86,8 +86,8 @@ def test_rows_that_are_left_out_are_counted() -> None:
 
 def test_a_wait_says_who_waits_since_when_for_whom_and_why() -> None:
     text = "\n".join(lines("waits", {"waits": [wait()], "total": 1}, 80))
-    assert "till/1 at r1, orders: 4 unsettled, the oldest since 1 min" in text
-    assert "waits for store/all at r2 (no credit, 1 min)" in text
+    assert "till/1 at r1, orders: window 4 of 8 used, the oldest since 1 min" in text
+    assert "waits for store/all at r2 (held, 1 min)" in text
     assert "and 2 more" in text
     assert "tag 00aa" in text
     settles = wait(reason="publisher-settles", waiting_for=[], waiting_for_count=0)

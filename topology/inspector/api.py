@@ -10,6 +10,7 @@ from typing import TypeAlias
 from aiohttp import web
 
 from delivery_records.topics import TopicError, check_pattern
+from topology.inspector.answers_core import answer_of
 from topology.inspector.asking import TlsOf, ask_others, no_tls
 from topology.inspector.events_core import EventRing
 from topology.inspector.merging_core import is_own
@@ -27,6 +28,7 @@ from topology.inspector.parameters_core import (
     DELIVERY_PARAMETERS,
     EVENT_PARAMETERS,
     HOLDER_PARAMETERS,
+    OVERVIEW_PARAMETERS,
     PAGE_PARAMETERS,
     RATE_PARAMETERS,
     WAIT_PARAMETERS,
@@ -89,9 +91,12 @@ class Inspector:
     # --- the router and its tables ------------------------------------------------------------------------------------
 
     async def _overview(self, request: web.Request) -> Row:
-        check_names(request.query, frozenset())
-        rights = self._rights_of(request)
-        return {**self._source.overview(), "can": rights.as_row()}
+        check_names(request.query, OVERVIEW_PARAMETERS)
+        own = {**self._source.overview(), "can": self._rights_of(request).as_row()}
+        if not flag(request.query, "network"):
+            return own
+        with self._network.asking_all():
+            return await self._network.overview(own, request.headers.get("Authorization"))
 
     async def _table(self, request: web.Request) -> Row:
         table = request.match_info["table"]
@@ -163,7 +168,7 @@ class Inspector:
                 more, unheard = await self._find(request, bytes.fromhex(each), "", is_network)
                 found = _merged(found, more)
                 missing = unheard or missing
-        answer: Row = {"tag": tag.hex(), "found": found}
+        answer: Row = {"tag": tag.hex(), "answer": answer_of(found), "found": found}
         if is_network:
             answer["missing"] = missing
         return answer

@@ -20,6 +20,9 @@ MAX_QUESTIONS = 8
 ELSEWHERE = "elsewhere"
 """State of a subscription at another router, before that router was asked."""
 
+OWN_COUNTS = ("windows", "joining", "connections", "waiting_publishers", "delayed_1s", "stuck_10s", "held_10s")
+"""Counts of an overview that are those of one router; the others are of the whole network already."""
+
 
 class BusyError(Exception):
     """Too many requests with network=true are running."""
@@ -73,6 +76,14 @@ class NetworkTables:
         """The rates of a table's rows at all routers; `own` are those of this one."""
         answers, missing = await self._ask(f"rates/{table}", query, login)
         return {**own, "items": histories(table, [rows_of(own), *map(rows_of, answers)]), "missing": missing}
+
+    async def overview(self, own: Row, login: str | None) -> Row:
+        """The overview of this router, in which the counts of single routers are added up."""
+        answers, missing = await self._ask("overview", {}, login)
+        counts = {**_map_of(own)}
+        for answer in answers:
+            counts |= {name: counts[name] + _map_of(answer).get(name, 0) for name in OWN_COUNTS}
+        return {**own, "counts": counts, "missing": missing}
 
     async def events(self, own: list[Row], limit: int, login: str | None) -> Row:
         """The newest events of all routers, oldest first; `own` are those of this one."""
@@ -144,6 +155,11 @@ class NetworkTables:
             return self._source.holder(tag_of(tag), key)
         except InputError:
             return None  # another router's reply is invalid
+
+
+def _map_of(overview: dict[str, Any] | Row) -> dict[str, int]:
+    counts = overview.get("counts")
+    return counts if isinstance(counts, dict) else {}
 
 
 def age(row: Row) -> float:

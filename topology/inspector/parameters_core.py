@@ -25,6 +25,7 @@ PAGE_PARAMETERS = frozenset({"limit", "cursor", "topic", "router", "q", "network
 WAIT_PARAMETERS = PAGE_PARAMETERS | {"min_s"}
 RATE_PARAMETERS = frozenset({"topic", "router", "q", "network"})
 DELIVERY_PARAMETERS = frozenset({"publisher", "network"})
+OVERVIEW_PARAMETERS = frozenset({"network"})
 HOLDER_PARAMETERS = frozenset({"of"})
 MAX_PAIRS = 60
 """Pairs of delivery and subscription in one request: they fit in a request line of 8 KiB."""

@@ -66,12 +66,13 @@ async def test_each_publisher_is_shown_with_the_subscription_it_waits_for(scene:
         await until_text(page, "till-2/sales", "main")
         holders = await table_of(page, "Subscriptions that publishers wait for")
         why = "in doubt its client has it and has not answered"
-        assert [row[:4] for row in holders] == [["slow-printer/labels", why, "r1", "2"]]
+        assert [row[:5] for row in holders] == [["slow-printer/labels", "orders", why, "r1", "2"]]
         cards = await page.locator("article").all_inner_texts()
         assert len(cards) == 2
         for card in cards:
             assert "slow-printer/labels" in card
-            assert re.search(r"Window: \d+ unsettled, [\d.]+ k?B; credit for", card)
+            assert re.search(r"client\s+127\.0\.0\.1:\d+", card), card
+            assert re.search(r"Window\s+\d+ of [\d\s]+\s+[\d.]+ k?B", card), card
         first = await page.locator("article .for .age").first.inner_text()
         await page.wait_for_function(
             "old => document.querySelector('article .for .age').innerText !== old", arg=first
@@ -99,6 +100,11 @@ async def test_a_deliverys_record_has_the_six_fields_and_the_rules(scene: Scene,
     async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
         await page.locator("article", has_text="till-2/sales").locator("a", has_text=re.compile("^00")).click()
         await page.wait_for_selector("section[aria-label='Record at router r2']")
+        answer = await page.inner_text("section[aria-label=Answer]")
+        assert "Not accepted yet: 1 of 3 subscriptions has not accepted it." in answer
+        assert re.search(r"slow-printer/labels\s+in doubt\s+its client has it and has not answered\s+at r1", answer)
+        labels = "[...document.querySelectorAll('main section')].map(each => each.getAttribute('aria-label'))"
+        assert (await page.evaluate(labels))[0] == "Answer", "the answer comes first"
         record = await page.inner_text("section[aria-label='Record at router r2']")
         for part in ("SHA-256", "till-2/sales", "Its tag", "Network tag", "store/all", "accepted", "r1", "in doubt"):
             assert part in record, record
@@ -144,18 +150,89 @@ async def test_a_hostile_name_is_shown_and_does_nothing(scene: Scene, browser: A
         assert "owned" not in await page.title()
 
 
-async def test_a_topic_shows_place_epoch_mode_and_lag_of_its_subscriptions(scene: Scene, browser: Any) -> None:
+async def test_a_topic_shows_place_mode_and_lag_of_its_subscriptions_at_all_routers(scene: Scene, browser: Any) -> None:
     rows = {row["name"]: row for row in (await scene.get("subscriptions?topic=orders"))["items"]}
     async with looking_at(browser, f"{scene.http()}/#/topics/orders") as page:
         await until_text(page, "slow-printer/labels", "main")
-        heads = ("State", "Router", "Mode", "Lag", "Epoch")
+        await page.wait_for_function("() => !document.querySelector('main table').innerText.includes('elsewhere')")
+        heads = ("State", "Router", "Mode", "Lag", "Client")
         shown = await columns_of(page, "Subscriptions of the topic orders", *heads)
         assert set(shown) == set(rows)
         slow = dict(zip(heads, shown["slow-printer/labels"], strict=True))
         assert (slow["State"], slow["Router"], slow["Mode"]) == ("attached", "r1", "exactly-once")
         assert int(slow["Lag"]) > 0
-        assert slow["Epoch"] == str(rows["slow-printer/labels"]["epoch"])
-        assert shown["store/all"][heads.index("Lag")] == "–", "its lag is known at r2 only"
+        assert slow["Client"] == rows["slow-printer/labels"]["peer"]
+        assert int(shown["store/all"][heads.index("Lag")]) >= 0, "r2 was asked"
+
+
+async def test_one_switch_shows_the_whole_network_or_this_router_in_all_views(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/clients/connections") as page:
+        await until_text(page, "7 connections", "main")
+        await page.locator("#scope input").uncheck()
+        await until_text(page, "3 connections", "main")
+        for place, text, others in (
+            ("clients/subscriptions", "audit/log", "store/all"), ("clients/publishers", "till-1/sales", "till-2/sales"),
+            ("topics/orders", "slow-printer/labels", "billing/eu-west-1"), ("waiting", "till-1/sales", "till-2/sales"),
+            ("events", "Events of this router", "Events of all routers"), ("router", "Neighbours", "At"),
+            ("", "Wait here over 10\u00a0s", "Links, each way"),
+        ):  # fmt: skip
+            await go(page, place)
+            await until_text(page, text, "main")
+            cells = await page.locator("main th, main td, main h1, main h3").all_inner_texts()
+            assert others not in cells, place
+        assert await page.locator("main .quiet:text-is('–')").count() == 0, "what is not known is not shown"
+        await page.reload()
+        await until_live(page)
+        assert not await page.locator("#scope input").is_checked(), "the browser keeps it"
+        await page.keyboard.press("n")
+        await go(page, "clients/subscriptions")
+        await until_text(page, "6 subscriptions", "main")
+        assert all(state == "attached" for (state,) in (await columns_of(page, "Subscriptions", "State")).values())
+
+
+async def test_rates_are_shown_with_their_last_five_minutes(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/topics") as page:
+        row = "//tr[contains(., 'prices.eur')]"
+        await page.wait_for_selector(f"{row}//*[local-name()='svg']")
+        shown = await columns_of(page, "Topics", "Published", "Delivered", "Accepted")
+        published, delivered, accepted = shown["prices.eur"]
+        assert re.fullmatch(r"[\d.]+/s", published)
+        assert re.fullmatch(r"[\d.]+/s", delivered)
+        assert re.fullmatch(r"[\d.]+ m?s · [\d.]+ m?s", accepted)
+        for place, caption in (("", "Routers"), ("", "Links"), ("clients/subscriptions", "Subscriptions")):
+            await go(page, place)
+            await page.wait_for_function(
+                "caption => [...document.querySelectorAll('table')].some(t => t.caption.textContent.startsWith(caption)"
+                " && t.querySelector('svg.spark'))", arg=caption,
+            )  # fmt: skip
+
+
+async def test_the_map_and_the_notes_name_where_the_stuck_subscription_is(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, scene.http("r3")) as page:
+        await page.wait_for_selector("[aria-label*='1 stuck subscription at r1']")
+        await until_text(page, "Subscription slow-printer/labels at r1 is stuck (in doubt)", "ul.notes")
+        await page.click("ul.notes a:text('slow-printer/labels')")
+        await until_text(page, "Publishers that wait for it", "main")
+        await until_text(page, "exactly-once", "main .facts")
+        facts = await page.inner_text("main .facts")
+        assert re.search(r"Topic\s+orders\s+Router\s+r1\s+Mode\s+exactly-once", facts), facts
+        assert await page.locator("main article").count() == 2
+
+
+async def test_names_lead_to_their_views(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
+        await page.click("article a:text('till-2/sales')")
+        await page.wait_for_selector("h1:has-text('Publishers / till-2/sales')")
+        await until_text(page, "What it waits for", "main")
+        await until_text(page, "of", "main .window")
+        await page.click("main .facts a:has-text('127.0.0.1')")
+        await until_text(page, "1 connection", "main")
+        assert list(await columns_of(page, "Connections", "Router")) == ["till-2"]
+        await page.click("main table a:text-is('r2')")
+        await page.wait_for_selector("h2:has-text('Router r2')")
+        await go(page, "events")
+        await page.click("main .fields a:text-is('orders') >> nth=0")
+        await page.wait_for_selector("h1:has-text('Topics / orders')")
 
 
 @needs_axe

@@ -161,7 +161,7 @@ TOPIC = EntityType(
         ),
         integer(
             "waiting", "Publishers at this router whose oldest delivery has been unsettled for more than 1 s.",
-            Column("waiting", 1, "Publishers here that wait over 1 s"),
+            Column("waiting", 1, "Wait over 1 s"),
         ),
         rate(
             "published_rate", "Deliveries per second from publishers at this router; 0 for a pattern.",

@@ -55,7 +55,7 @@ export class Operations {
         verb: "Close it",
         danger: true,
         run: async () => {
-          await change("POST", ["management", "connection", item.key, "close"]);
+          await change("POST", ["management", "connection", item.peer, "close"]);
           return "The connection is closed.";
         },
       });
