@@ -27,7 +27,7 @@ from topology.inspector.show_cli import shown
 
 
 def record(role: str, router: str, state: str = "in-doubt", **more: object) -> Row:
-    return {"role": role, "router": router, "network_tag": "00", "state": state, "local_subscriptions": [],
+    return {"network_tag": "00", "role": role, "router": router, "state": state, "local_subscriptions": [],
             "local_count": 0, "other_routers": [], "arrived_s": 3.0, **more}  # fmt: skip
 
 
@@ -44,7 +44,9 @@ def local(name: str, state: str, detail: str) -> Row:
             [
                 record("ingress", "r1", local_subscriptions=[local("a/1", "accepted", "done")], local_count=1,
                        other_routers=[{"router": "r2", "subscriptions": 2, "owing": 1}]),
-                record("egress", "r2", local_subscriptions=[local("b/1", "in-doubt", "held"), local("b/2", "accepted", "")]),
+                record(
+                    "egress", "r2", local_subscriptions=[local("b/1", "in-doubt", "held"), local("b/2", "accepted", "")]
+                ),
             ],
             "in-doubt", "Not accepted yet: 1 of 3 subscriptions has not accepted it.", [("b/1", "r2", "held", 3.0)],
         ),
@@ -57,7 +59,7 @@ def local(name: str, state: str, detail: str) -> Row:
             [("b/1", "r2", "in-doubt", None)],
         ),
         ([record("egress", "r2", "accepted")], "accepted", "Done at the routers below", []),
-        ([record("egress", "r1"), {**record("egress", "r1"), "network_tag": "01"}], "unknown", "Several deliveries", []),
+        ([record("egress", "r1"), record("egress", "r1", network_tag="01")], "unknown", "Several deliveries", []),
     ],
 )  # fmt: skip
 def test_one_sentence_says_what_has_become_of_a_delivery(

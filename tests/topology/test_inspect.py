@@ -91,7 +91,7 @@ def test_a_wait_says_who_waits_since_when_for_whom_and_why() -> None:
     assert "and 2 more" in text
     assert "tag 00aa" in text
     settles = wait(reason="publisher-settles", waiting_for=[], waiting_for_count=0)
-    assert "its publisher has not settled" in "\n".join(lines("waits", {"waits": [settles], "total": 1}, 80))
+    assert "has not settled it yet" in "\n".join(lines("waits", {"waits": [settles], "total": 1}, 80))
     unnamed = wait(waiting_for=[])
     assert "waits for 3 subscriptions" in "\n".join(lines("waits", {"waits": [unnamed], "total": 1}, 80))
 

@@ -117,7 +117,7 @@ async def busy_network(folder: Path) -> AsyncIterator[Scene]:
             (store, "orders", "all"), (billing, "orders", "eu-west-1"), (audit, "prices.#", "log"),
             (billing, "prices.eur", HOSTILE), (store, "stock", "shelf"),
         ):  # fmt: skip
-            scene.start(_accept(await client.subscriber(topic, name=name)))
+            scene.start(accept(await client.subscriber(topic, name=name)))
         # It has deliveries, and says nothing.
         _ = await printer.subscriber("orders", name="labels", prefetch=4)
         publishers = [
@@ -140,8 +140,8 @@ async def broken_network(folder: Path) -> AsyncIterator[Scene]:
             await stack.enter_async_context(scene.client(name, at))
             for name, at in (("store", "r1"), ("branch", "r4"), ("till-1", "r1"))
         ]
-        scene.start(_accept(await near.subscriber("orders", name="all")))
-        scene.start(_accept(await far.subscriber("orders", name="all")))
+        scene.start(accept(await near.subscriber("orders", name="all")))
+        scene.start(accept(await far.subscriber("orders", name="all")))
         scene.start(_publish(await till.publisher("orders", name="sales", window=64), 0.1))
         yield scene
 
@@ -158,7 +158,8 @@ async def _network(network: LocalNetwork) -> AsyncIterator[Scene]:
             await asyncio.gather(*scene.tasks, return_exceptions=True)
 
 
-async def _accept(subscriber: Subscriber) -> None:
+async def accept(subscriber: Subscriber) -> None:
+    """Accept all that comes."""
     async for delivery in subscriber:
         await delivery.accept()
 

@@ -26,7 +26,14 @@ from tests.inspector.page.browser import (
     until_live,
     until_text,
 )
-from tests.inspector.page.scenes import DEADLINE_S, HOSTILE, Scene, assert_no_internal_error, busy_network
+from tests.inspector.page.scenes import (
+    DEADLINE_S,
+    HOSTILE,
+    Scene,
+    accept,
+    assert_no_internal_error,
+    busy_network,
+)
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 
@@ -131,6 +138,32 @@ async def test_a_delivery_that_is_settled_is_told_by_its_rules(scene: Scene, bro
         assert re.match(r"At router r3\s+the publisher's router; settled, and forgotten", records[0]), records
         assert re.match(r"At router r1\s+a router of its subscriptions; settled, and forgotten", records[1]), records
         assert not any(word in "".join(records) for word in ("body not held", "none", "undefined")), records
+
+
+async def test_a_test_message_is_published_and_watched_until_it_is_accepted(scene: Scene, browser: Any) -> None:
+    async with scene.client("reader", "r3") as reader, looking_at(browser, f"{scene.http()}/#/topics") as page:
+        subscriber = await reader.subscriber("trials", name="slow")
+        await page.click("text=Publish a test message…")
+        await until_text(page, "It goes to all subscriptions of the topic", "dialog")
+        await page.fill("input[name=topic]", "trials")
+        await page.fill("textarea[name=body]", HOSTILE)
+        await page.click("dialog >> text=Publish it")
+        await until_text(page, "It was not accepted within a second", "main")
+        answer = "section[aria-label=Answer]"
+        await until_text(page, "Not accepted yet: 1 of 1 subscriptions has not accepted it.", answer)
+        await until_text(page, "reader/slow", answer)
+        assert await accessibility_faults(page) == []
+        delivery = await subscriber.receive(timeout=DEADLINE_S)
+        assert delivery.body == HOSTILE.encode()
+        await delivery.accept()
+        await until_text(page, "It is settled: no router has a record of it any more.", answer)
+        assert await page.locator("main img").count() == 0
+        scene.start(accept(subscriber))
+        await go(page, "topics/trials")
+        await page.click("text=Publish a test message…")
+        await page.click("dialog >> text=Publish it")
+        await until_text(page, "The test message is published: accepted after", "main")
+        await subscriber.unsubscribe()
 
 
 async def test_a_tag_that_is_none_is_refused_with_what_to_do(scene: Scene, browser: Any) -> None:

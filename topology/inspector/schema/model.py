@@ -15,7 +15,7 @@ class Role(IntEnum):
     VIEWER = 1
     """See everything except bodies of messages and secrets."""
     OPERATOR = 2
-    """Change costs, log levels and traces, drain, close connections, end disconnected subscriptions."""
+    """Change costs, log levels and traces, drain, close connections, end disconnected subscriptions, publish tests."""
     ADMIN = 3
     """Also end attached subscriptions, load settings, see bodies."""
 

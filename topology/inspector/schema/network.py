@@ -143,6 +143,16 @@ LINK = EntityType(
     table="links",
 )  # fmt: skip
 
+_PUBLISH = Operation(
+    "publish",
+    "Publish a test message at this router, as a client does. Rules of access hold for the user. The reply has its "
+    "network tag, and its outcome with the seconds it took, if that came within a second. Unless something else is "
+    "traced at this router, the rules applied to the message are traced for a minute.",
+    "It goes to all subscriptions of the topic, as any message. Other deliveries are not affected.",
+    Role.OPERATOR,
+    (Attribute("body", Type.TEXT, "The text, at most 4,096 bytes in UTF-8.", is_required=True),),
+)
+
 TOPIC = EntityType(
     "topic",
     "A topic, or a pattern of a subscription. Topics are not created: a topic exists while a client uses it.",
@@ -175,6 +185,7 @@ TOPIC = EntityType(
         Attribute("is_pattern", Type.BOOLEAN, "Whether it has wildcards.", Column("pattern", 2, "")),
     ),
     table="topics",
+    operations=(_PUBLISH,),
 )  # fmt: skip
 
 LOG = EntityType(

@@ -55,6 +55,7 @@ class Page {
     this._view = null;
     this._shown = null;
     this.isLost = false;
+    this.trial = null;
     this.store.subscribe((dirty) => this._render(dirty));
   }
 

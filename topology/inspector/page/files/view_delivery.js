@@ -2,8 +2,9 @@
 
 import { get } from "./api.js";
 import { age, now } from "./ages.js";
-import { fill, h } from "./dom.js";
-import { bytes, counted, number } from "./format.js";
+import { fill, h, icon } from "./dom.js";
+import { bytes, counted, number, shortDuration } from "./format.js";
+import { WORDS } from "./schema.js";
 import { attachmentLink, columnsOf, meaningOf, routerLink, stateBadge, topicLink } from "./columns.js";
 import { notAsked, problem } from "./actions.js";
 import { RECEIVED, since } from "./store.js";
@@ -114,6 +115,7 @@ export class DeliveryView {
     // The publisher's router first: it decides the delivery, and its record has the message.
     const records = [...found].sort((a, b) => isIngress(b) - isIngress(a));
     fill(this._result,
+      trialNote(this._page.trial, tag),
       answerPanel(answer, tag),
       notAsked(missing),
       records.filter((record) => record.role !== "past").map((record) => recordPanel(record)),
@@ -121,6 +123,17 @@ export class DeliveryView {
       records.filter((record) => record.role === "past").map((record) => recordPanel(record)),
       untraced(records));
   }
+}
+
+/** What the page has published itself, and how that went. */
+function trialNote(trial, tag) {
+  if (trial?.tag !== tag) {
+    return null;
+  }
+  const [kind, text] = trial.outcome === null
+    ? ["warn", "The test message is published. It was not accepted within a second; this view shows how it goes on."]
+    : [trial.outcome === "accepted" ? "good" : "bad", `The test message is published: ${WORDS[trial.outcome]?.word ?? trial.outcome} after ${shortDuration(trial.seconds)}.`];
+  return h("p", { class: `panel note ${kind}`, role: "status" }, icon(kind), h("span", {}, text));
 }
 
 /** What has become of it, in one sentence, and who has not accepted it yet. */

@@ -36,6 +36,7 @@ export class TopicsView {
     this._missing = h("div", { class: "slot" });
     this.element = h("div", { class: "stack" },
       h("div", { class: "head" }, h("h1", {}, "Topics"), this._note, h("span", { class: "push" }),
+        (this._publish = publishButton(page, null)),
         filterBox("Filter topics", this._filter, (text) => {
           this._filter = text.toLowerCase();
           this.render();
@@ -50,6 +51,7 @@ export class TopicsView {
 
   render() {
     fillMissing(this._missing, this._page);
+    this._publish.hidden = !this._page.may("operator");
     const topics = this._page.rows("topics");
     const found = topics.filter((topic) => topic.key.toLowerCase().includes(this._filter));
     setText(this._note, !this._page.store.has("topics") ? "" : this._filter ? `${number(found.length)} of ${number(topics.length)}` : counted(topics.length, "topic"));
@@ -58,6 +60,10 @@ export class TopicsView {
     }
     this._more.render();
   }
+}
+
+function publishButton(page, topic) {
+  return button("Publish a test message…", () => page.actions.publishTest(topic), { hidden: true });
 }
 
 /** Names the routers that did not reply; made anew only when they are others. */
@@ -95,7 +101,8 @@ export class TopicView {
     this._waits = panel(page.scope.isNetwork ? "Publishers that wait" : "Publishers that wait at this router", (this._waitList = h("div", { class: "waits" })));
     this.element = h("div", { class: "stack" },
       h("div", { class: "head" },
-        h("h1", {}, h("a", { href: "#/topics" }, "Topics"), " / ", h("span", { class: "name" }, this._topic)), this._facts),
+        h("h1", {}, h("a", { href: "#/topics" }, "Topics"), " / ", h("span", { class: "name" }, this._topic)), this._facts,
+        h("span", { class: "push" }), (this._publish = publishButton(page, this._topic))),
       this._missing, this._numbers,
       panel("Subscriptions", this._subscriptions.element, this._more[0].element).element,
       panel("Publishers", this._publishers.element, this._more[1].element).element,
@@ -114,6 +121,7 @@ export class TopicView {
     const { store, scope } = this._page;
     fillMissing(this._missing, this._page);
     const topic = this._page.rows("topics").find((each) => each.key === this._topic);
+    this._publish.hidden = !this._page.may("operator") || topic?.is_pattern;
     this._showNumbers(topic);
     setText(this._facts, !store.has("topics") ? "" : topic
       ? `${counted(topic.subscriptions, "subscription")}, ${counted(topic.publishers, "publisher")}${topic.waiting ? `, ${number(topic.waiting)} waiting over 1 s` : ""}`
