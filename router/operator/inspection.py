@@ -151,10 +151,10 @@ class Inspection:
         """See `Source`."""
         return set() if self._rates is None else self._rates.keys(table)
 
-    def history(self, table: str, key: str) -> Row:
+    def history(self, table: str, key: str, points: int) -> Row:
         """See `Source`."""
         assert self._rates is not None
-        return self._rates.history(table, key)
+        return self._rates.history(table, key, points)
 
     def measured_s(self) -> float:
         """See `Source`."""

@@ -12,6 +12,7 @@ from router.operator.management_routes import PREFIX as MANAGEMENT
 from router.operator.schema import TYPES
 from topology.inspector.parameters_core import MAX_SECONDS, MAX_TEXT
 from topology.inspector.queues import ENDINGS
+from topology.inspector.rates_core import POINTS
 from topology.inspector.rows_core import COLLECTIONS, MAX_ROWS, MEASURED, WAITS
 from topology.inspector.schema.model import READER, Attribute, EntityType, Type
 
@@ -128,7 +129,9 @@ def _inspector() -> Json:
     }
     found |= {
         f"/api/v1/rates/{table}": _get(
-            f"Rates of {table} in the last five minutes.", _READING, [*texts, _NETWORK], ("items", "point_s", "points")
+            f"Rates of {table} in the last five minutes.", _READING,
+            [*texts, _NETWORK, _in_query("points", type="integer", minimum=1, maximum=POINTS)],
+            ("items", "point_s", "points"),
         )
         for table in MEASURED
     }

@@ -76,8 +76,8 @@ class Rates:
         self._take(SUBSCRIPTIONS, DELIVERED, delivered, seconds)
         self._take(TOPICS, PUBLISHED, to_topics, seconds)
         self._take(TOPICS, DELIVERED, from_topics, seconds)
-        for name, count in all_of_it.items():
-            self._take(ROUTERS, name, {own: count}, seconds)
+        for name in SERIES[ROUTERS]:
+            self._take(ROUTERS, name, {own: all_of_it.get(name, 0)}, seconds)
         self._take(LINKS, BYTES, self._counters[LINKS].differences(self._links()), seconds)
         self._quantiles = self._times.quantiles(now)
 
@@ -121,9 +121,9 @@ class Rates:
         """Rows in which something moved in the last five minutes."""
         return {key for series in self._series[table].values() for key in series.moved()}
 
-    def history(self, table: str, key: str) -> Row:
-        """The points of one row, by the names of its attributes."""
-        return {name: series.points(key) for name, series in self._series[table].items()}
+    def history(self, table: str, key: str, points: int) -> Row:
+        """The last points of one row, by the names of its attributes."""
+        return {name: series.points(key)[-points:] for name, series in self._series[table].items()}
 
     @property
     def age_s(self) -> float:

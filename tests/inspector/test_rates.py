@@ -207,6 +207,17 @@ async def test_each_router_shows_the_rates_of_all_of_them(network: LocalNetwork)
                 assert {each["router"] for each in events} == {"r1", "r2"}
             (alone,) = (await get("topics", one.http))["items"]
             assert alone["delivered_rate"] == 0, "the subscription is at the other router"
+            for task in tasks:
+                task.cancel()
+            while True:  # what has stopped is shown as stopped
+                routers = (await get("routers?network=true", one.http))["items"]
+                (topic,) = (await get("topics?network=true", one.http))["items"]
+                rows = [*routers, topic]
+                if not any(each["published_rate"] or each["delivered_rate"] for each in rows):
+                    break
+                await asyncio.sleep(0.1)
+            (item,) = (await get("rates/routers", one.http))["items"]
+            assert item["published_rate"][-1] == 0 < max(item["published_rate"])
         finally:
             for task in tasks:
                 task.cancel()

@@ -39,9 +39,10 @@ from topology.inspector.parameters_core import (
     limit_of,
     page_request,
     pairs_of,
+    points_of,
     tag_of,
 )
-from topology.inspector.rates_core import POINT_S, POINTS
+from topology.inspector.rates_core import POINT_S
 from topology.inspector.rows_core import COLLECTIONS, MAX_ROWS, MEASURED, WAITS, InputError, Row
 from topology.inspector.source import RightsOf, Source
 from topology.inspector.watching import MAX_WATCHERS, Watchers
@@ -125,23 +126,23 @@ class Inspector:
         table = request.match_info["table"]
         asked = page_request(request.query, RATE_PARAMETERS)
         _check_topic(asked)
-        own = self._own_rates(table, asked)
+        own = self._own_rates(table, asked, points_of(request.query))
         if not asked.is_network:
             return own
         with self._network.asking_all():
             return await self._network.rates(table, own, request.query, request.headers.get("Authorization"))
 
-    def _own_rates(self, table: str, asked: PageRequest) -> Row:
+    def _own_rates(self, table: str, asked: PageRequest, points: int) -> Row:
         source = self._source
         measured = source.measured(table)
         heads = [head for head in source.heads(table) if head.key in measured and asked.wanted.wants(head)]
         rows = source.rows(table, heads[:MAX_ROWS])
         names = [name for name in ("accepted_p50_s", "accepted_p99_s") if rows and name in rows[0]]
         items: list[Row] = [
-            {"key": row["key"], **source.history(table, str(row["key"])), **{name: row[name] for name in names}}
+            {"key": row["key"], **source.history(table, str(row["key"]), points), **{name: row[name] for name in names}}
             for row in rows
         ]
-        return {"items": items, "point_s": POINT_S, "points": POINTS, "age_s": round(source.measured_s(), 1)}
+        return {"items": items, "point_s": POINT_S, "points": points, "age_s": round(source.measured_s(), 1)}
 
     async def _holders(self, request: web.Request) -> Row:
         check_names(request.query, HOLDER_PARAMETERS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delivery_records.tags import MAX_TAG_BYTES
+from topology.inspector.rates_core import POINTS
 from topology.inspector.rows_core import (
     DEFAULT_ROWS,
     MAX_ROWS,
@@ -23,7 +24,7 @@ MAX_ID = 64
 MAX_SECONDS = 1e9
 PAGE_PARAMETERS = frozenset({"limit", "cursor", "topic", "router", "q", "network", "own"})
 WAIT_PARAMETERS = PAGE_PARAMETERS | {"min_s"}
-RATE_PARAMETERS = frozenset({"topic", "router", "q", "network"})
+RATE_PARAMETERS = frozenset({"topic", "router", "q", "network", "points"})
 DELIVERY_PARAMETERS = frozenset({"publisher", "network"})
 OVERVIEW_PARAMETERS = frozenset({"network"})
 HOLDER_PARAMETERS = frozenset({"of"})
@@ -95,6 +96,15 @@ def limit_of(query: Mapping[str, str]) -> int:
         InputError: it is no number from 1 to 500.
     """
     return _number(query, "limit", DEFAULT_ROWS, 1, MAX_ROWS)
+
+
+def points_of(query: Mapping[str, str]) -> int:
+    """The parameter `points`.
+
+    Raises:
+        InputError: it is no number from 1 to 60.
+    """
+    return _number(query, "points", POINTS, 1, POINTS)
 
 
 def after_of(query: Mapping[str, str]) -> int | None:

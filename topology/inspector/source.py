@@ -87,8 +87,8 @@ class Source(Protocol):
         """Keys of the rows in which something moved in the last five minutes."""
         ...
 
-    def history(self, table: str, key: str) -> Row:
-        """The points of one of those rows, by attribute."""
+    def history(self, table: str, key: str, points: int) -> Row:
+        """The last points of one of those rows, by attribute."""
         ...
 
     def measured_s(self) -> float:

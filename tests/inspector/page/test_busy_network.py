@@ -37,6 +37,8 @@ from tests.inspector.page.scenes import (
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 
+PICTURED_S = 150.0
+"""Before pictures are taken: half of what a picture of rates shows."""
 WHOLE = ("network", "delivery")
 """Pictures of these show the whole page, not only what fits on the screen."""
 PLACES = ("", "topics", "topics/orders", "waiting", "clients/connections", "clients/subscriptions", "events", "router")
@@ -147,6 +149,7 @@ async def test_a_test_message_is_published_and_watched_until_it_is_accepted(scen
         await until_text(page, "It goes to all subscriptions of the topic", "dialog")
         await page.fill("input[name=topic]", "trials")
         await page.fill("textarea[name=body]", HOSTILE)
+        await picture(page, "dialog-test-message", phone=False, dark=False)
         await page.click("dialog >> text=Publish it")
         await until_text(page, "It was not accepted within a second", "main")
         answer = "section[aria-label=Answer]"
@@ -310,18 +313,21 @@ async def test_news_change_rows_in_place_and_leave_the_focus_alone(scene: Scene,
     ("name", "place", "text"),
     [
         ("network", "", "Who holds what"),
+        ("topics", "topics", "prices.eur"),
         ("topic", "topics/orders", "stuck"),
         ("waiting", "waiting", "till-1/sales"),
         ("delivery", "delivery/{tag}", "At router r1"),
         ("subscriptions", "clients/subscriptions", "audit/log"),
+        ("subscription", "clients/subscriptions/{key}", "Publishers that wait for it"),
         ("events", "events", "subscriber attached"),
         ("router", "router", "Drain and stop"),
     ],
 )
 async def test_pictures_of_a_busy_network(scene: Scene, browser: Any, name: str, place: str, text: str) -> None:
-    waits = await scene.until_waits(2, 10.0 if pictures_are_wanted() else 1.0)
-    tag = next(row["oldest_tag"] for row in waits if row["router"] == "r2")
-    await take_pictures(browser, scene.http(), f"busy-{name}", place.format(tag=tag), text, whole=name in WHOLE)
+    waits = await scene.until_waits(2, PICTURED_S if pictures_are_wanted() else 1.0)
+    wait = next(row for row in waits if row["router"] == "r2")
+    place = place.format(tag=wait["oldest_tag"], key=wait["waiting_for"][0]["key"])
+    await take_pictures(browser, scene.http(), f"busy-{name}", place, text, whole=name in WHOLE)
 
 
 async def test_a_changed_cost_moves_the_best_path_on_the_page(scene: Scene, browser: Any) -> None:

@@ -12,8 +12,8 @@ const ADDED = {
 };
 
 export class Everywhere {
-  /** `onNews` is called after each answer. */
-  constructor(scope, onNews) {
+  /** `pace` says how often all routers are asked; `onNews` is called after each answer. */
+  constructor(scope, pace, onNews) {
     this._scope = scope;
     this._onNews = onNews;
     this._wanted = [];
@@ -21,7 +21,7 @@ export class Everywhere {
     /** Routers that did not reply: [{router, why}]. */
     this.missing = [];
     this.overview = null;
-    setInterval(() => document.hidden || this._load(), REFRESH_MS);
+    pace.every(REFRESH_MS, () => this._load());
   }
 
   /** What the view shows: {table: query, ...}. */

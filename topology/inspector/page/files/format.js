@@ -58,13 +58,13 @@ export function rate(value, unit = "1/s") {
   return value === 0 ? "0" : `${value < 9.95 ? value.toFixed(1) : number(Math.round(value))}/s`;
 }
 
-/** A short duration: "0.4 ms", "12 ms", from a second on as the others. */
+/** A short duration: "0.4 ms", "12 ms", "94 s", "3 min". */
 export function shortDuration(seconds) {
   if (seconds === null || seconds === undefined) {
     return "–";
   }
   if (seconds >= 0.9995) {
-    return duration(seconds);
+    return seconds < 99.5 ? (seconds < 9.95 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`) : `${Math.round(seconds / 60)} min`;
   }
   const ms = 1000 * seconds;
   return `${ms < 9.95 ? ms.toFixed(1) : Math.round(ms)} ms`;

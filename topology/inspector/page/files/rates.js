@@ -10,14 +10,14 @@ const WIDTH = 59;
 const HEIGHT = 20;
 
 export class Rates {
-  /** `onNews` is called after each answer. */
-  constructor(scope, onNews) {
+  /** `pace` says how often all routers are asked; `onNews` is called after each answer. */
+  constructor(scope, pace, onNews) {
     this._scope = scope;
     this._onNews = onNews;
     this._wanted = [];
     this._tables = new Map();
     this.version = 0;
-    setInterval(() => document.hidden || this._load(), REFRESH_MS);
+    pace.every(REFRESH_MS, () => this._load());
   }
 
   /** What the view shows: {table: query, ...}. */
@@ -88,6 +88,6 @@ export function spark(points, className = "") {
 
 /** A rate with its last five minutes. */
 export function rateWithSpark(value, points, unit) {
-  const most = points ? Math.max(...points) : 0;
-  return h("span", { class: "rate", title: most ? `at most ${rate(most, unit)} in five minutes` : null }, h("span", {}, rate(value, unit)), points && most ? spark(points) : null);
+  const most = points?.length > 1 ? Math.max(...points) : 0;
+  return h("span", { class: "rate", title: most ? `at most ${rate(most, unit)} in five minutes` : null }, h("span", {}, rate(value, unit)), most ? spark(points) : null);
 }

@@ -5,6 +5,28 @@ import { remember, remembered } from "./remembered.js";
 
 const SCOPE_KEY = "oncewire-scope";
 
+/** With so many routers all of them are asked half as often, with twice as many a third as often: each is a request. */
+const ROUTERS_AT_FULL_PACE = 25;
+
+/** How often something is asked for: while somebody looks, and less often in a large network. */
+export class Pace {
+  constructor(scope, store) {
+    this._scope = scope;
+    this._store = store;
+  }
+
+  every(ms, ask) {
+    let turn = 0;
+    setInterval(() => {
+      turn += 1;
+      const every = this._scope.isNetwork ? 1 + Math.floor(this._store.table("routers").size / ROUTERS_AT_FULL_PACE) : 1;
+      if (!document.hidden && turn % every === 0) {
+        ask();
+      }
+    }, ms);
+  }
+}
+
 export class Scope {
   /** `onChange` is called when somebody has switched. */
   constructor(onChange) {

@@ -15,6 +15,7 @@ import { Table, filterBox, panel } from "./table.js";
 const EVENTS_SHOWN = 8;
 const ROWS_SHOWN = 100;
 /** Of each table: a network of 100 routers may have 9,900 links. */
+const LINKS_WITH_HISTORY = 200;
 const LEASE_WARNING_S = 5;
 
 const TILES = [
@@ -68,8 +69,13 @@ export class NetworkView {
   }
 
   watches() {
-    const tables = { routers: {}, links: {} };
-    return { tables: [], rates: tables, everywhere: { overview: {} } };
+    return { tables: [], rates: this._rates(), everywhere: { overview: {} } };
+  }
+
+  /** Of the many links of a large network the map shows how much they carry now. */
+  _rates() {
+    const isLarge = this._page.store.table("links").size > LINKS_WITH_HISTORY;
+    return { routers: {}, links: isLarge ? { points: 1 } : {} };
   }
 
   destroy() {
@@ -84,6 +90,9 @@ export class NetworkView {
   render(dirty = null) {
     const isNew = (...names) => dirty === null || names.some((name) => dirty.has(name));
     const { store } = this._page;
+    if (isNew("links")) {
+      this._page.rates.want(this._rates());
+    }
     if (isNew("overview", "everywhere", "rates")) {
       this._showTiles(this._page.everywhere.overview ?? store.overview);
       fillMissing(this._missing, this._page);
