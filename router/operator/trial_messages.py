@@ -34,7 +34,7 @@ MAX_BYTES = 4_096
 ANSWER_S = 1.0
 """An answer waits so long for the outcome; where it takes longer, the delivery's record shows how it goes on."""
 WAIT_S = 600.0
-"""After that the message is given up as that of a publisher that has left: nobody watches it any more."""
+"""After that the message is abandoned, as that of a publisher that has left: nobody watches it any more."""
 _TAG = b"test"
 
 

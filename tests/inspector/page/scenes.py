@@ -54,7 +54,7 @@ class Scene:
 
     async def until_waits(self, publishers: int, min_s: float) -> list[Any]:
         """Wait until this many publishers have waited for this long; the rows of who waits."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(DEADLINE_S + min_s):
             while True:
                 rows = (await self.get(f"waits?network=true&min_s={min_s:g}"))["items"]
                 if len(rows) >= publishers:

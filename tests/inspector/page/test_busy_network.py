@@ -37,8 +37,8 @@ from tests.inspector.page.scenes import (
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 
-PICTURED_S = 150.0
-"""Before pictures are taken: half of what a picture of rates shows."""
+PICTURED_S = 100.0
+"""Before pictures are taken: a third of what a picture of rates shows."""
 WHOLE = ("network", "delivery")
 """Pictures of these show the whole page, not only what fits on the screen."""
 PLACES = ("", "topics", "topics/orders", "waiting", "clients/connections", "clients/subscriptions", "events", "router")
