@@ -81,7 +81,7 @@ async def test_each_publisher_is_shown_with_the_subscription_it_waits_for(scene:
         for card in cards:
             assert "slow-printer/labels" in card
             assert re.search(r"client\s+127\.0\.0\.1:\d+", card), card
-            assert re.search(r"Window\s+\d+ of [\d\s]+\s+[\d.]+ k?B", card), card
+            assert re.search(r"Window\s*\d+ of [\d\s]+[\d.]+ k?B", card), card
         first = await page.locator("article .for .age").first.inner_text()
         await page.wait_for_function(
             "old => document.querySelector('article .for .age').innerText !== old", arg=first
