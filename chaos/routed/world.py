@@ -25,7 +25,7 @@ MOST_ATTACHES = 40
 ITEMS = 25
 """Of each pusher."""
 CIRCLE_STEPS = 5_000
-CORPUS = (268, 341, 423)
+CORPUS = (268, 300, 341, 423)
 """Seeds beyond the usual ones that have found something, a fault or a mutant."""
 HELD_UP_ITEMS = 20
 """More than the window between two routers, so that some wait behind it."""
