@@ -74,7 +74,7 @@ class Router:
 
     def __init__(self, window: int) -> None:
         command = [sys.executable, "-P", "-m", "router", "--announce", "--standalone", "--listen-port=0"]
-        command += ["--http-port=0", "--log-level=error", f"--limits-window={window}"]
+        command += ["--http-port=0", "--log-level=error", f"--limits-window={window}", "--listen-idle-timeout-s=3600"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         announced = json.loads(self.process.stdout.readline())

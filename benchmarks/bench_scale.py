@@ -34,7 +34,7 @@ from topology.etcd_server import EtcdFailed, EtcdNotFound
 FAILED = 1
 UNLIMITED = {
     "limits.max_connections": "100000", "limits.attach_rate": "1000000", "limits.max_opening": "100000",
-    "listen.idle_timeout_s": "3600",
+    "listen.idle_timeout_s": "3600", "limits.open_timeout_s": "300",
 }  # fmt: skip
 """What a stranger may not have, and a benchmark needs."""
 LINKS = 200

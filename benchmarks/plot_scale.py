@@ -26,6 +26,7 @@ RABBITMQ_KB = 133
 """What RabbitMQ states for an idle connection."""
 COLOURS = ("#3b82c4", "#d97a1e", "#3a9d63", "#b8559b")
 """Seen well on white and on black."""
+CPU = "router CPU us per message"
 INK, PAPER, GRID = "#010203", "#fdfcfb", "#e0e1e2"
 """Stand for the variables of STYLE while matplotlib draws."""
 STYLE = """<style>
@@ -70,79 +71,96 @@ def column(rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
 # --- what is drawn ----------------------------------------------------------------------------------------------------
 
 
-def idle(record: Record) -> list[Panel]:
-    """Connections, and unsettled deliveries."""
-    rows, windows = record["connections"]["rows"], record["windows"]["rows"]
+def connections(part: Record) -> list[Panel]:
+    """Beside what another broker states."""
     memory = {
-        "Oncewire": column(rows, "connections", "kB each"),
-        "RabbitMQ, as stated": [(row["connections"], RABBITMQ_KB) for row in rows],
+        "Oncewire": column(part["rows"], "connections", "kB each"),
+        "RabbitMQ, as stated": [(row["connections"], RABBITMQ_KB) for row in part["rows"]],
     }
-    held = {"bytes": column(windows, "unsettled", "bytes each")}
-    return [
-        Panel("kB for each idle connection", "connections", memory, "xy"),
-        Panel("bytes for each unsettled delivery", "unsettled deliveries", held),
-    ]
+    return [Panel("kB for each idle connection", "connections", memory, "xy")]
 
 
-def attaches(record: Record) -> list[Panel]:
-    """Subscriptions and storms."""
-    rows, storms = record["subscriptions"]["rows"], record["storm"]["rows"]
+def windows(part: Record) -> list[Panel]:
+    """Memory of unsettled deliveries."""
+    held = {"bytes": column(part["rows"], "unsettled", "bytes each")}
+    return [Panel("bytes for each unsettled delivery", "unsettled deliveries", held)]
+
+
+def subscriptions(part: Record) -> list[Panel]:
+    """What an attach costs, and what is kept of it."""
     places = ("at its router", "at another", "etcd")
-    cpu = {place: column(rows, "subscriptions", f"CPU us each, {place}") for place in places}
-    memory = {place: column(rows, "subscriptions", f"kB each, {place}") for place in places}
-    times = {
-        "all answered": column(storms, "subscriptions", "all answered after s"),
-        "all reached": column(storms, "subscriptions", "all reached after s"),
-    }
+    cpu = {place: column(part["rows"], "subscriptions", f"CPU us each, {place}") for place in places}
+    memory = {place: column(part["rows"], "subscriptions", f"kB each, {place}") for place in places}
     return [
         Panel("CPU us for each attach", "subscriptions", cpu),
         Panel("kB for each subscription", "subscriptions", memory),
-        Panel("seconds after a router's death", "subscriptions", times),
     ]
 
 
-def messages(record: Record) -> list[Panel]:
-    """CPU time per message by topics, patterns and sizes."""
-    cpu = "router CPU us per message"
-    topics, patterns = record["topics"]["topics"], record["topics"]["patterns"]
+def storm(part: Record) -> list[Panel]:
+    """Times."""
+    times = {name: column(part["rows"], "subscriptions", f"{name} after s") for name in ("all answered", "all reached")}
+    return [Panel("seconds after a router's death", "subscriptions", times)]
+
+
+def topics(part: Record) -> list[Panel]:
+    """CPU time per message by topics and patterns."""
+    rows = part["topics"]
     by_topics = {
-        "one subscription, many/#": [(row["topics"], row[cpu]) for row in topics if row["subscriptions"] == 1],
-        "one for each topic": [(row["topics"], row[cpu]) for row in topics if row["subscriptions"] == row["topics"]],
+        "one subscription, many/#": [row for row in rows if row["subscriptions"] == 1],
+        "one for each topic": [row for row in rows if row["subscriptions"] == row["topics"]],
     }
     by_patterns: dict[str, list[tuple[float, float]]] = {}
-    for row in patterns:
-        by_patterns.setdefault(f"subscription to {row['subscription']}", []).append((row["idle patterns"] or 1, row[cpu]))
-    sizes = {"us": [(row["bytes"] or 1, row["router CPU us"]) for row in record["sizes"]["rows"]]}
+    for row in part["patterns"]:
+        points = by_patterns.setdefault(f"subscription to {row['subscription']}", [])
+        points.append((row["idle patterns"] or 1, row[CPU]))
     return [
-        Panel("router CPU us per message", "topics", by_topics),
-        Panel("router CPU us per message", "subscriptions that do not match", by_patterns),
-        Panel("router CPU us per message", "bytes of the body", sizes, "xy"),
+        Panel(CPU, "topics", {name: column(mine, "topics", CPU) for name, mine in by_topics.items()}),
+        Panel(CPU, "subscriptions that do not match", by_patterns),
     ]
 
 
-def over_time(record: Record) -> list[Panel]:
-    """Latency by load, and memory over a long run."""
-    loads = [*record["latency"]["rows"][1:], record["latency"]["rows"][0]]
-    late = {
-        name: [(place, row[f"{name} ms"]) for place, row in enumerate(loads)] for name in ("p50", "p99", "p99.9")
-    }
-    memory = {"MB": [(row["messages"] / 1e6, row["router MB"]) for row in record["soak"]["rows"]]}
-    return [
-        Panel("ms end to end", "share of the saturated rate", late, "y", [row["load"] for row in loads]),
-        Panel("router MB", "million messages", memory, ""),
-    ]
+def sizes(part: Record) -> list[Panel]:
+    """CPU time per message by bytes."""
+    cpu = {"us": [(row["bytes"] or 1, row["router CPU us"]) for row in part["rows"]]}
+    return [Panel(CPU, "bytes of the body", cpu, "xy")]
 
 
-PLOTS: Mapping[str, Callable[[Record], list[Panel]]] = {
-    "scale-idle.svg": idle, "scale-attaches.svg": attaches, "scale-messages.svg": messages,
-    "scale-time.svg": over_time,
-}  # fmt: skip
-"""By the names of their files."""
+def latency(part: Record) -> list[Panel]:
+    """By load, the saturated one last."""
+    loads = [*part["rows"][1:], part["rows"][0]]
+    late = {name: [(place, row[f"{name} ms"]) for place, row in enumerate(loads)] for name in ("p50", "p99", "p99.9")}
+    return [Panel("ms end to end", "share of the saturated rate", late, "y", [row["load"] for row in loads])]
+
+
+def soak(part: Record) -> list[Panel]:
+    """Memory over messages."""
+    memory = {"MB": [(row["messages"] / 1e6, row["router MB"]) for row in part["rows"]]}
+    return [Panel("router MB", "million messages", memory, "")]
+
+
+PLOTS: Mapping[str, Mapping[str, Callable[[Record], list[Panel]]]] = {
+    "scale-idle.svg": {"connections": connections, "windows": windows},
+    "scale-attaches.svg": {"subscriptions": subscriptions, "storm": storm},
+    "scale-messages.svg": {"topics": topics, "sizes": sizes},
+    "scale-time.svg": {"latency": latency, "soak": soak},
+}
+"""By the names of their files: the parts of the record that they show."""
+
+
+def panels_of(name: str, record: Record) -> list[Panel]:
+    """What is drawn of the parts that were measured."""
+    return [panel for part, make in PLOTS[name].items() if part in record for panel in make(record[part])]
+
+
+def plots_of(record: Record) -> list[str]:
+    """The plots that show something."""
+    return [name for name in PLOTS if panels_of(name, record)]
 
 
 def digest_in(name: str, record: Record) -> str:
     """What the file of this plot must contain: a digest of the figures it shows."""
-    return "figures " + hashlib.sha256(json.dumps(PLOTS[name](record)).encode()).hexdigest()[:16]
+    return "figures " + hashlib.sha256(json.dumps(panels_of(name, record)).encode()).hexdigest()[:16]
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -153,13 +171,14 @@ def draw(name: str, record: Record) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    panels = PLOTS[name](record)
+    panels = panels_of(name, record)
     with mpl.rc_context(SETTINGS):
         figure = Figure(figsize=(3.3 * len(panels), 2.9), layout="constrained")
         for place, panel in enumerate(panels, 1):
             paint(figure.add_subplot(1, len(panels), place), panel)
         file = io.StringIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Description": digest_in(name, record)})
+        metadata = {"Date": None, "Creator": None, "Description": digest_in(name, record)}
+        figure.savefig(file, format="svg", metadata=metadata)
     text = "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
     for stands_for, variable in ((INK, "var(--ink)"), (PAPER, "var(--paper)"), (GRID, "var(--grid)")):
         text = text.replace(stands_for, variable)
@@ -219,18 +238,21 @@ def transport_rows(part: Record) -> list[Row]:
     ]
 
 
+def rows_of(name: str, part: Record) -> dict[str, Sequence[Row]]:
+    """The tables of one part, by their names."""
+    if name == "topics":
+        return {"topics": part["topics"], "patterns": part["patterns"]}
+    return {name: {"transports": transport_rows, "soak": soak_rows}.get(name, lambda part: part["rows"])(part)}
+
+
 def tables(record: Record) -> dict[str, str]:
     """What stands between the marks of the page, by their names."""
-    rows: dict[str, Sequence[Row]] = {
-        name: record[name]["rows"] for name in ("connections", "subscriptions", "watch", "storm", "windows", "sizes", "latency")
-    }
-    rows |= {"topics": record["topics"]["topics"], "patterns": record["topics"]["patterns"]}
-    rows |= {"transports": transport_rows(record["transports"]), "soak": soak_rows(record["soak"])}
     found = {}
-    for name, mine in rows.items():
-        part = record["topics" if name == "patterns" else name]
-        found[name] = f"{table(mine)}\n\n`{part['command']}`; load average before {part['load average before']}"
-        found[name] += f", after {part['machine'].partition('load average ')[2]}."
+    for part_name, part in record.items():
+        for name, rows in rows_of(part_name, part).items():
+            after = part["machine"].partition("load average ")[2]
+            command = f"`{part['command']}`; load average before {part['load average before']}, after {after}."
+            found[name] = f"{table(rows)}\n\n{command}"
     return found
 
 
@@ -261,7 +283,7 @@ def main() -> int:
     if find_spec("matplotlib") is None:
         print("plot_scale: the package matplotlib is missing: make tools", file=sys.stderr)
         return FAILED
-    for name in PLOTS:
+    for name in plots_of(record):
         (RECORD.parent / name).write_text(draw(name, record))
     return 0
 
