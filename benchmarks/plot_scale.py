@@ -22,8 +22,6 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 RECORD = DOCS / "evidence" / "scale.json"
 PAGE = DOCS / "scale.md"
 FAILED = 1
-RABBITMQ_KB = 133
-"""What RabbitMQ states for an idle connection."""
 COLOURS = ("#3b82c4", "#d97a1e", "#3a9d63", "#b8559b")
 """Seen well on white and on black."""
 CPU = "router CPU us per message"
@@ -72,12 +70,11 @@ def column(rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
 
 
 def connections(part: Record) -> list[Panel]:
-    """Beside what another broker states."""
-    memory = {
-        "Oncewire": column(part["rows"], "connections", "kB each"),
-        "RabbitMQ, as stated": [(row["connections"], RABBITMQ_KB) for row in part["rows"]],
-    }
-    return [Panel("kB for each idle connection", "connections", memory, "xy")]
+    """Memory and CPU time of idle connections."""
+    columns = {"kB for each idle connection": "kB each", "CPU us for each heartbeat": "CPU us per heartbeat"}
+    return [
+        Panel(title, "connections", {name: column(part["rows"], "connections", name)}) for title, name in columns.items()
+    ]
 
 
 def windows(part: Record) -> list[Panel]:
@@ -263,11 +260,11 @@ def with_tables(page: str, record: Record) -> str:
         ValueError: a mark is missing.
     """
     for name, text in tables(record).items():
-        begin, end = f"<!-- begin {name} -->\n", f"\n<!-- end {name} -->"
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
         if begin not in page or end not in page:
             raise ValueError(f"{PAGE.name} has no marks for {name}")
         before, _, rest = page.partition(begin)
-        page = before + begin + text + end + rest.partition(end)[2]
+        page = f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}"
     return page
 
 
