@@ -73,7 +73,8 @@ def connections(part: Record) -> list[Panel]:
     """Memory and CPU time of idle connections."""
     columns = {"kB for each idle connection": "kB each", "CPU us for each heartbeat": "CPU us per heartbeat"}
     return [
-        Panel(title, "connections", {name: column(part["rows"], "connections", name)}) for title, name in columns.items()
+        Panel(title, "connections", {name: column(part["rows"], "connections", name)})
+        for title, name in columns.items()
     ]
 
 
