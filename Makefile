@@ -57,9 +57,9 @@ $(VENV)/.fetched: $(VENV)/.created constraints.txt
 	@touch $@
 
 # What draws the map of the inspector, from the npm registry into an ignored folder and from there into the package.
-# Tried once: without it the page shows tables only, and names the command that tries again.
+# Where npm is missing, it comes from PyPI for this one time. Tried once: without it the page shows tables only, and names the command that tries again.
 MAP_FOLDER := topology/inspector/page/files/vendor
-FETCH_MAP := scripts/fetch_map_library.sh $(MAP_FOLDER)
+FETCH_MAP := scripts/fetch_map_library.sh $(MAP_FOLDER) $(PYTHON_IN_VENV)
 
 $(VENV)/.map-library: $(VENV)/.created scripts/fetch_map_library.sh
 	@$(FETCH_MAP) || echo "the inspector's page will have no map: its library was not fetched; 'make inspector-map' tries again" >&2

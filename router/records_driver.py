@@ -110,6 +110,19 @@ class RecordsDriver:
         """Have effects of this type carried out by `handler` (store and other routers)."""
         self._handlers[kind] = handler
 
+    def watch_outcomes(self, seen: Callable[[effects.Dispose], None] | None) -> None:
+        """Have `seen` look at the outcomes that publishers get, before they get them; None: nobody looks."""
+        if seen is None:
+            self._handlers[effects.Dispose] = self._carry_out_on_link
+            return
+        look = seen
+
+        def carry_out(effect: Any) -> None:
+            look(effect)
+            self._carry_out_on_link(effect)
+
+        self._handlers[effects.Dispose] = carry_out
+
     def add_link(self, shell: ClientLink) -> int:
         """Give a client link its number."""
         number = self.new_number()

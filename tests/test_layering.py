@@ -58,6 +58,8 @@ LAYERS: Mapping[str, Layer] = {
     "oncewire": Layer(frozenset({"oncewire"})),
     "oncewire/wire": Layer(frozenset({"oncewire.wire"})),
     "oncewire/transport": Layer(frozenset({"oncewire.transport", "oncewire.wire"})),
+    # For the compiler only: it is not imported.
+    "oncewire/transport/compiling.py": Layer(frozenset(), frozenset({"mypy_extensions"})),
     "oncewire/transport/websocket.py": Layer(
         frozenset({"oncewire.transport", "oncewire.wire"}), frozenset({"aiohttp"})
     ),

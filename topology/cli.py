@@ -39,7 +39,7 @@ TERMINAL_ROWS = 100
 @login_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --watch one line for each change.")
 @click.option("--watch", is_flag=True, help="Show changes until Ctrl-C.")
-@click.option("--network", is_flag=True, help="Ask all routers: for waits and deliveries, which only some know.")
+@click.option("--network", is_flag=True, help="Ask all routers: each alone knows how its clients are.")
 @click.option("--topic", default="", metavar="TOPIC", help="Only what is of this topic.")
 @click.option("--router", default="", metavar="ROUTER", help="Only what is at this router, by its id or rid.")
 @click.option("--match", default="", metavar="TEXT", help="Only rows whose name contains this text.")
@@ -98,9 +98,6 @@ def _check(what: str, tag: str, network: bool, filters: dict[str, str], publishe
                 raise CliError(error, f"{option} is longer than {MAX_TEXT} bytes", "give a part of the name")
         except UnicodeEncodeError:
             raise CliError(error, f"{option} is not UTF-8", "give it as it is shown") from None
-    if network and what not in (OVERVIEW, DELIVERY, "waits"):
-        why = f"{what} are known to each router for the whole network, or are its own"
-        raise CliError(error, why, "leave --network out")
     if publisher and what != DELIVERY:
         raise CliError(error, f"{what} is not filtered by --publisher", "use --match")
 

@@ -83,6 +83,11 @@ class SubscriberLink:
         """What the client's source says of deliveries that are settled without an outcome (3.5.3)."""
 
     @property
+    def sent(self) -> int:
+        """Transfers on this link."""
+        return self._sent
+
+    @property
     def address(self) -> str | None:
         """The topic or pattern; None where an existing subscription is looked up."""
         return address_of(self.link)

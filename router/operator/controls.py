@@ -23,17 +23,20 @@ from router.config import RouterConfig
 from router.config_loading import SETTINGS, check
 from router.incarnation import Incarnation
 from router.logs import EventLog, RouterEvent
-from router.operator.access import Access
+from router.operator.access import Access, Caller
 from router.operator.arguments import ManagementError
 from router.operator.policy import explain, use_of
 from router.operator.reload import Reloaded, compare, values_of, with_users
 from router.operator.schema import POLICY
+from router.operator.trial_messages import TrialMessages, trial_of
 from router.tls import RouterTls
 from router.users import Users, load_users, warn_of_open_file
 from topology.inspector.topic_names_core import topic_name
 
 ORDER_TIMEOUT_S = UNKNOWN_PUT_S + 5.0
 """The record core answers before this, unless the whole router is stalled."""
+TRIAL_TRACE_S = 60.0
+"""How long the rules applied to a test message are traced: somebody watches it."""
 _TRACE_END_S = 1.0
 """After a trace's time: the next step would have ended it by then, and there may be none."""
 _CLOSED = "an operator has closed this connection"
@@ -88,6 +91,9 @@ class RouterControls:
         self._load = load
         self._load_keys = None if listener.checks is None else listener.checks.load
         self._incarnation: Incarnation | None = None
+        self._trials: TrialMessages | None = None
+        self._trial_choice: Choice | None = None
+        """What was traced for the last test message."""
         self._trace_end: asyncio.TimerHandle | None = None
         self._orders: dict[int, asyncio.Future[tuple[OrderEnding, int]]] = {}
         self._next_order = 1
@@ -95,6 +101,9 @@ class RouterControls:
     def begin(self, incarnation: Incarnation | None) -> None:
         """Steer this incarnation from now on; what the last one was asked is not known any more."""
         self._incarnation = incarnation
+        if self._trials is not None:
+            self._trials.stop()
+        self._trials = None if incarnation is None else TrialMessages(incarnation)
         for waiting in self._orders.values():
             if not waiting.done():
                 waiting.set_result((OrderEnding.UNKNOWN, 0))
@@ -254,6 +263,17 @@ class RouterControls:
         self._listener.use(reloaded.config, users)
         self._router.use_config(reloaded.config)
         log_output.set_level(reloaded.config.log_level)
+
+    async def publish(self, topic: str, body: str, caller: Caller) -> dict[str, object]:
+        """See `Controls`."""
+        if self._trials is None or self._incarnation is None or not self._incarnation.is_serving:
+            raise ManagementError(503, "this router accepts no clients just now", "try again")
+        named, owner = trial_of(self._config, topic, body, caller)
+        trace = self._incarnation.records.trace
+        if not trace.is_on or trace.choice == self._trial_choice:  # an operator's own trace is left alone
+            self._trial_choice = Choice(publishers=frozenset({self._trials.next_name()}), time_s=TRIAL_TRACE_S)
+            self.trace(self._trial_choice)
+        return await self._trials.publish(named, body, owner)
 
     def trace(self, choice: Choice | None) -> dict[str, object]:
         """See `Controls`."""

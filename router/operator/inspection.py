@@ -12,10 +12,16 @@ from router.clients.listener import ClientListener
 from router.incarnation import Incarnation
 from router.operator.inspection_local import LocalTables, Pulse
 from router.operator.inspection_view import ViewTables, topic_head
-from topology.inspector.rows_core import PUBLISHERS, SUBSCRIPTIONS, TOPICS, Head, Row
+from router.operator.rates import SERIES, Rates
+from topology.inspector.rows_core import LINKS, PUBLISHERS, ROUTERS, SUBSCRIPTIONS, TOPICS, Head, Row
 from topology.inspector.source import Observer, OtherRouter
 
-_OF_VIEW = frozenset({"routers", "links", TOPICS, SUBSCRIPTIONS, PUBLISHERS})
+_OF_VIEW = frozenset({ROUTERS, LINKS, TOPICS, SUBSCRIPTIONS, PUBLISHERS})
+_NO_RATES: dict[str, Row] = {
+    table: dict.fromkeys((*names, *(("accepted_p50_s", "accepted_p99_s") if table in (ROUTERS, TOPICS) else ())))
+    for table, names in SERIES.items()
+}
+"""Of rows that only another router can measure."""
 _TABLES = {Kind.SUBSCRIPTION: SUBSCRIPTIONS, Kind.PUBLISHER: PUBLISHERS}
 
 
@@ -48,12 +54,17 @@ class Inspection:
         self._view: ViewTables | None = None
         self._local: LocalTables | None = None
         self._observer: Observer | None = None
+        self._rates: Rates | None = None
 
     def begin(self, incarnation: Incarnation | None) -> None:
         """Show this incarnation from now on; None: there is none, and the tables are empty."""
         self._incarnation = incarnation
         self._view = self._local = None
+        if self._rates is not None:
+            self._rates.stop()
+            self._rates = None
         if incarnation is not None:
+            self._rates = Rates(incarnation)
             self._view = ViewTables(incarnation)
             self._local = LocalTables(incarnation, self._view, self._listener)
             incarnation.view_watch = self._on_view
@@ -68,7 +79,7 @@ class Inspection:
         incarnation = self._incarnation
         return {
             "router": self._node_id,
-            "rid": "" if incarnation is None else f"{incarnation.records.rid:x}",
+            "rid": self.rid(),
             "version": self._version,
             "uptime_s": round(time.monotonic() - self._started_at, 1),
             "ready": not missing,
@@ -117,9 +128,37 @@ class Inspection:
         if self._view is None or self._local is None:
             return None
         row = self._view.row(table, key)
-        if row is not None and table == TOPICS:
-            row = {**row, "waiting": self._local.pulse().delayed_topics[key]}
+        if row is None:
+            return None
+        row = {**row, **self._rates_of(table, row)}
+        if table == TOPICS:
+            row["waiting"] = self._local.pulse().delayed_topics[key]
         return row
+
+    def _rates_of(self, table: str, row: Row) -> Row:
+        """The rates of a row, as far as this router measures them."""
+        own = self.rid()
+        is_here = {
+            ROUTERS: row["key"] == own, LINKS: own in (row.get("from_rid"), row.get("to_rid")), TOPICS: True,
+        }.get(table, row.get("rid") == own)  # fmt: skip
+        return self._rates.of(table, str(row["key"])) if is_here and self._rates is not None else _NO_RATES[table]
+
+    def rid(self) -> str:
+        """See `Source`."""
+        return "" if self._incarnation is None else f"{self._incarnation.records.rid:x}"
+
+    def measured(self, table: str) -> set[str]:
+        """See `Source`."""
+        return set() if self._rates is None else self._rates.keys(table)
+
+    def history(self, table: str, key: str, points: int) -> Row:
+        """See `Source`."""
+        assert self._rates is not None
+        return self._rates.history(table, key, points)
+
+    def measured_s(self) -> float:
+        """See `Source`."""
+        return 0.0 if self._rates is None else self._rates.age_s
 
     def rows(self, table: str, heads: Sequence[Head]) -> list[Row]:
         """See `Source`."""

@@ -29,7 +29,7 @@ from oncewire.wire.errors import DecodeError
 from router.clients.listener import ClientListener
 from router.clients.publisher_link import PublisherLink
 from router.incarnation import Incarnation
-from router.operator.inspection_view import ViewTables, credit_of, seconds
+from router.operator.inspection_view import ViewTables, credit_of, granted_of, seconds
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.topic_names_core import topic_facts, topic_name
 
@@ -166,7 +166,8 @@ class LocalTables:
                 {
                     "key": head.key, "publisher": ingress.name, **topic_facts(ingress.topic),
                     "router": self._core.node_id,
-                    "rid": f"{self._core.rid:x}", "phase": ingress.phase.value, "unsettled": len(ingress.window),
+                    "rid": f"{self._core.rid:x}", "phase": ingress.phase.value, "peer": ingress.peer,
+                    "user": ingress.user, "unsettled": len(ingress.window), "granted": granted_of(ingress),
                     "bytes": ingress.window.body_bytes, "credit": credit_of(ingress),
                     "oldest_s": seconds(now - found.since),
                     # Since this attach: the router before knew how old it is.
@@ -203,9 +204,9 @@ class LocalTables:
         if channel is None:
             return None
         return {
-            "key": head.key, "router": head.order, "rid": head.key, "state": channel.state.value,
-            "generation": channel.generation, "sent": channel.sent, "received": channel.received,
-            "waiting": channel.waiting,
+            "key": head.key, "at": self._core.node_id, "router": head.order, "rid": head.key,
+            "state": channel.state.value, "generation": channel.generation, "sent": channel.sent,
+            "received": channel.received, "waiting": channel.waiting,
         }  # fmt: skip
 
     def _neighbour(self, head: Head) -> Row | None:
@@ -213,9 +214,9 @@ class LocalTables:
         if link is None:
             return None
         return {
-            "key": head.key, "router": head.order, "rid": head.key, "cost": link.cost, "bytes_in": link.bytes_in,
-            "bytes_out": link.bytes_out, "waiting_bytes": link.output.queued_bytes,
-            "dropped_frames": link.output.dropped,
+            "key": head.key, "at": self._core.node_id, "router": head.order, "rid": head.key,
+            "cost": link.cost, "bytes_in": link.bytes_in, "bytes_out": link.bytes_out,
+            "waiting_bytes": link.output.queued_bytes, "dropped_frames": link.output.dropped,
         }  # fmt: skip
 
     def _connections(self, heads: Sequence[Head]) -> list[Row]:
@@ -228,7 +229,8 @@ class LocalTables:
                 publishers = sum(isinstance(shells.get(number), PublisherLink) for number in numbers)
                 rows[connection.peer] = {
                     "key": connection.peer, "container_id": connection.container_id, "peer": connection.peer,
-                    "vhost": connection.policy.vhost,
+                    "vhost": connection.policy.vhost, "user": connection.policy.user or "",
+                    "router": self._core.node_id,
                     "links": len(numbers), "publishers": publishers, "subscriptions": len(numbers) - publishers,
                 }  # fmt: skip
         return [rows[head.key] for head in heads if head.key in rows]

@@ -215,7 +215,8 @@ class ViewTables:
             "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": subscription.epoch,
             # Text, for JavaScript's numbers end at 2^53.
             "incarnation": str(core.turn.told_incarnation(subscription.created)), "mode": record.mode.value,
-            "timeout_s": timeout_of(subscription), "peer": record.peer, "state": state or "attached",
+            "timeout_s": timeout_of(subscription), "peer": record.peer, "user": record.user,
+            "state": state or "attached",
             "expires_in_s": None if state is None else self._expires_in("subs", subscription.key),
             "confirmed": None, "joins_behind": [], "lag": None, "held": None, "credit": None,
         }  # fmt: skip
@@ -241,15 +242,16 @@ class ViewTables:
         row: Row = {
             "key": publisher.key, "name": publisher.name, **topic_facts(record.topic),
             "router": self.name_of(record.rid), "rid": f"{record.rid:x}", "epoch": publisher.epoch,
-            "session": publisher.session, "peer": record.peer, "state": state or "suspended",
+            "session": publisher.session, "peer": record.peer, "user": record.user, "state": state or "suspended",
             "expires_in_s": self._expires_in("pubs", publisher.key),
-            "unsettled": None, "unreceived": None, "told": None, "bytes": None, "credit": None,
+            "unsettled": None, "granted": None, "unreceived": None, "told": None, "bytes": None, "credit": None,
         }  # fmt: skip
         if ingress is not None:
             window = ingress.window
             row |= {
-                "state": ingress.phase.value, "unsettled": len(window), "unreceived": window.unreceived,
-                "told": window.told, "bytes": window.body_bytes, "credit": credit_of(ingress),
+                "state": ingress.phase.value, "unsettled": len(window), "granted": granted_of(ingress),
+                "unreceived": window.unreceived, "told": window.told, "bytes": window.body_bytes,
+                "credit": credit_of(ingress),
             }  # fmt: skip
         elif state == "detached":
             row["state"] = "suspended"
@@ -282,6 +284,11 @@ def seconds(value: float) -> float:
 def credit_of(ingress: Ingress) -> int:
     """Deliveries the publisher may send now."""
     return max(0, ingress.credit.limit - ingress.credit.received)
+
+
+def granted_of(ingress: Ingress) -> int:
+    """Deliveries that the publisher may have unsettled now: those it has, and those it may send."""
+    return len(ingress.window) + max(0, credit_of(ingress) - ingress.window.unreceived)
 
 
 def _sorted(heads: Iterable[Head]) -> Sequence[Head]:

@@ -12,7 +12,8 @@ from router.operator.management_routes import PREFIX as MANAGEMENT
 from router.operator.schema import TYPES
 from topology.inspector.parameters_core import MAX_SECONDS, MAX_TEXT
 from topology.inspector.queues import ENDINGS
-from topology.inspector.rows_core import COLLECTIONS, MAX_ROWS, WAITS
+from topology.inspector.rates_core import POINTS
+from topology.inspector.rows_core import COLLECTIONS, MAX_ROWS, MEASURED, WAITS
 from topology.inspector.schema.model import READER, Attribute, EntityType, Type
 
 PATH = "/api/v1/openapi.json"
@@ -116,16 +117,26 @@ def _health() -> Json:
 def _inspector() -> Json:
     limit = _in_query("limit", type="integer", minimum=1, maximum=MAX_ROWS)
     texts = [_in_query(name, type="string", maxLength=MAX_TEXT) for name in ("topic", "router", "q")]
-    page: list[Json] = [limit, _in_query("cursor", type="string"), *texts]
-    waits = [*page, _NETWORK, _in_query("min_s", type="number", minimum=0, maximum=MAX_SECONDS)]
+    page: list[Json] = [
+        limit, _in_query("cursor", type="string"), *texts, _NETWORK, _in_query("own", type="boolean")
+    ]  # fmt: skip
+    waits = [*page, _in_query("min_s", type="number", minimum=0, maximum=MAX_SECONDS)]
     found: Json = {
         f"/api/v1/{table}": _get(
             f"A page of {table}.", _READING, waits if table == WAITS else page, ("items", "next", "total")
         )
         for table in COLLECTIONS
     }
+    found |= {
+        f"/api/v1/rates/{table}": _get(
+            f"Rates of {table} in the last five minutes.", _READING,
+            [*texts, _NETWORK, _in_query("points", type="integer", minimum=1, maximum=POINTS)],
+            ("items", "point_s", "points"),
+        )
+        for table in MEASURED
+    }
     return found | {
-        "/api/v1/overview": _get("This router, and what the caller may do.", required=("can",)),
+        "/api/v1/overview": _get("This router, and what the caller may do.", _READING, [_NETWORK], ("can",)),
         "/api/v1/deliveries/{tag}": _get(
             "Where a delivery is, by its tag in hex.", _NAMED,
             [_in_path("tag"), _in_query("publisher", type="string"), _NETWORK], ("found",),
@@ -135,7 +146,8 @@ def _inspector() -> Json:
             ("holders",),
         ),
         "/api/v1/events": _get(
-            "What happened last.", _READING, [_in_query("after", type="integer", minimum=0), limit], ("items", "next")
+            "What happened last.", _READING, [_in_query("after", type="integer", minimum=0), limit, _NETWORK],
+            ("items",)
         ),
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from router.operator.schema import AMQP_PREFIX, CONFIG, TYPES
 from topology.inspector.rows_core import Head, Row
 from topology.inspector.schema.clients import CONNECTION, SUBSCRIPTION
 from topology.inspector.schema.model import READER, EntityType, Operation, Role
-from topology.inspector.schema.network import LINK, LOG, ROUTER
+from topology.inspector.schema.network import LINK, LOG, ROUTER, TOPIC
 from topology.inspector.topic_names_core import topic_named
 
 MAX_ROWS = 500
@@ -80,6 +80,15 @@ class Controls(Protocol):
 
         Raises:
             ManagementError: the file cannot be used, and nothing has changed.
+        """
+        ...
+
+    async def publish(self, topic: str, body: str, caller: Caller) -> dict[str, object]:
+        """Publish a test message to a topic as operators name it; its network tag, and its outcome if it came soon.
+
+        Raises:
+            ManagementError: it cannot be published.
+            AccessDenied: rules of access do not allow it.
         """
         ...
 
@@ -254,11 +263,14 @@ class Management:
             if not self._controls.close_connection(str(row["key"])):
                 raise ManagementError(404, f"the connection {name} is gone", "there is nothing left to do")
             answer = {"closed": row["key"]}
+        elif entity.name == TOPIC.name:
+            answer = await self._controls.publish(name, str(arguments["body"]), caller)
         else:
             assert entity.name == ROUTER.name
             answer = self._at_router(row, operation.name, arguments)
         if operation.role > READER:
-            self._done(caller, f"{operation.name} {entity.name}", name, arguments)
+            logged = {} if entity.name == TOPIC.name else arguments  # bodies of messages are not logged
+            self._done(caller, f"{operation.name} {entity.name}", name, logged)
         return answer
 
     async def _end_subscription(self, row: Row, arguments: Mapping[str, object], *, only_if_away: bool) -> Row:
@@ -285,8 +297,10 @@ class Management:
     def _without_row(self, entity: EntityType, name: str) -> Row | None:
         """This router itself, while it knows of no router: without etcd it can be drained and loaded again, too.
 
-        Or all workers together, who are no router of the network.
+        Or all workers together, who are no router of the network; or a topic, which need not be in use by anybody.
         """
+        if entity.name == TOPIC.name:
+            return {"key": name}
         if entity.name == ROUTER.name and name == self._group != "":
             return {"key": name, "id": name, "is_self": True, "http": ""}
         if entity.name != ROUTER.name or name != self._node_id or self._tables.heads("routers"):

@@ -63,8 +63,8 @@ async def test_entities_are_listed_and_shown(alpha: RouterProcess) -> None:
     url = f"--url={alpha.http}"
     code, out, err = await run_manage("list", "topic", url)
     assert (code, err) == (0, "")
-    assert out.splitlines()[0].split() == ["topic", "pubs", "subs", "waiting"]
-    assert out.splitlines()[1].split() == ["orders", "0", "1", "0"]
+    assert out.splitlines()[0].split() == ["topic", "pubs", "subs", "waiting", "pub/s", "deliv/s"]
+    assert out.splitlines()[1].split() == ["orders", "0", "1", "0", "0", "0"]
     code, out, _ = await run_manage("list", "subscription", url, "--json")
     assert (code, json.loads(out)["total"]) == (0, 1)
     code, out, _ = await run_manage("show", "log", url)

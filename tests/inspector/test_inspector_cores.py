@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from topology.inspector.answers_core import answer_of
 from topology.inspector.changes_core import MAX_MARKS, Shown, ShownAttachments
 from topology.inspector.events_core import EVENTS_KEPT, MAX_TEXT, EventRing
 from topology.inspector.parameters_core import (
@@ -21,6 +22,56 @@ from topology.inspector.parameters_core import (
 )
 from topology.inspector.rows_core import MAX_ROWS, Filter, Head, InputError, Row
 from topology.inspector.show_cli import shown
+
+# --- what has become of a delivery ------------------------------------------------------------------------------------
+
+
+def record(role: str, router: str, state: str = "in-doubt", **more: object) -> Row:
+    return {"network_tag": "00", "role": role, "router": router, "state": state, "local_subscriptions": [],
+            "local_count": 0, "other_routers": [], "arrived_s": 3.0, **more}  # fmt: skip
+
+
+def local(name: str, state: str, detail: str) -> Row:
+    return {"name": name, "state": state, "detail": detail, "since_s": None}
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "text", "waiting"),
+    [
+        ([], "unknown", "No router has a record of it", []),
+        ([record("past", "r1", "settled")], "settled", "It is settled: no router has a record", []),
+        (
+            [
+                record("ingress", "r1", local_subscriptions=[local("a/1", "accepted", "done")], local_count=1,
+                       other_routers=[{"router": "r2", "subscriptions": 2, "owing": 1}]),
+                record(
+                    "egress", "r2", local_subscriptions=[local("b/1", "in-doubt", "held"), local("b/2", "accepted", "")]
+                ),
+            ],
+            "in-doubt", "Not accepted yet: 1 of 3 subscriptions has not accepted it.", [("b/1", "r2", "held", 3.0)],
+        ),
+        ([record("ingress", "r1")], "in-doubt", "All 0 subscriptions have processed it; an earlier", []),
+        ([record("ingress", "r1", "accepted")], "accepted", "Accepted; its publisher has the outcome", []),
+        ([record("ingress", "r1", "rejected")], "rejected", "Rejected; its publisher has the outcome", []),
+        (
+            [record("egress", "r2", local_subscriptions=[local("b/1", "in-doubt", "sent")])],
+            "in-doubt", "1 subscription has not accepted it; its publisher's router is not among these.",
+            [("b/1", "r2", "in-doubt", None)],
+        ),
+        ([record("egress", "r2", "accepted")], "accepted", "Done at the routers below", []),
+        ([record("egress", "r1"), record("egress", "r1", network_tag="01")], "unknown", "Several deliveries", []),
+    ],
+)  # fmt: skip
+def test_one_sentence_says_what_has_become_of_a_delivery(
+    found: list[Row], state: str, text: str, waiting: list[tuple[object, ...]]
+) -> None:
+    answer = answer_of(found)
+    assert answer["state"] == state
+    assert str(answer["text"]).startswith(text)
+    rows = answer["waiting_for"]
+    assert isinstance(rows, list)
+    assert [(each["subscription"], each["router"], each["state"], each["since_s"]) for each in rows] == waiting
+
 
 # --- events -----------------------------------------------------------------------------------------------------------
 

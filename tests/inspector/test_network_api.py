@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -93,7 +94,7 @@ async def test_one_router_shows_who_waits_for_whom_in_the_whole_network(network:
     assert found["missing"] == []
     assert (await get(network, "r1", "/api/v1/waits"))["items"] == []
     assert (await get(network, "r1", "/api/v1/waits?network=true&min_s=3600"))["items"] == []
-    assert "waits for far/poor at r2 (no credit, " in text_of("waits", {"waits": [row]})
+    assert "waits for far/poor at r2 (held, " in text_of("waits", {"waits": [row]})
     there.client.cut()
     found = await until(waits, lambda told: "detached" in json.dumps(told))
     here.accept(delivery)
@@ -199,6 +200,9 @@ async def test_a_delivery_is_followed_through_all_routers_by_either_tag(network:
     async with Api.at(network.routers["r1"].http) as api:
         told = await document_of(api, Wanted("delivery", delivery.tag.hex(), network=True))
     text = text_of("delivery", told, 80)
+    assert text.splitlines()[0] == "Not accepted yet: 1 of 2 subscriptions has not accepted it."
+    assert re.match(r"  far/slow at r2 \(in doubt, \d", text.splitlines()[1]), text
+    assert text.rstrip().splitlines()[-1].startswith("rules are not traced") or "trace on=true" in text[-200:]
     assert all(word in text for word in ("ingress at router r3", "till/pub", "far/slow", "pending"))
 
 
@@ -228,6 +232,7 @@ async def test_with_tracing_on_the_whole_life_of_a_settled_delivery_is_told(netw
     assert step["text"].startswith("received whole")
     assert step["at_s"] >= 0
     text = text_of("delivery", told, 100)
+    assert text.startswith("It is settled: no router has a record of it any more.")
     assert "settled by its publisher, and forgotten" in text
 
 
@@ -269,7 +274,8 @@ async def test_a_moved_subscription_changes_rows_of_a_watch_at_any_router(networ
 async def test_what_makes_no_sense_is_refused_with_what_to_do(network: LocalNetwork) -> None:
     for path in (
         "subscriptions?limit=0", "subscriptions?limit=501", "subscriptions?cursor=zz", "subscriptions?topik=a",
-        "subscriptions?topic=a.*/b", "links?network=true", "waits?network=true&cursor=WyJhIiwiYiJd", "waits?min_s=x",
+        "subscriptions?topic=a.*/b", "links?network=true&own=true", "connections?network=true&cursor=WyJhIiwiYiJd",
+        "waits?network=true&cursor=WyJhIiwiYiJd", "waits?min_s=x", "events?network=true&after=3",
         "deliveries/xyz", "deliveries/00?network=maybe", "events?after=x", "watch", "holders?of=00", "holders",
     ):  # fmt: skip
         told = await get(network, "r1", f"/api/v1/{path}", 400)

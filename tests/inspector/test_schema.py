@@ -39,6 +39,10 @@ class Rows:
         return [ROW for head in heads]
 
 
+def tables_of_page() -> Any:
+    return json.loads(page_module().partition("TABLES = ")[2].partition(";\nexport")[0])
+
+
 @pytest.fixture
 def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     known = MANAGED["subscription"]
@@ -88,7 +92,7 @@ def test_the_command_line_has_a_column() -> None:
 
 @pytest.mark.usefixtures("weighed")
 def test_the_page_has_a_column() -> None:
-    tables = json.loads(page_module().partition("TABLES = ")[2].rstrip(";\n"))
+    tables = tables_of_page()
     assert tables["subscriptions"][-1] == {"name": "weight", "label": "Weight", "type": "integer", "unit": "bytes"}
 
 
@@ -115,7 +119,7 @@ def test_a_new_attribute_of_a_delivery_is_shown_by_command_line_page_and_referen
     assert [line.split() for line in capture.get().splitlines()] == [
         ["ingress", "at", "router", "r1"], ["weight", "2000", "bytes"], [],
     ]  # fmt: skip
-    tables = json.loads(page_module().partition("TABLES = ")[2].rstrip(";\n"))
+    tables = tables_of_page()
     assert tables["deliveries"] == [{"name": "weight", "label": "Weight", "type": "integer", "unit": "bytes"}]
     page = reference.written(reference.INSPECTOR_PAGE, (DOCS / reference.INSPECTOR_PAGE).read_text(encoding="utf-8"))
     assert "| `weight` | integer, bytes | What it weighs. |\n" in page

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
 from oncewire.transport.turn import Turn
-from oncewire.wire import AmqpError, Connection
+from oncewire.wire import AmqpError
 from router.amqp_errors import amqp_error
 from router.clients.connection import ClientConnection
 from router.clients.listener import ClientListener
@@ -26,16 +27,9 @@ TURNS = 50
 """Of the event loop, in which a fault that repeats itself is met again."""
 
 
-def break_output(connection: ClientConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on nothing can be written for this client."""
-    whole = Connection.data_to_send
-
-    def broken(engine: Connection) -> bytes:
-        if engine is connection.engine:
-            raise ValueError("a fault of ours")
-        return whole(engine)
-
-    monkeypatch.setattr(Connection, "data_to_send", broken)
+def break_output(connection: ClientConnection) -> None:
+    """What is to be written next for this client is no bytes, so that it cannot be put together."""
+    connection.engine._out.append(cast("bytes", "a fault of ours"))
 
 
 class Served:
@@ -95,10 +89,10 @@ async def connected(served: Served) -> tuple[RawClient, ClientConnection]:
 
 
 async def test_a_fault_while_output_is_written_ends_the_connection_and_is_met_once(
-    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, connection = await connected(served)
-    break_output(connection, monkeypatch)
+    break_output(connection)
     client.engine.open()
     client.flush()
     await client.closed()
@@ -107,18 +101,16 @@ async def test_a_fault_while_output_is_written_ends_the_connection_and_is_met_on
     assert 'oncewire_faults_total{part="client"} 1.0' in Metrics(served).text().decode().splitlines()
     (record,) = [record for record in caplog.records if record.getMessage() == "internal_error"]
     traceback = caplog.handler.format(record)
-    assert "in broken" in traceback, "the line that failed"
-    assert "ValueError: a fault of ours" in traceback
+    assert "in data_to_send" in traceback, "the line that failed"
+    assert "TypeError: sequence item" in traceback
     assert not connection.is_dirty, "nothing waits to be written any more"
 
 
-async def test_nothing_is_written_for_a_connection_that_is_gone(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_written_for_a_connection_that_is_gone(served: Served) -> None:
     client, connection = await connected(served)
     client.cut()
     await served.all_gone()
-    break_output(connection, monkeypatch)
+    break_output(connection)
     connection.mark_dirty()
     await served.all_gone()
     assert served.log.faults[Part.CLIENT] == 0

@@ -68,8 +68,10 @@ async def document_of(api: Api, wanted: Wanted) -> dict[str, Any]:
         return await _events(api, wanted)
     if wanted.name == WAITS:
         return await _waits(api, wanted, wanted.most)
-    answer = await api.table(wanted.name, wanted.filters, wanted.most)
-    return {wanted.name: answer["items"], "total": answer["total"], "applied": answer["applied"]}
+    network = {"network": "true"} if wanted.network else {}
+    answer = await api.table(wanted.name, {**wanted.filters, **network}, wanted.most)
+    found = {wanted.name: answer["items"], "total": answer["total"], "applied": answer["applied"]}
+    return found | ({"missing": answer["missing"]} if wanted.network else {})
 
 
 async def _waits(api: Api, wanted: Wanted, most: int | None) -> dict[str, Any]:
@@ -85,6 +87,9 @@ async def _waits(api: Api, wanted: Wanted, most: int | None) -> dict[str, Any]:
 
 async def _events(api: Api, wanted: Wanted) -> dict[str, Any]:
     most = min(wanted.most or EVENTS_KEPT, EVENTS_KEPT)
+    if wanted.network:
+        answer = await api.get(f"{PREFIX}/events", {"network": "true", "limit": str(min(MAX_ROWS, most))})
+        return {EVENTS: answer["items"][-most:], "missing": answer["missing"]}
     newest = await api.get(f"{PREFIX}/events", {"limit": "1"})
     after = max(0, newest["next"] - most)
     items: list[Row] = []

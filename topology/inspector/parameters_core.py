@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delivery_records.tags import MAX_TAG_BYTES
+from topology.inspector.rates_core import POINTS
 from topology.inspector.rows_core import (
     DEFAULT_ROWS,
     MAX_ROWS,
@@ -21,15 +22,17 @@ MAX_TEXT = 2_048
 """Characters of a filter: two names of 1,024 bytes."""
 MAX_ID = 64
 MAX_SECONDS = 1e9
-PAGE_PARAMETERS = frozenset({"limit", "cursor", "topic", "router", "q"})
-WAIT_PARAMETERS = PAGE_PARAMETERS | {"min_s", "network"}
+PAGE_PARAMETERS = frozenset({"limit", "cursor", "topic", "router", "q", "network", "own"})
+WAIT_PARAMETERS = PAGE_PARAMETERS | {"min_s"}
+RATE_PARAMETERS = frozenset({"topic", "router", "q", "network", "points"})
 DELIVERY_PARAMETERS = frozenset({"publisher", "network"})
+OVERVIEW_PARAMETERS = frozenset({"network"})
 HOLDER_PARAMETERS = frozenset({"of"})
 MAX_PAIRS = 60
 """Pairs of delivery and subscription in one request: they fit in a request line of 8 KiB."""
 KEY_DIGITS = 40
 """Of a subscription's key, in hex."""
-EVENT_PARAMETERS = frozenset({"after", "limit"})
+EVENT_PARAMETERS = frozenset({"after", "limit", "network"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class PageRequest:
     wanted: Filter
     min_s: float = 0.0
     is_network: bool = False
+    is_own: bool = False
+    """Only rows of which this router knows more than others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +70,11 @@ def page_request(query: Mapping[str, str], known: frozenset[str] = PAGE_PARAMETE
     """
     check_names(query, known)
     wanted = Filter(topic_named(_text(query, "topic")), _text(query, "router"), _text(query, "q"))
-    return PageRequest(
-        limit_of(query), query.get("cursor"), wanted, _seconds(query.get("min_s", "0")), flag(query, "network")
-    )
+    is_network, is_own = flag(query, "network"), flag(query, "own")
+    if is_network and is_own:
+        raise InputError("own=true is what routers ask each other for network=true", "leave one of them out")
+    min_s = _seconds(query.get("min_s", "0"))
+    return PageRequest(limit_of(query), query.get("cursor"), wanted, min_s, is_network, is_own)
 
 
 def check_names(query: Mapping[str, str], known: frozenset[str]) -> None:
@@ -89,6 +96,15 @@ def limit_of(query: Mapping[str, str]) -> int:
         InputError: it is no number from 1 to 500.
     """
     return _number(query, "limit", DEFAULT_ROWS, 1, MAX_ROWS)
+
+
+def points_of(query: Mapping[str, str]) -> int:
+    """The parameter `points`.
+
+    Raises:
+        InputError: it is no number from 1 to 60.
+    """
+    return _number(query, "points", POINTS, 1, POINTS)
 
 
 def after_of(query: Mapping[str, str]) -> int | None:

@@ -14,13 +14,20 @@ Row: TypeAlias = dict[str, object]
 OVERVIEW = "overview"
 EVENTS = "events"
 WAITS = "waits"
+ROUTERS = "routers"
+LINKS = "links"
 TOPICS = "topics"
 SUBSCRIPTIONS = "subscriptions"
 PUBLISHERS = "publishers"
+CHANNELS = "channels"
+NEIGHBOURS = "neighbours"
+CONNECTIONS = "connections"
 COLLECTIONS = (
-    "routers", "links", TOPICS, SUBSCRIPTIONS, PUBLISHERS, WAITS, "channels", "neighbours", "connections",
+    ROUTERS, LINKS, TOPICS, SUBSCRIPTIONS, PUBLISHERS, WAITS, CHANNELS, NEIGHBOURS, CONNECTIONS,
 )  # fmt: skip
 """Tables with pages."""
+MEASURED = (ROUTERS, LINKS, TOPICS, SUBSCRIPTIONS, PUBLISHERS)
+"""Tables whose rows have rates."""
 OF_ATTACHMENTS = (SUBSCRIPTIONS, PUBLISHERS, WAITS)
 """Tables that a watch can filter by topic or router."""
 WATCHABLE = (OVERVIEW, *COLLECTIONS, EVENTS)

@@ -13,30 +13,14 @@ from rich.text import Text
 from topology.inspector.rows_core import Row
 from topology.inspector.schema.catalogue import SHOWN, columns_of
 from topology.inspector.schema.model import Attribute, Column, Unit, columns_in
+from topology.inspector.schema.states import REASONS, WORDS, word_of
 
 GAP = 2
 """Spaces between columns."""
 WIDE = 500
 """Width of output that is not a terminal: the two longest names and an address fit."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
-
-_REASONS = {
-    "publisher-repeats": "its publisher has announced it and not sent it again",
-    "publisher-settles": "accepted; its publisher has not settled",
-    "publisher-proves": "its publisher's link has not shown life",
-    "publisher-away": "done everywhere; its publisher is disconnected",
-}
-_HOLDERS = {
-    "in-doubt": "has it",
-    "held": "no credit",
-    "again": "wants it again",
-    "detached": "disconnected",
-    "orphaned": "disconnected, its router has stopped",
-    "elsewhere": "",
-    "unreachable": "no path to its router",
-    "underway": "has not arrived there",
-}
+_STATES = frozenset({"state", "phase"})
 
 
 def console() -> Console:
@@ -100,8 +84,13 @@ def cell(name: str, value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else ""
+    if name in _STATES:
+        return word_of(value)
     if name.endswith("_s") and isinstance(value, int | float):
-        return age(float(value))
+        is_short = name.startswith("accepted_") and value < 1
+        return f"{1000 * value:.0f} ms" if is_short else age(float(value))
+    if name.endswith("_rate") and isinstance(value, int | float):
+        return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
     if isinstance(value, list):
         return ", ".join(str(part) for part in value)
     if isinstance(value, dict):
@@ -126,9 +115,9 @@ def _overview(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
     counts = told["counts"]
     missing = told["waiting_for"]
     draining = told["draining"]
-    state = "ready" if told["ready"] else f"waits for {', '.join(missing)}"
+    state = WORDS["ready"].word if told["ready"] else f"{WORDS['not-ready'].word}: waits for {', '.join(missing)}"
     if draining:
-        state = f"drains, {age(draining['left_s'])} left"
+        state = f"{WORDS['draining'].word}, {age(draining['left_s'])} left"
     yield _pairs(
         {
             "router": f"{told['router']}  {told['version']}, up {age(told['uptime_s'])}",
@@ -161,18 +150,26 @@ def _waits(rows: Sequence[Row]) -> Iterator[RenderableType]:
         line = Text()
         line.append(str(row["publisher"]), style="bold")
         where = f" of the virtual host {row['vhost']}" if row.get("vhost") else ""
-        line.append(f" at {row['router']}, {row['topic']}{where}: {row['unsettled']} unsettled, ")
+        line.append(f" at {row['router']}, {row['topic']}{where}: window {_window(row)}, ")
         since = f"the oldest since {'over ' if row.get('oldest_is_older') else ''}{cell('oldest_s', row['oldest_s'])}"
         line.append(since, style=_urgency(row["oldest_s"]))
         yield line
         yield from (Text("  " + why) for why in _why(row))
-        yield Text(f"  tag {row['oldest_tag']}", style="dim")
+        whose = (("peer", "client"), ("user", "user"))
+        client = "".join(f", {what} {row[name]}" for name, what in whose if row.get(name))
+        yield Text(f"  tag {row['oldest_tag']}{client}", style="dim")
+
+
+def _window(row: Row) -> str:
+    """Used of granted; a router of the previous release does not say how much is granted."""
+    granted = row.get("granted")
+    return f"{row['unsettled']} of {granted} used" if granted is not None else f"{row['unsettled']} unsettled"
 
 
 def _why(row: Row) -> Iterator[str]:
     reason = str(row["reason"])
     if reason != "subscriptions":
-        yield _REASONS.get(reason, reason)
+        yield REASONS.get(reason, reason)
         return
     holders = row["waiting_for"]
     assert isinstance(holders, list)
@@ -185,9 +182,8 @@ def _why(row: Row) -> Iterator[str]:
 
 
 def _holder(each: Mapping[str, Any]) -> str:
-    state = _HOLDERS.get(each["state"], each["state"])
-    details = ", ".join(part for part in (state, age(each["since_s"])) if part)
-    return f"{each['subscription']} at {each['router']} ({details})"
+    since = "" if each["since_s"] is None else f", {age(each['since_s'])}"
+    return f"{each['subscription']} at {each['router']} ({word_of(each['state'])}{since})"
 
 
 def _urgency(value: object) -> str:
@@ -205,8 +201,8 @@ def _missing(document: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def _delivery(document: Mapping[str, Any], width: int) -> Iterator[RenderableType]:
     found = document["found"]
-    if not found:
-        yield Text(f"no record of {document['tag']}: it is settled everywhere here, or was never here")
+    yield from _answer(document)
+    untraced: dict[str, None] = {}
     for record in found:
         yield Text(f"{record['role']} at router {record['router']}", style="bold")
         shown = [each for each in SHOWN["delivery"].attributes if each.column is not None and record.get(each.name)]
@@ -215,9 +211,20 @@ def _delivery(document: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
             if each.parts:
                 yield table_of(columns_in(each.parts), record[each.name], width)
         if record["rules_off"]:
-            yield Text(record["rules_off"], style="dim")
+            untraced[record["rules_off"]] = None
         yield Text()
     yield from _missing(document)
+    yield from (Text(why, style="dim") for why in untraced)
+
+
+def _answer(document: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What has become of it, before anything else."""
+    answer = document.get("answer")  # a router of the previous release gives none
+    if answer is None:
+        return
+    yield Text(answer["text"], style="bold")
+    yield from (Text(f"  {_holder(each)}") for each in answer["waiting_for"])
+    yield Text()
 
 
 def _title(attribute: Attribute) -> str:

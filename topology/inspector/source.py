@@ -79,6 +79,22 @@ class Source(Protocol):
         """The rows of these heads, without removed ones."""
         ...
 
+    def rid(self) -> str:
+        """Its incarnation; empty without one."""
+        ...
+
+    def measured(self, table: str) -> set[str]:
+        """Keys of the rows in which something moved in the last five minutes."""
+        ...
+
+    def history(self, table: str, key: str, points: int) -> Row:
+        """The last points of one of those rows, by attribute."""
+        ...
+
+    def measured_s(self) -> float:
+        """How long ago the last points were taken."""
+        ...
+
     def deliveries(self, tag: bytes, publisher: str, with_bodies: bool) -> list[Row]:
         """Records of the deliveries of this tag."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ HOSTILE = "<img src=x onerror=document.title='owned'>"
 DEADLINE_S = 60.0
 """Far more than anything here takes on a busy machine."""
 POLL_S = 0.1
+WAVE_S = 8.0
+"""By this the publishers' waves are timed: one takes some fifty seconds."""
 
 
 @dataclass
@@ -51,7 +54,7 @@ class Scene:
 
     async def until_waits(self, publishers: int, min_s: float) -> list[Any]:
         """Wait until this many publishers have waited for this long; the rows of who waits."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(DEADLINE_S + min_s):
             while True:
                 rows = (await self.get(f"waits?network=true&min_s={min_s:g}"))["items"]
                 if len(rows) >= publishers:
@@ -117,7 +120,7 @@ async def busy_network(folder: Path) -> AsyncIterator[Scene]:
             (store, "orders", "all"), (billing, "orders", "eu-west-1"), (audit, "prices.#", "log"),
             (billing, "prices.eur", HOSTILE), (store, "stock", "shelf"),
         ):  # fmt: skip
-            scene.start(_accept(await client.subscriber(topic, name=name)))
+            scene.start(accept(await client.subscriber(topic, name=name)))
         # It has deliveries, and says nothing.
         _ = await printer.subscriber("orders", name="labels", prefetch=4)
         publishers = [
@@ -140,8 +143,8 @@ async def broken_network(folder: Path) -> AsyncIterator[Scene]:
             await stack.enter_async_context(scene.client(name, at))
             for name, at in (("store", "r1"), ("branch", "r4"), ("till-1", "r1"))
         ]
-        scene.start(_accept(await near.subscriber("orders", name="all")))
-        scene.start(_accept(await far.subscriber("orders", name="all")))
+        scene.start(accept(await near.subscriber("orders", name="all")))
+        scene.start(accept(await far.subscriber("orders", name="all")))
         scene.start(_publish(await till.publisher("orders", name="sales", window=64), 0.1))
         yield scene
 
@@ -158,7 +161,8 @@ async def _network(network: LocalNetwork) -> AsyncIterator[Scene]:
             await asyncio.gather(*scene.tasks, return_exceptions=True)
 
 
-async def _accept(subscriber: Subscriber) -> None:
+async def accept(subscriber: Subscriber) -> None:
+    """Accept all that comes."""
     async for delivery in subscriber:
         await delivery.accept()
 
@@ -168,4 +172,5 @@ async def _publish(publisher: Publisher, pause_s: float) -> None:
     while True:
         number += 1
         _ = await publisher.submit(b'{"number": %d, "what": "an order of some length", "euros": 12.50}' % number)
-        await asyncio.sleep(pause_s)
+        # Faster and slower by turns: a flat line in the pictures of rates would say nothing.
+        await asyncio.sleep(pause_s * (1.5 + math.sin(number * pause_s / WAVE_S)))

@@ -54,11 +54,11 @@ async def test_a_killed_router_and_a_cut_are_seen_as_they_happen(scene: Scene, b
         await scene.network.kill("r3")
         for each in pages:
             await until_text(each, "Router r4 cannot be reached from here: no path leads there.")
-            await until_text(each, "Router r3 is gone: it stopped, or lost its way to etcd.")
+            await until_text(each, "Router r3 stopped, or lost its way to etcd.")
         states = first_words(await columns_of(pages[0], "Routers", "State"))
-        assert states == {"r1 this router": "serving", "r2": "serving", "r3": "gone", "r4": "unreachable"}
+        assert states == {"r1 this router": "serving", "r2": "serving", "r3": "stopped", "r4": "unreachable"}
         links = first_words(await columns_of(pages[0], "Links", "State"))
-        assert (links["r1 → r2"], links["r2 → r3"]) == ("up", "gone")
+        assert (links["r1 → r2"], links["r2 → r3"]) == ("up", "down")
         assert await accessibility_faults(pages[0]) == []
         assert await accessibility_faults(pages[1], only_colours=True) == []
         for each, (phone, dark) in zip(pages, ways, strict=True):

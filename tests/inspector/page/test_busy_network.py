@@ -26,10 +26,19 @@ from tests.inspector.page.browser import (
     until_live,
     until_text,
 )
-from tests.inspector.page.scenes import DEADLINE_S, HOSTILE, Scene, assert_no_internal_error, busy_network
+from tests.inspector.page.scenes import (
+    DEADLINE_S,
+    HOSTILE,
+    Scene,
+    accept,
+    assert_no_internal_error,
+    busy_network,
+)
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TEST_TIMEOUT_S), needs_browser]
 
+PICTURED_S = 100.0
+"""Before pictures are taken: a third of what a picture of rates shows."""
 WHOLE = ("network", "delivery")
 """Pictures of these show the whole page, not only what fits on the screen."""
 PLACES = ("", "topics", "topics/orders", "waiting", "clients/connections", "clients/subscriptions", "events", "router")
@@ -66,12 +75,13 @@ async def test_each_publisher_is_shown_with_the_subscription_it_waits_for(scene:
         await until_text(page, "till-2/sales", "main")
         holders = await table_of(page, "Subscriptions that publishers wait for")
         why = "in doubt its client has it and has not answered"
-        assert [row[:4] for row in holders] == [["slow-printer/labels", why, "r1", "2"]]
+        assert [row[:5] for row in holders] == [["slow-printer/labels", "orders", why, "r1", "2"]]
         cards = await page.locator("article").all_inner_texts()
         assert len(cards) == 2
         for card in cards:
             assert "slow-printer/labels" in card
-            assert re.search(r"Window: \d+ unsettled, [\d.]+ k?B; credit for", card)
+            assert re.search(r"client\s+127\.0\.0\.1:\d+", card), card
+            assert re.search(r"Window\s*\d+ of [\d\s]+[\d.]+ k?B", card), card
         first = await page.locator("article .for .age").first.inner_text()
         await page.wait_for_function(
             "old => document.querySelector('article .for .age').innerText !== old", arg=first
@@ -99,6 +109,11 @@ async def test_a_deliverys_record_has_the_six_fields_and_the_rules(scene: Scene,
     async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
         await page.locator("article", has_text="till-2/sales").locator("a", has_text=re.compile("^00")).click()
         await page.wait_for_selector("section[aria-label='Record at router r2']")
+        answer = await page.inner_text("section[aria-label=Answer]")
+        assert "Not accepted yet: 1 of 3 subscriptions has not accepted it." in answer
+        assert re.search(r"slow-printer/labels\s+in doubt\s+its client has it and has not answered\s+at r1", answer)
+        labels = "[...document.querySelectorAll('main section')].map(each => each.getAttribute('aria-label'))"
+        assert (await page.evaluate(labels))[0] == "Answer", "the answer comes first"
         record = await page.inner_text("section[aria-label='Record at router r2']")
         for part in ("SHA-256", "till-2/sales", "Its tag", "Network tag", "store/all", "accepted", "r1", "in doubt"):
             assert part in record, record
@@ -127,6 +142,33 @@ async def test_a_delivery_that_is_settled_is_told_by_its_rules(scene: Scene, bro
         assert not any(word in "".join(records) for word in ("body not held", "none", "undefined")), records
 
 
+async def test_a_test_message_is_published_and_watched_until_it_is_accepted(scene: Scene, browser: Any) -> None:
+    async with scene.client("reader", "r3") as reader, looking_at(browser, f"{scene.http()}/#/topics") as page:
+        subscriber = await reader.subscriber("trials", name="slow")
+        await page.click("text=Publish a test message…")
+        await until_text(page, "It goes to all subscriptions of the topic", "dialog")
+        await page.fill("input[name=topic]", "trials")
+        await page.fill("textarea[name=body]", HOSTILE)
+        await picture(page, "dialog-test-message", phone=False, dark=False)
+        await page.click("dialog >> text=Publish it")
+        await until_text(page, "It was not accepted within a second", "main")
+        answer = "section[aria-label=Answer]"
+        await until_text(page, "Not accepted yet: 1 of 1 subscriptions has not accepted it.", answer)
+        await until_text(page, "reader/slow", answer)
+        assert await accessibility_faults(page) == []
+        delivery = await subscriber.receive(timeout=DEADLINE_S)
+        assert delivery.body == HOSTILE.encode()
+        await delivery.accept()
+        await until_text(page, "It is settled: no router has a record of it any more.", answer)
+        assert await page.locator("main img").count() == 0
+        scene.start(accept(subscriber))
+        await go(page, "topics/trials")
+        await page.click("text=Publish a test message…")
+        await page.click("dialog >> text=Publish it")
+        await until_text(page, "The test message is published: accepted after", "main")
+        await subscriber.unsubscribe()
+
+
 async def test_a_tag_that_is_none_is_refused_with_what_to_do(scene: Scene, browser: Any) -> None:
     async with looking_at(browser, f"{scene.http()}/#/delivery", expect_errors=True) as page:
         await page.fill("input[name=tag]", "xyz")
@@ -144,18 +186,89 @@ async def test_a_hostile_name_is_shown_and_does_nothing(scene: Scene, browser: A
         assert "owned" not in await page.title()
 
 
-async def test_a_topic_shows_place_epoch_mode_and_lag_of_its_subscriptions(scene: Scene, browser: Any) -> None:
+async def test_a_topic_shows_place_mode_and_lag_of_its_subscriptions_at_all_routers(scene: Scene, browser: Any) -> None:
     rows = {row["name"]: row for row in (await scene.get("subscriptions?topic=orders"))["items"]}
     async with looking_at(browser, f"{scene.http()}/#/topics/orders") as page:
         await until_text(page, "slow-printer/labels", "main")
-        heads = ("State", "Router", "Mode", "Lag", "Epoch")
+        await page.wait_for_function("() => !document.querySelector('main table').innerText.includes('elsewhere')")
+        heads = ("State", "Router", "Mode", "Lag", "Client")
         shown = await columns_of(page, "Subscriptions of the topic orders", *heads)
         assert set(shown) == set(rows)
         slow = dict(zip(heads, shown["slow-printer/labels"], strict=True))
         assert (slow["State"], slow["Router"], slow["Mode"]) == ("attached", "r1", "exactly-once")
         assert int(slow["Lag"]) > 0
-        assert slow["Epoch"] == str(rows["slow-printer/labels"]["epoch"])
-        assert shown["store/all"][heads.index("Lag")] == "–", "its lag is known at r2 only"
+        assert slow["Client"] == rows["slow-printer/labels"]["peer"]
+        assert int(shown["store/all"][heads.index("Lag")]) >= 0, "r2 was asked"
+
+
+async def test_one_switch_shows_the_whole_network_or_this_router_in_all_views(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/clients/connections") as page:
+        await until_text(page, "7 connections", "main")
+        await page.locator("#scope input").uncheck()
+        await until_text(page, "3 connections", "main")
+        for place, text, others in (
+            ("clients/subscriptions", "audit/log", "store/all"), ("clients/publishers", "till-1/sales", "till-2/sales"),
+            ("topics/orders", "slow-printer/labels", "billing/eu-west-1"), ("waiting", "till-1/sales", "till-2/sales"),
+            ("events", "Events of this router", "Events of all routers"), ("router", "Neighbours", "At"),
+            ("", "Wait here over 10\u00a0s", "Links, each way"),
+        ):  # fmt: skip
+            await go(page, place)
+            await until_text(page, text, "main")
+            cells = await page.locator("main th, main td, main h1, main h3").all_inner_texts()
+            assert others not in cells, place
+        assert await page.locator("main .quiet:text-is('–')").count() == 0, "what is not known is not shown"
+        await page.reload()
+        await until_live(page)
+        assert not await page.locator("#scope input").is_checked(), "the browser keeps it"
+        await page.keyboard.press("n")
+        await go(page, "clients/subscriptions")
+        await until_text(page, "6 subscriptions", "main")
+        assert all(state == "attached" for (state,) in (await columns_of(page, "Subscriptions", "State")).values())
+
+
+async def test_rates_are_shown_with_their_last_five_minutes(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/topics") as page:
+        row = "//tr[contains(., 'prices.eur')]"
+        await page.wait_for_selector(f"{row}//*[local-name()='svg']")
+        shown = await columns_of(page, "Topics", "Published", "Delivered", "Accepted")
+        published, delivered, accepted = shown["prices.eur"]
+        assert re.fullmatch(r"[\d.]+/s", published)
+        assert re.fullmatch(r"[\d.]+/s", delivered)
+        assert re.fullmatch(r"[\d.]+ m?s · [\d.]+ m?s", accepted)
+        for place, caption in (("", "Routers"), ("", "Links"), ("clients/subscriptions", "Subscriptions")):
+            await go(page, place)
+            await page.wait_for_function(
+                "caption => [...document.querySelectorAll('table')].some(t => t.caption.textContent.startsWith(caption)"
+                " && t.querySelector('svg.spark'))", arg=caption,
+            )  # fmt: skip
+
+
+async def test_the_map_and_the_notes_name_where_the_stuck_subscription_is(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, scene.http("r3")) as page:
+        await page.wait_for_selector("[aria-label*='1 stuck subscription at r1']")
+        await until_text(page, "Subscription slow-printer/labels at r1 is stuck (in doubt)", "ul.notes")
+        await page.click("ul.notes a:text('slow-printer/labels')")
+        await until_text(page, "Publishers that wait for it", "main")
+        await until_text(page, "exactly-once", "main .facts")
+        facts = await page.inner_text("main .facts")
+        assert re.search(r"Topic\s+orders\s+Router\s+r1\s+Mode\s+exactly-once", facts), facts
+        assert await page.locator("main article").count() == 2
+
+
+async def test_names_lead_to_their_views(scene: Scene, browser: Any) -> None:
+    async with looking_at(browser, f"{scene.http()}/#/waiting") as page:
+        await page.click("article a:text('till-2/sales')")
+        await page.wait_for_selector("h1:has-text('Publishers / till-2/sales')")
+        await until_text(page, "What it waits for", "main")
+        await until_text(page, "of", "main .window")
+        await page.click("main .facts a:has-text('127.0.0.1')")
+        await until_text(page, "1 connection", "main")
+        assert list(await columns_of(page, "Connections", "Router")) == ["till-2"]
+        await page.click("main table a:text-is('r2')")
+        await page.wait_for_selector("h2:has-text('Router r2')")
+        await go(page, "events")
+        await page.click("main .fields a:text-is('orders') >> nth=0")
+        await page.wait_for_selector("h1:has-text('Topics / orders')")
 
 
 @needs_axe
@@ -200,18 +313,21 @@ async def test_news_change_rows_in_place_and_leave_the_focus_alone(scene: Scene,
     ("name", "place", "text"),
     [
         ("network", "", "Who holds what"),
+        ("topics", "topics", "prices.eur"),
         ("topic", "topics/orders", "stuck"),
         ("waiting", "waiting", "till-1/sales"),
         ("delivery", "delivery/{tag}", "At router r1"),
         ("subscriptions", "clients/subscriptions", "audit/log"),
+        ("subscription", "clients/subscriptions/{key}", "Publishers that wait for it"),
         ("events", "events", "subscriber attached"),
         ("router", "router", "Drain and stop"),
     ],
 )
 async def test_pictures_of_a_busy_network(scene: Scene, browser: Any, name: str, place: str, text: str) -> None:
-    waits = await scene.until_waits(2, 10.0 if pictures_are_wanted() else 1.0)
-    tag = next(row["oldest_tag"] for row in waits if row["router"] == "r2")
-    await take_pictures(browser, scene.http(), f"busy-{name}", place.format(tag=tag), text, whole=name in WHOLE)
+    waits = await scene.until_waits(2, PICTURED_S if pictures_are_wanted() else 1.0)
+    wait = next(row for row in waits if row["router"] == "r2")
+    place = place.format(tag=wait["oldest_tag"], key=wait["waiting_for"][0]["key"])
+    await take_pictures(browser, scene.http(), f"busy-{name}", place, text, whole=name in WHOLE)
 
 
 async def test_a_changed_cost_moves_the_best_path_on_the_page(scene: Scene, browser: Any) -> None:

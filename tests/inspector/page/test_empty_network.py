@@ -48,7 +48,7 @@ async def test_an_empty_network_is_shown_as_one_that_is_well(scene: Scene, brows
         await until_text(page, "A router that is alone has none.")
         for place, text in (
             ("topics", "Nobody publishes or subscribes."), ("waiting", "No publisher has waited for over a second."),
-            ("clients", "No client is connected to this router."), ("router", "No neighbour."),
+            ("clients", "No client is connected."), ("router", "No neighbour."),
             ("events", "router started"), ("topics/none", "No subscription: what is published here goes nowhere."),
         ):  # fmt: skip
             await go(page, place)
@@ -82,7 +82,7 @@ async def test_all_of_it_can_be_used_by_keyboard(scene: Scene, browser: Any) -> 
         assert await page.evaluate("document.activeElement.id") == "skip"
         await page.keyboard.press("Enter")
         assert await page.evaluate("document.activeElement.id") == "content"
-        for key, heading in (("2", "Topics"), ("6", "Events of this router"), ("5", "A delivery's record")):
+        for key, heading in (("2", "Topics"), ("6", "Events of all routers"), ("5", "A delivery")):
             await page.keyboard.press(key)
             await page.wait_for_selector(f'h1:has-text("{heading}")')
         await page.keyboard.press("/")

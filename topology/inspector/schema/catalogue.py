@@ -9,6 +9,7 @@ from topology.inspector.schema.deliveries import DELIVERY
 from topology.inspector.schema.model import Aging, Column, EntityType, columns_in, with_parts
 from topology.inspector.schema.network import LINK, LOG, ROUTER, TOPIC
 from topology.inspector.schema.own import CHANNEL, EVENT, NEIGHBOUR, OVERVIEW
+from topology.inspector.schema.states import REASONS, WORDS
 
 MANAGED: dict[str, EntityType] = {
     each.name: each for each in (ROUTER, LINK, TOPIC, SUBSCRIPTION, PUBLISHER, CONNECTION, LOG)
@@ -29,7 +30,7 @@ def columns_of(table: str) -> list[tuple[str, Column]]:
 
 
 def page_module() -> str:
-    """The page's module `schema.js`: the columns it shows of each table."""
+    """The page's module `schema.js`: the columns it shows of each table, and its words for states."""
     tables = {
         entity.table: [
             {
@@ -40,7 +41,10 @@ def page_module() -> str:
         ]
         for entity in (*MANAGED.values(), *SHOWN.values()) if entity.table is not None
     }  # fmt: skip
-    return f"// Written by the router from its schema.\nexport const TABLES = {json.dumps(tables, indent=1)};\n"
+    words = {value: word._asdict() for value, word in WORDS.items()}
+    parts = {"TABLES": tables, "WORDS": words, "REASONS": dict(REASONS)}
+    exports = "".join(f"export const {name} = {json.dumps(part, indent=1)};\n" for name, part in parts.items())
+    return f"// Written by the router from its schema.\n{exports}"
 
 
 def names_that(aging: Aging) -> frozenset[str]:

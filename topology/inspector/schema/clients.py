@@ -16,6 +16,7 @@ from topology.inspector.schema.model import (
     Unit,
     here,
     integer,
+    rate,
     seconds,
     text,
 )
@@ -49,6 +50,10 @@ SUBSCRIPTION = EntityType(
             "router has stopped; ends likewise), or `elsewhere` (at another live router, which alone knows its link).",
             Column("state", 0),
         ),
+        rate(
+            "delivered_rate", "Deliveries per second to it; null where its link is not here.",
+            Column("deliv/s", 2, "Delivered"),
+        ),
         here("lag", "Deliveries it has not settled", Column("lag", 2)),
         here("held", "Those of them that wait for credit or for space in its unsettled map", Column("held", 3)),
         here("credit", "Link credit", Column("credit", 4)),
@@ -69,7 +74,8 @@ SUBSCRIPTION = EntityType(
             "it is alive (A-10).",
             Column("timeout", 7, "Kept for"), is_nullable=True,
         ),
-        text("peer", "Address of its client.", Column("peer", 8, "Client")),
+        text("peer", "Address of its client.", Column("client", 3, "Client")),
+        text("user", "As logged in; empty without a login.", Column("user", 3, "User")),
         text(
             "incarnation", "Incarnation of the subscription, as sent to its client. Text: JavaScript would round it.",
             Column("incarnation", 9),
@@ -107,7 +113,13 @@ PUBLISHER = EntityType(
             "state", "The phase of its link here (`proving`, `waiting`, `starting`, `active`, `closing`, `suspended`), "
             "`orphaned` or `elsewhere`, as of a subscription.", Column("state", 0),
         ),
+        rate(
+            "published_rate", "Deliveries per second from it; null where its link is not here.",
+            Column("pub/s", 2, "Published"),
+        ),
         here("unsettled", "Unsettled deliveries in its window", Column("unsettled", 1)),
+        here("granted", "Deliveries that it may have unsettled now: those it has and its link credit",
+             Column("granted", 2)),
         here("told", "Those of them whose outcome was sent to it and that it has not settled", Column("told", 3, "")),
         here(
             "unreceived", "Those of them without a body, until it sends them again",
@@ -121,7 +133,8 @@ PUBLISHER = EntityType(
         ),
         integer("session", "Number of its publisher session; 0 = none has started.", Column("session", 6)),
         integer("epoch", "Revision of the last write to its key.", Column("epoch", 6)),
-        text("peer", "Address of its client.", Column("peer", 7, "Client")),
+        text("peer", "Address of its client.", Column("client", 3, "Client")),
+        text("user", "As logged in; empty without a login.", Column("user", 3, "User")),
         _RID,
     ),
     table="publishers",
@@ -134,7 +147,9 @@ CONNECTION = EntityType(
     (
         KEY,
         text("container_id", "The client's container-id.", Column("container", 0, "Client")),
-        text("peer", "Its address.", Column("peer", 0, "Address")),
+        text("peer", "Its address.", Column("client", 0, "Address")),
+        text("user", "As logged in; empty without a login.", Column("user", 1, "User")),
+        text("router", "The router that it is connected to.", Column("router", 2)),
         VHOST,
         integer("links", "Links on it.", Column("links", 1)),
         integer("publishers", "Publishers among them.", Column("pubs", 1, "Publishers")),
@@ -200,6 +215,9 @@ WAIT = EntityType(
         ),
         integer("waiting_for_count", "Number of subscriptions that have not accepted it."),
         text("phase", "Phase of the publisher's link."),
+        text("peer", "Address of its client.", Column("client", 3)),
+        text("user", "As logged in; empty without a login.", Column("user", 3)),
+        integer("granted", "Deliveries that it may have unsettled now: those it has and its link credit."),
         integer("bytes", "Bytes of the bodies held for it.", unit=Unit.BYTES),
         _RID,
     ),

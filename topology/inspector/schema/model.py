@@ -15,7 +15,7 @@ class Role(IntEnum):
     VIEWER = 1
     """See everything except bodies of messages and secrets."""
     OPERATOR = 2
-    """Change costs, log levels and traces, drain, close connections, end disconnected subscriptions."""
+    """Change costs, log levels and traces, drain, close connections, end disconnected subscriptions, publish tests."""
     ADMIN = 3
     """Also end attached subscriptions, load settings, see bodies."""
 
@@ -45,6 +45,8 @@ class Unit(Enum):
 
     SECONDS = "s"
     BYTES = "bytes"
+    RATE = "1/s"
+    BYTE_RATE = "bytes/s"
 
 
 class Aging(Enum):
@@ -198,6 +200,24 @@ def here(name: str, meaning: str, column: Column | None = None, unit: Unit | Non
     """A number that only the router knows where the link is."""
     return Attribute(
         name, Type.INTEGER, f"{meaning}; null where its link is not here", column, unit, is_nullable=True
+    )
+
+
+def rate(name: str, meaning: str, column: Column | None = None, unit: Unit = Unit.RATE) -> Attribute:
+    """What moves in a second, over the last five."""
+    return Attribute(name, Type.NUMBER, meaning, column, unit, is_nullable=True)
+
+
+def acceptance() -> tuple[Attribute, Attribute]:
+    """How long publishers wait for the outcome of a delivery."""
+    half = (
+        "Longest time from arrival to outcome of the faster half of deliveries, in the last five minutes. One of each "
+        "topic is timed in a second; one that waits counts with its age. Null where none was timed"
+    )
+    most = "The same for 99 of 100 deliveries"
+    return (
+        Attribute("accepted_p50_s", Type.NUMBER, f"{half}.", Column("p50", 3), Unit.SECONDS, is_nullable=True),
+        Attribute("accepted_p99_s", Type.NUMBER, f"{most}.", Column("p99", 3), Unit.SECONDS, is_nullable=True),
     )
 
 

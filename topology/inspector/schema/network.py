@@ -12,7 +12,10 @@ from topology.inspector.schema.model import (
     Operation,
     Role,
     Type,
+    Unit,
+    acceptance,
     integer,
+    rate,
     text,
 )
 
@@ -78,6 +81,15 @@ ROUTER = EntityType(
              Column("group", 5, "Group")),
         text("key", KEY.meaning, Column("rid", 6, "")),
         Attribute("is_self", Type.BOOLEAN, "Whether it is the router that serves the request."),
+        rate(
+            "published_rate", "Deliveries per second from publishers there; null where only that router knows.",
+            Column("pub/s", 2, "Published"),
+        ),
+        rate(
+            "delivered_rate", "Deliveries per second to subscribers there; null likewise.",
+            Column("deliv/s", 2, "Delivered"),
+        ),
+        *acceptance(),
     ),
     table="routers",
     operations=(
@@ -121,11 +133,25 @@ LINK = EntityType(
             "on_best_path", Type.BOOLEAN, "Part of a best path from the router that serves the request.",
             Column("on a best path", 2, "Best path"),
         ),
+        rate(
+            "bytes_rate", "Bytes per second in this direction; null where only the two routers know.",
+            Column("bytes/s", 2, "Flow"), Unit.BYTE_RATE,
+        ),
         text("from_rid", "Its incarnation."),
         text("to_rid", "Its incarnation."),
     ),
     table="links",
 )  # fmt: skip
+
+_PUBLISH = Operation(
+    "publish",
+    "Publish a test message at this router, as a client does. Rules of access hold for the user. The reply has its "
+    "network tag, and its outcome with the seconds it took, if that came within a second. Unless something else is "
+    "traced at this router, the rules applied to the message are traced for a minute.",
+    "It goes to all subscriptions of the topic, as any message. Other deliveries are not affected.",
+    Role.OPERATOR,
+    (Attribute("body", Type.TEXT, "The text, at most 4,096 bytes in UTF-8.", is_required=True),),
+)
 
 TOPIC = EntityType(
     "topic",
@@ -145,11 +171,21 @@ TOPIC = EntityType(
         ),
         integer(
             "waiting", "Publishers at this router whose oldest delivery has been unsettled for more than 1 s.",
-            Column("waiting", 1, "Publishers here that wait over 1 s"),
+            Column("waiting", 1, "Wait over 1 s"),
         ),
+        rate(
+            "published_rate", "Deliveries per second from publishers at this router; 0 for a pattern.",
+            Column("pub/s", 2, "Published"),
+        ),
+        rate(
+            "delivered_rate", "Deliveries per second to subscriptions here with exactly this topic or pattern.",
+            Column("deliv/s", 2, "Delivered"),
+        ),
+        *acceptance(),
         Attribute("is_pattern", Type.BOOLEAN, "Whether it has wildcards.", Column("pattern", 2, "")),
     ),
     table="topics",
+    operations=(_PUBLISH,),
 )  # fmt: skip
 
 LOG = EntityType(

@@ -17,6 +17,7 @@ from topology.inspector.schema.model import (
 )
 
 _ROUTER = text("router", "The other router's id.", Column("router", 0))
+_AT = text("at", "The router that reports it.", Column("at", 2, "At"))
 _RID = text("rid", "Its incarnation.", Column("rid", 3, ""))
 
 CHANNEL = EntityType(
@@ -25,6 +26,7 @@ CHANNEL = EntityType(
     "",
     (
         KEY,
+        _AT,
         _ROUTER,
         text("state", "State of the channel.", Column("state", 0)),
         integer("generation", "Increases when the channel is set up again.", Column("generation", 2)),
@@ -42,6 +44,7 @@ NEIGHBOUR = EntityType(
     "",
     (
         KEY,
+        _AT,
         _ROUTER,
         integer("cost", "Cost of the link from this router.", Column("cost", 0)),
         integer(
@@ -71,6 +74,7 @@ EVENT = EntityType(
     "",
     (
         integer("seq", "Its sequence number."),
+        text("router", "Whose log it is; only in a reply of all routers.", Column("router", 2, "")),
         text("time", "When it was logged (RFC 3339, UTC).", Column("time", 0)),
         text("level", "debug, info, warning or error.", Column("level", 1)),
         text("event", "Its name.", Column("event", 0)),

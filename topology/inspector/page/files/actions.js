@@ -23,7 +23,7 @@ export function notAsked(missing) {
 
 /**
  * A dialog that asks before it does. `fields`: form fields [{name, label, value, choices | type, ...attributes}];
- * `run(values)` does it and returns what to say afterwards (text or nodes), or throws an ApiError.
+ * `run(values)` does it and returns what to say afterwards (text or nodes; null closes the dialog), or throws an ApiError.
  */
 export function confirm({ title, says, fields = [], verb, danger = false, run }) {
   const inputs = new Map(fields.map((field) => [field.name, inputOf(field)]));
@@ -38,6 +38,10 @@ export function confirm({ title, says, fields = [], verb, danger = false, run })
         fill(result, h("p", { class: "quiet" }, "Asking the router …"));
         try {
           const said = await run(Object.fromEntries([...inputs].map(([name, input]) => [name, input.value])));
+          if (said === null) {
+            dialog.close();
+            return;
+          }
           fill(result, typeof said === "string" ? h("p", { class: "note good" }, said) : said);
           speak(typeof said === "string" ? said : "Done.");
           go.hidden = true;
@@ -74,7 +78,8 @@ function inputOf({ name, value, choices, label: _label, ...attributes }) {
     select.value = value;
     return select;
   }
-  const input = h("input", { name, type: "text", required: true, autocomplete: "off", ...attributes });
+  const tag = attributes.type === "textarea" ? "textarea" : "input";
+  const input = h(tag, { name, type: "text", required: true, autocomplete: "off", ...attributes });
   input.value = value ?? "";
   return input;
 }

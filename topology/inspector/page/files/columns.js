@@ -2,8 +2,9 @@
 
 import { age } from "./ages.js";
 import { badge, button, h } from "./dom.js";
-import { bytes, duration, number } from "./format.js";
-import { TABLES } from "./schema.js";
+import { bytes, duration, number, shortDuration } from "./format.js";
+import { rateWithSpark } from "./rates.js";
+import { TABLES, WORDS } from "./schema.js";
 import { since } from "./store.js";
 
 /** A column that shows a field as it is. */
@@ -40,6 +41,31 @@ function withVhost(cell, vhost) {
   return vhost ? [cell, h("span", { class: "quiet small" }, ` in ${vhost}`)] : cell;
 }
 
+/** A subscription or a publisher; without its key those of that name are looked for. */
+export function attachmentLink(kind, name, key) {
+  return nameCell(name, key ? `#/clients/${kind}/${encodeURIComponent(key)}` : `#/clients/${kind}?q=${encodeURIComponent(name)}`);
+}
+
+/** A client, by its address or its container-id. */
+export function clientLink(text, content = h("code", {}, text)) {
+  return text ? h("a", { href: `#/clients/connections?q=${encodeURIComponent(text)}` }, content) : "–";
+}
+
+/** Whose link it is: address and user. */
+export function clientOf({ peer, user }) {
+  return [clientLink(peer), user ? [", user ", h("b", {}, user)] : null];
+}
+
+/** A window: used of granted, as a bar and in numbers. */
+export function windowMeter({ unsettled, granted }) {
+  if (unsettled === null || unsettled === undefined) {
+    return known(null);
+  }
+  const bar = h("span");
+  bar.style.width = `${granted ? Math.min(100, (100 * unsettled) / granted) : 0}%`;
+  return h("span", { class: "window" }, h("span", {}, `${number(unsettled)} of ${number(granted)}`), h("span", { class: "meter", "aria-hidden": "true" }, bar));
+}
+
 export function routerLink(id) {
   return id ? h("a", { href: `#/?router=${encodeURIComponent(id)}` }, id) : "–";
 }
@@ -49,65 +75,15 @@ export function deliveryLink(tag, publisher) {
   return h("a", { href: `#/delivery/${encodeURIComponent(tag)}${query}` }, h("code", { class: "tag" }, tag));
 }
 
-const STATES = {
-  // routers
-  serving: ["good", "serving"],
-  draining: ["warn", "draining"],
-  leaving: ["warn", "leaving"],
-  unreachable: ["bad", "unreachable"],
-  gone: ["bad", "gone"],
-  // links
-  up: ["good", "up"],
-  "one-way": ["warn", "one-way"],
-  // subscriptions and publishers
-  attached: ["good", "attached"],
-  active: ["good", "active"],
-  elsewhere: ["plain", "at its router"],
-  provisional: ["warn", "provisional"],
-  detached: ["warn", "detached"],
-  orphaned: ["bad", "orphaned"],
-  suspended: ["warn", "suspended"],
-  proving: ["warn", "proving"],
-  waiting: ["warn", "waiting"],
-  starting: ["warn", "starting"],
-  closing: ["warn", "closing"],
-  // deliveries
-  "in-doubt": ["warn", "in doubt"],
-  held: ["warn", "held"],
-  again: ["warn", "wanted again"],
-  underway: ["warn", "underway"],
-  accepted: ["good", "accepted"],
-  settled: ["good", "settled"],
-  rejected: ["bad", "rejected"],
-};
-
-const MEANINGS = {
-  unreachable: "no path leads to its router",
-  gone: "it disappeared while this page was open",
-  "one-way": "only one end announces it, so it is not used",
-  elsewhere: "attached at the named router; only that router knows whether its link is up",
-  provisional: "attached, but its client has not proved yet that it is alive",
-  detached: "its link has ended; it is kept until it expires",
-  orphaned: "its router has stopped; it is kept until it expires",
-  suspended: "its link has ended; its session is kept until it expires",
-  proving: "its link is up again, its client has not proved yet that it is alive",
-  waiting: "its link is up; its earlier session is not over yet",
-  starting: "its session begins",
-  closing: "it ends once everything is settled",
-  "in-doubt": "its client has it and has not answered",
-  held: "its client accepts no more now: no credit",
-  again: "its client wants it again, after a pause",
-  underway: "it has not arrived at its router yet",
-};
-
 /** What a state means, in a few words; empty where the state says it all. */
 export function meaningOf(state) {
-  return MEANINGS[state] ?? "";
+  return WORDS[state]?.meaning ?? "";
 }
 
-export function stateBadge(state) {
-  const [kind, text] = STATES[state] ?? ["plain", String(state ?? "–")];
-  return badge(kind, text, meaningOf(state) || null);
+/** A state in the one word that all views and the command line have for it. */
+export function stateBadge(state, more = "") {
+  const { kind, word } = WORDS[state] ?? { kind: "plain", word: String(state ?? "–") };
+  return badge(kind, word + more, meaningOf(state) || null);
 }
 
 function stateColumn(label) {
@@ -132,22 +108,61 @@ function seconds(name, label) {
 
 /** Attributes that are shown as more than a value, in whatever table they stand. */
 const OWN = {
-  name: { cell: (item) => nameCell(item.name), className: "wide" },
   container_id: { cell: (item) => withVhost(nameCell(item.container_id), item.vhost), className: "wide" },
   topic: { cell: topicLink, className: "topic" },
   router: { cell: (item) => routerLink(item.router) },
+  at: { cell: (item) => routerLink(item.at) },
   next_hop: { cell: (item) => (item.is_self ? "–" : routerLink(item.next_hop)) },
+  peer: { cell: (item) => clientLink(item.peer) },
   mode: { className: "whole" },
+  user: { isOptional: true },
 };
-const CODES = new Set(["peer", "incarnation"]);
+const CODES = new Set(["incarnation"]);
+/** Shown together with others, by table: a window is used of granted, p99 stands beside p50. */
+const JOINED = { publishers: ["granted", "credit"], topics: ["accepted_p99_s"], routers: ["accepted_p99_s"] };
 
 /**
- * The columns of a table, in the order of the schema. `without`: attributes that are left out; `own`: columns that this
- * view shows in its own way, by attribute; `extra`: columns that come last.
+ * The columns of a table, in the order of the schema. `rates`: of the page; `without`: attributes that are left out;
+ * `own`: columns that this view shows in its own way, by attribute; `extra`: columns that come last.
  */
-export function columnsOf(table, { without = [], own = {}, extra = [] } = {}) {
-  const shown = TABLES[table].filter((each) => !without.includes(each.name));
-  return [...shown.map((each) => own[each.name]?.(each) ?? column(each)), ...extra];
+export function columnsOf(table, { rates = null, without = [], own = {}, extra = [] } = {}) {
+  const shown = TABLES[table].filter((each) => !without.includes(each.name) && !JOINED[table]?.includes(each.name));
+  return [...shown.map((each) => own[each.name]?.(each) ?? special(table, each, rates) ?? column(each)), ...extra];
+}
+
+function special(table, { name, label, unit }, rates) {
+  if (name === "name" && (table === "subscriptions" || table === "publishers")) {
+    return plain(name, label, { mark: (item) => item.name, cell: (item) => attachmentLink(table, item.name, item.key), className: "wide" });
+  }
+  if (name === "name") {
+    return plain(name, label, { cell: (item) => nameCell(item.name), className: "wide" });
+  }
+  if (name === "unsettled" && table === "publishers") {
+    return plain(name, "Window", { numeric: true, mark: (item) => `${item.unsettled} ${item.granted}`, cell: windowMeter });
+  }
+  if (rates && (unit === "1/s" || unit === "bytes/s")) {
+    return rateColumn(table, name, label, unit, rates);
+  }
+  return rates && name === "accepted_p50_s" ? acceptanceColumn(table, rates) : null;
+}
+
+function rateColumn(table, name, label, unit, rates) {
+  return plain(name, label, {
+    numeric: true,
+    value: (item) => rates.now(table, item, name),
+    mark: (item) => `${rates.now(table, item, name)} ${rates.points(table, item.key, name) ? rates.version : ""}`,
+    cell: (item) => rateWithSpark(rates.now(table, item, name), rates.points(table, item.key, name), unit),
+  });
+}
+
+function acceptanceColumn(table, rates) {
+  const text = (found) => (found ? `${shortDuration(found.p50)} · ${shortDuration(found.p99)}` : "–");
+  return plain("accepted_p99_s", "Accepted p50 · p99", {
+    numeric: true,
+    value: (item) => rates.acceptance(table, item)?.p99 ?? null,
+    mark: (item) => text(rates.acceptance(table, item)),
+    cell: (item) => text(rates.acceptance(table, item)),
+  });
 }
 
 function column({ name, label, type, unit }) {

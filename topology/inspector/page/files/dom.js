@@ -69,16 +69,17 @@ export function setText(element, text) {
   }
 }
 
+/** An SVG element with these attributes. */
+export function svg(tag, attributes, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, String(value)));
+  element.append(...children);
+  return element;
+}
+
 /** A line icon, for the eye only: a text always stands beside it. */
 export function icon(name, className = "") {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("viewBox", "0 0 24 24");
-  svg.setAttribute("class", `icon ${className}`.trim());
-  svg.setAttribute("aria-hidden", "true");
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", ICONS[name]);
-  svg.append(path);
-  return svg;
+  return svg("svg", { viewBox: "0 0 24 24", class: `icon ${className}`.trim(), "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 }
 
 /** A state: shape, colour and word, so that it is not told by colour alone. */

@@ -47,6 +47,29 @@ export function number(count) {
   return String(count).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 }
 
+/** What moves in a second: "0", "4.2/s", "1 240/s", or in bytes "12 kB/s"; "–" for what is not known. */
+export function rate(value, unit = "1/s") {
+  if (value === null || value === undefined) {
+    return "–";
+  }
+  if (unit === "bytes/s") {
+    return `${bytes(value)}/s`;
+  }
+  return value === 0 ? "0" : `${value < 9.95 ? value.toFixed(1) : number(Math.round(value))}/s`;
+}
+
+/** A short duration: "0.4 ms", "12 ms", "94 s", "3 min". */
+export function shortDuration(seconds) {
+  if (seconds === null || seconds === undefined) {
+    return "–";
+  }
+  if (seconds >= 0.9995) {
+    return seconds < 99.5 ? (seconds < 9.95 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`) : `${Math.round(seconds / 60)} min`;
+  }
+  const ms = 1000 * seconds;
+  return `${ms < 9.95 ? ms.toFixed(1) : Math.round(ms)} ms`;
+}
+
 /** "1 router", "3 routers". */
 export function counted(count, singular, plural = `${singular}s`) {
   return `${number(count)} ${count === 1 ? singular : plural}`;

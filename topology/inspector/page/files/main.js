@@ -4,9 +4,15 @@ import { age, startClock } from "./ages.js";
 import { open } from "./actions.js";
 import { Operations } from "./operations.js";
 import { badge, button, fill, h, icon, setText, speak } from "./dom.js";
+import { Everywhere } from "./everywhere.js";
 import { Feed } from "./feed.js";
 import { number } from "./format.js";
-import { Store } from "./store.js";
+import { Rates } from "./rates.js";
+import { remember, remembered } from "./remembered.js";
+import { WORDS } from "./schema.js";
+import { Pace, Scope } from "./scope.js";
+import { Store, stateOf } from "./store.js";
+import { AttachmentView } from "./view_attachment.js";
 import { ClientsView } from "./view_clients.js";
 import { DeliveryView } from "./view_delivery.js";
 import { EventsView } from "./view_events.js";
@@ -23,7 +29,7 @@ const VIEWS = [
   ["", "Network", "network", () => NetworkView],
   ["topics", "Topics", "topics", (place) => (place.rest.length ? TopicView : TopicsView)],
   ["waiting", "Waiting", "waiting", () => WaitingView],
-  ["clients", "Clients", "clients", () => ClientsView],
+  ["clients", "Clients", "clients", (place) => (place.rest.length > 1 ? AttachmentView : ClientsView)],
   ["delivery", "Delivery", "delivery", () => DeliveryView],
   ["events", "Events", "events", () => EventsView],
   ["router", "Router", "router", () => RouterView],
@@ -42,10 +48,15 @@ class Page {
     this._feed = new Feed(this.store, (feed) => this._showFeed(feed), (error) => this._notice(`${error.error} ${error.fix ?? ""}`));
     this._content = document.getElementById("content");
     this._nav = new Map();
-    this.waits = new Waits(() => this._showWaits());
+    this.scope = new Scope(() => this._onScope());
+    const pace = new Pace(this.scope, this.store);
+    this.rates = new Rates(this.scope, pace, () => this._view.render(new Set(["rates"])));
+    this.everywhere = new Everywhere(this.scope, pace, () => this._view.render(new Set(["everywhere"])));
+    this.waits = new Waits(this.scope, () => this._showWaits());
     this._view = null;
     this._shown = null;
     this.isLost = false;
+    this.trial = null;
     this.store.subscribe((dirty) => this._render(dirty));
   }
 
@@ -70,7 +81,19 @@ class Page {
     return Boolean(role === "admin" ? can?.bodies : can?.manage);
   }
 
-  _go() {
+  /** Rows of a table: with what other routers know of them, where the whole network is shown. */
+  rows(table) {
+    return this.everywhere.items(table, this.store.items(table));
+  }
+
+  _onScope() {
+    this._shown = null;
+    this.waits.load();
+    this._go(true);
+  }
+
+  /** Shows the view of the address; `again`: the same one from the beginning, for another scope. */
+  _go(again = false) {
     const place = placeOf(location.hash);
     const entry = VIEWS.find(([name]) => name === place.view) ?? VIEWS[0];
     const kind = entry[3](place);
@@ -81,7 +104,7 @@ class Page {
     }
     this._view?.destroy?.();
     this._view = new kind(this, place);
-    const first = this._shown === null;
+    const first = this._shown === null || again;
     this._shown = shown;
     fill(this._content, this._view.element);
     for (const [name, link] of this._nav) {
@@ -91,7 +114,9 @@ class Page {
         link.removeAttribute("aria-current");
       }
     }
-    const { tables, topic = null, router = null } = this._view.watches();
+    const { tables, topic = null, router = null, rates = {}, everywhere = {} } = this._view.watches();
+    this.rates.want(rates);
+    this.everywhere.want(everywhere);
     if (topic !== this._topic) {
       this._topic = topic;
       ["subscriptions", "publishers", "waits"].forEach((name) => this.store.clear(name));
@@ -99,7 +124,7 @@ class Page {
     this._feed.watch({ tables: [...new Set([...ALWAYS, ...tables])], topic, router });
     this._view.render();
     this._title(kind.title);
-    if (!first) {
+    if (!first && !again) {
       scrollTo(0, 0);
       this._content.focus({ preventScroll: true });
       speak(`${kind.title} view`);
@@ -123,9 +148,9 @@ class Page {
   _showBar(overview) {
     setText(document.getElementById("router-name"), overview.router);
     this._nav.get(QUEUES).hidden = !overview.can?.queues;
-    const state = overview.draining ? ["warn", "draining"] : overview.ready ? ["good", "ready"] : ["bad", "not ready"];
     if (!this.isLost) {
-      this._showState(state);
+      const { kind, word } = WORDS[stateOf(overview)];
+      this._showState([kind, word]);
     }
     this._title(this._viewTitle);
     if (overview.standalone && !this._saidAlone) {
@@ -139,9 +164,9 @@ class Page {
     const count = this._nav.get("waiting").querySelector(".count");
     count.hidden = !late;
     setText(count, number(late));
-    count.setAttribute("title", `Publishers of all routers that have waited for over a second: ${late}`);
+    count.setAttribute("title", `Publishers ${this.scope.isNetwork ? "of all routers" : "of this router"} that have waited for over a second: ${late}`);
     if (this.store.overview) {
-      this._view.render(new Set(["overview"]));
+      this._view.render(new Set(["overview", "waits"]));
     }
   }
 
@@ -198,6 +223,7 @@ class Page {
   }
 
   _makeTools() {
+    document.getElementById("scope").append(this.scope.element);
     const theme = document.getElementById("theme");
     theme.addEventListener("click", () => this._nextTheme());
     this._showTheme();
@@ -230,7 +256,7 @@ class Page {
   // --- keys ---
 
   _key(event) {
-    const typing = event.target.closest("input, textarea, select, dialog");
+    const typing = event.target.closest("input:not([type=checkbox]), textarea, select, dialog");
     if (event.ctrlKey || event.altKey || event.metaKey || remembered(KEYS_KEY) === "off") {
       return;
     }
@@ -250,6 +276,8 @@ class Page {
       } else {
         this._content.querySelector(".filter")?.focus();
       }
+    } else if (event.key === "n") {
+      this.scope.toggle();
     } else if (event.key === "t") {
       this._nextTheme();
     } else if (event.key === "?") {
@@ -259,12 +287,12 @@ class Page {
 
   _help() {
     const on = h("input", { type: "checkbox", checked: remembered(KEYS_KEY) !== "off", on: { change: () => remember(KEYS_KEY, on.checked ? "on" : "off") } });
-    const keys = [...VIEWS.filter(([name]) => !this._nav.get(name).hidden).map(([, label], index) => [String(index + 1), label]), ["/", "to the filter"], ["Esc", "out of it, or close a dialog"], ["t", "theme: system, light, dark"], ["?", "this help"]];
+    const keys = [...VIEWS.filter(([name]) => !this._nav.get(name).hidden).map(([, label], index) => [String(index + 1), label]), ["/", "to the filter"], ["Esc", "out of it, or close a dialog"], ["n", "whole network, or this router alone"], ["t", "theme: system, light, dark"], ["?", "this help"]];
     const dialog = open("Keys and help", h("form", { on: { submit: (event) => { event.preventDefault(); dialog.close(); } } },
       h("h2", {}, "Keys"),
       h("dl", { class: "keys" }, keys.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])),
       h("label", { class: "tick" }, on, "Single keys do this"),
-      h("p", { class: "quiet small" }, "A dash (–) in a column means that only the router of that client knows it. The same data come from ", h("code", {}, "oncewire inspect"), " and the JSON under ", h("code", {}, "/api/v1"), "."),
+      h("p", { class: "quiet small" }, "A dash (–) means that only another router knows it, and that one was not asked or did not reply. The same data come from ", h("code", {}, "oncewire inspect"), " and the JSON under ", h("code", {}, "/api/v1"), "."),
       h("div", { class: "end" }, h("button", { type: "submit", class: "button main" }, "Close"))));
   }
 }
@@ -280,22 +308,6 @@ function placeOf(hash) {
     }
   });
   return { view: parts[0], rest: parts.slice(1).filter(Boolean), query: new URLSearchParams(query) };
-}
-
-function remembered(key) {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
-}
-
-function remember(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // Storage may be switched off; the choice then holds until the page is left.
-  }
 }
 
 new Page().start();

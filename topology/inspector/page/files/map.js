@@ -13,6 +13,7 @@ const NARROWEST = 0.8;
 const WIDEST = 1.9;
 const FONT_PX = 13;
 const LINE_HEIGHT = 1.25;
+const WIDEST_LINK = 9;
 const COSTS_SHOWN_UP_TO = 40;
 /** Links on the map at most: beyond it a picture says nothing, and drawing takes too long. */
 const LINK_LIMIT = 2500;
@@ -45,7 +46,7 @@ export class NetworkMap {
     return count >= COMPACT_FROM;
   }
 
-  /** Shows routers [{key, name, label, distance, kinds: [...]}] and links [{key, a, b, label, kinds: [...]}]. */
+  /** Shows routers [{key, name, label, distance, kinds: [...]}] and links [{key, a, b, label, flow, kinds: [...]}]. */
   update(routers, links, description) {
     this._canvas.setAttribute("aria-label", description);
     this.element.classList.toggle("map-large", routers.length >= COMPACT_FROM);
@@ -204,7 +205,12 @@ function onRing(routers, width, height) {
 function dataOf(each) {
   return each.a === undefined
     ? { id: each.key, name: each.name, label: each.label, ...sizeOf(each.label) }
-    : { id: each.key, source: each.a, target: each.b, cost: each.label };
+    : { id: each.key, source: each.a, target: each.b, cost: each.label, width: widthOf(each.flow) };
+}
+
+/** Ten times the bytes make a link as much wider each time: from 1 kB to 10 MB a second all can be told apart. */
+function widthOf(flow) {
+  return Math.min(WIDEST_LINK, 1.5 + 1.7 * Math.log10(1 + flow / 1000));
 }
 
 const measure = document.createElement("canvas").getContext("2d");
@@ -234,21 +240,21 @@ function styles() {
     },
     { selector: "node.self", style: { "border-width": 3, "border-color": colour("accent"), "background-color": colour("accent-soft") } },
     { selector: "node.draining", style: { "border-style": "dashed", "border-width": 2.5, "border-color": colour("warn"), "background-color": colour("warn-soft") } },
+    { selector: "node.stuck", style: { "border-width": 3, "border-color": colour("bad"), "background-color": colour("bad-soft") } },
     { selector: "node.unreachable", style: { "border-style": "double", "border-width": 5, "border-color": colour("bad"), "background-color": colour("bad-soft") } },
     { selector: "node.gone", style: { "border-style": "dotted", "border-width": 2.5, "border-color": colour("bad"), "background-color": colour("page"), color: colour("quiet") } },
     { selector: "node.picked", style: { "underlay-color": colour("accent"), "underlay-opacity": 0.25, "underlay-padding": 6 } },
     {
       selector: "edge",
       style: {
-        width: 1.5, "line-color": colour("line-strong"), "curve-style": "straight",
+        width: "data(width)", "line-color": colour("line-strong"), "curve-style": "straight",
         label: "data(label)", "font-size": 11.5, "font-family": font, color: colour("quiet"),
         "text-background-color": colour("panel"), "text-background-opacity": 1, "text-background-padding": "3px",
         "text-background-shape": "round-rectangle", "overlay-opacity": 0, "text-wrap": "wrap",
       },
     },
-    { selector: "edge.many", style: { width: 1, opacity: 0.35 } },
-    { selector: "edge.best", style: { opacity: 1, "z-index": 2, width: 4, "line-color": colour("accent"), color: colour("text") } },
-    { selector: "edge.best.many", style: { width: 2 } },
+    { selector: "edge.many", style: { opacity: 0.35 } },
+    { selector: "edge.best", style: { opacity: 1, "z-index": 2, "line-color": colour("accent"), color: colour("text") } },
     { selector: "edge.one-way", style: { opacity: 1, "z-index": 3, "line-style": "dashed", "line-dash-pattern": [8, 5], width: 2.5, "line-color": colour("warn"), color: colour("warn") } },
     { selector: "edge.gone", style: { opacity: 1, "z-index": 3, "line-style": "dotted", width: 2, "line-color": colour("bad"), color: colour("bad") } },
   ];

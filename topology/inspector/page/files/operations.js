@@ -55,7 +55,7 @@ export class Operations {
         verb: "Close it",
         danger: true,
         run: async () => {
-          await change("POST", ["management", "connection", item.key, "close"]);
+          await change("POST", ["management", "connection", item.peer, "close"]);
           return "The connection is closed.";
         },
       });
@@ -73,6 +73,28 @@ export class Operations {
         run: async ({ cost }) => {
           const changed = await change("PUT", ["management", "link", link.key], { cost: cost === "" ? null : Number(cost) });
           return `From ${link.from} to ${link.to} it costs ${number(changed.cost)} now.`;
+        },
+      });
+    });
+  }
+
+  /** Publishes a test message and shows what becomes of it; without a topic the dialog asks for one. */
+  publishTest(topic = null) {
+    return this._prepare((schema) => {
+      const operation = operationOf(schema, "topic", "publish");
+      confirm({
+        title: topic === null ? "Publish a test message" : `Publish a test message to ${topic}`,
+        says: [firstSentences(operation.meaning, 2), plainly(operation.deliveries)],
+        fields: [
+          ...(topic === null ? [{ name: "topic", label: "Topic" }] : []),
+          { name: "body", label: "Text", type: "textarea", rows: 3, maxlength: 4096, value: "A test message of the inspector" },
+        ],
+        verb: "Publish it",
+        run: async (given) => {
+          const answer = await change("POST", ["management", "topic", topic ?? given.topic, "publish"], { body: given.body });
+          this._page.trial = answer;
+          location.hash = `#/delivery/${answer.tag}`;
+          return null;
         },
       });
     });
@@ -165,6 +187,10 @@ export class Operations {
 /** The schema's words without what only programs and readers of the protocol need: fields of answers, names of rules. */
 function plainly(text) {
   return text.split(/(?<=\.) /).filter((sentence) => !sentence.startsWith("The answer")).join(" ").replace(/ \([A-Z]+-\d+[a-z]?\)/g, "");
+}
+
+function firstSentences(text, count) {
+  return text.split(/(?<=\.) /).slice(0, count).join(" ");
 }
 
 function operationOf(schema, type, name) {

@@ -124,6 +124,11 @@ export class Store {
   }
 }
 
+/** The state of this router, as a value that there is a word for. */
+export function stateOf(overview) {
+  return overview.draining ? "draining" : overview.ready ? "ready" : "not-ready";
+}
+
 function stamp(item) {
   item[RECEIVED] = now();
   return item;

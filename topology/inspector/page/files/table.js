@@ -10,7 +10,8 @@ let tables = 0;
 
 /**
  * `isTall`: a long one scrolls in itself on a large screen. `limit`: rows shown at most. Columns: {name, label, value(item) -> text or number to sort by, cell(item) -> node or text (else the value is
- * shown), mark(item) -> text that changes when the cell must be made anew (else the value), numeric, first}.
+ * shown), mark(item) -> text that changes when the cell must be made anew (else the value), numeric, isOptional: it is
+ * left out while no row has a value}.
  */
 export class Table {
   constructor({ caption, columns, empty, sort = columns[0].name, descending = false, rowClass = null, isTall = false, limit = ROW_LIMIT }) {
@@ -59,10 +60,22 @@ export class Table {
     if (focused && focused !== document.activeElement && focused.isConnected) {
       focused.focus();
     }
+    this._leaveOut(shown);
     this._scroller.hidden = !shown.length;
     const left = items.length - shown.length;
     setText(this._note, shown.length ? (left ? `${counted(left, "more row")}: use the filter.` : "") : this._empty);
     this._note.hidden = !this._note.textContent;
+  }
+
+  /** Columns that would be empty. */
+  _leaveOut(items) {
+    this._columns.forEach((column, index) => {
+      if (column.isOptional) {
+        const hidden = !items.some((item) => column.value(item));
+        column.head.hidden = hidden;
+        this._rows.forEach((row) => { row.cells[index].hidden = hidden; });
+      }
+    });
   }
 
   /** Shows the same items again: what may be done with them has changed. */

@@ -4,17 +4,28 @@ import { get, PAGE_SIZE } from "./api.js";
 import { button, fill, h, setText } from "./dom.js";
 import { counted, number } from "./format.js";
 import { columnsOf, endColumn } from "./columns.js";
-import { problem } from "./actions.js";
+import { notAsked, problem } from "./actions.js";
 import { Store } from "./store.js";
 import { Table, filterBox } from "./table.js";
 
 const REFRESH_MS = 4000;
+
+/** Shown in the view of a single one. */
+const FOR_ONE = ["incarnation", "timeout_s", "session", "epoch"];
 
 const KINDS = [
   ["connections", "Connections"],
   ["subscriptions", "Subscriptions"],
   ["publishers", "Publishers"],
 ];
+
+/** A number of a client's links that leads to them. */
+function countLink(kind) {
+  return ({ name, label }) => ({
+    name, label, numeric: true, value: (item) => item[name],
+    cell: (item) => (item[name] ? h("a", { href: `#/clients/${kind}?q=${encodeURIComponent(`${item.container_id}/`)}` }, number(item[name])) : "0"),
+  });
+}
 
 export class ClientsView {
   static title = "Clients";
@@ -46,7 +57,7 @@ export class ClientsView {
   }
 
   watches() {
-    return { tables: [] };
+    return { tables: [], rates: this._kind === "connections" ? {} : { [this._kind]: {} } };
   }
 
   destroy() {
@@ -55,7 +66,9 @@ export class ClientsView {
   }
 
   render(dirty) {
-    if (dirty?.has("overview")) {
+    if (dirty?.has("overview") && !this._asked) {
+      this._load("again");  // what is at this router could not be asked for before its name was known
+    } else if (dirty?.has("overview") || dirty?.has("rates")) {
       this._table.refresh();
     }
   }
@@ -67,24 +80,26 @@ export class ClientsView {
   }
 
   _tableOf(kind) {
-    const { actions } = this._page;
+    const { actions, rates, scope, store } = this._page;
     const tables = {
       connections: {
-        caption: "Connections of clients to this router", empty: "No client is connected to this router.", sort: "container_id",
+        caption: scope.isNetwork ? "Connections of clients" : "Connections of clients to this router",
+        empty: scope.isNetwork ? "No client is connected." : "No client is connected to this router.", sort: "container_id",
         columns: columnsOf("connections", {
+          own: { publishers: countLink("publishers"), subscriptions: countLink("subscriptions") },
           extra: [{
-            name: "acts", label: "Actions", hideLabel: true, mark: () => String(this._page.may("operator")),
-            cell: (item) => (this._page.may("operator")
+            name: "acts", label: "Actions", hideLabel: true, mark: () => `${this._page.may("operator")} ${store.overview?.router}`,
+            cell: (item) => (this._page.may("operator") && item.router === store.overview?.router
               ? button("Close…", () => actions.closeConnection(item), { class: "button slim danger", "aria-label": `Close the connection of ${item.container_id}` })
               : ""),
           }],
         }),
       },
       subscriptions: {
-        caption: "Subscriptions of the network", empty: "No such subscription.", sort: "name",
-        columns: columnsOf("subscriptions", { extra: [endColumn(this._page)] }),
+        caption: scope.isNetwork ? "Subscriptions of the network" : "Subscriptions of this router", empty: "No such subscription.", sort: "name",
+        columns: columnsOf("subscriptions", { rates, without: FOR_ONE, extra: [endColumn(this._page)] }),
       },
-      publishers: { caption: "Publishers of the network", empty: "No such publisher.", sort: "name", columns: columnsOf("publishers") },
+      publishers: { caption: scope.isNetwork ? "Publishers of the network" : "Publishers of this router", empty: "No such publisher.", sort: "name", columns: columnsOf("publishers", { rates, without: FOR_ONE }) },
     };
     return tables[kind];
   }
@@ -96,13 +111,26 @@ export class ClientsView {
     }
   }
 
+  /** Which rows are asked for; null: this router's name is not known yet. */
+  _query() {
+    const { scope, store } = this._page;
+    if (scope.isNetwork || this._kind === "connections") {
+      return { ...scope.query, router: this._kind === "connections" ? null : this._router };
+    }
+    return store.overview ? { router: this._router ?? store.overview.router } : null;
+  }
+
   async _load(how) {
+    const query = this._query();
+    if (!query) {
+      return;
+    }
     const asked = (this._asked = (this._asked ?? 0) + 1);
     const cursor = how === "more" ? this._rows.next.get(this._kind) : null;
     this._loading = true;
     this._more.disabled = true;
     try {
-      const answer = await get([this._kind], { limit: PAGE_SIZE, cursor, q: this._filter, router: this._kind === "connections" ? null : this._router });
+      const answer = await get([this._kind], { limit: PAGE_SIZE, cursor, q: this._filter, ...query });
       if (this._timer === null || asked !== this._asked) {
         return;
       }
@@ -114,7 +142,7 @@ export class ClientsView {
       const shown = this._rows.table(this._kind).size;
       setText(this._note, shown < answer.total ? `${number(shown)} of ${number(answer.total)}` : counted(answer.total, this._kind.slice(0, -1)));
       this._moreLine.hidden = !answer.next;
-      fill(this._problem);
+      fill(this._problem, notAsked(answer.missing ?? []));
     } catch (error) {
       fill(this._problem, problem(error));
     } finally {

@@ -2,11 +2,11 @@
 
 import { get } from "./api.js";
 import { age, now } from "./ages.js";
-import { badge, button, fill, h } from "./dom.js";
+import { button, fill, h } from "./dom.js";
 import { counted, duration, number } from "./format.js";
-import { columnsOf, plain } from "./columns.js";
-import { problem } from "./actions.js";
-import { RECEIVED, since } from "./store.js";
+import { columnsOf, stateBadge } from "./columns.js";
+import { notAsked, problem } from "./actions.js";
+import { RECEIVED, since, stateOf } from "./store.js";
 import { Table, panel } from "./table.js";
 
 const REFRESH_MS = 3000;
@@ -16,16 +16,18 @@ export class RouterView {
 
   constructor(page) {
     this._page = page;
+    const { isNetwork } = page.scope;
     this._problem = h("div", { class: "slot" });
     this._facts = h("dl", { class: "facts" });
     this._acts = h("div", { class: "stack" });
     this._neighbours = new Table({
-      caption: "Neighbours this router has a connection to", empty: "No neighbour.", sort: "router",
-      columns: columnsOf("neighbours"),
+      caption: isNetwork ? "Neighbours of all routers" : "Neighbours this router has a connection to", empty: "No neighbour.",
+      sort: isNetwork ? "at" : "router", columns: columnsOf("neighbours", { without: isNetwork ? [] : ["at"] }),
     });
     this._channels = new Table({
-      caption: "Channels of this router to others", empty: "No channel.", sort: "router",
-      columns: columnsOf("channels", { own: { state: ({ name, label }) => plain(name, label) } }),
+      caption: isNetwork ? "Channels of all routers" : "Channels of this router to others", empty: "No channel.",
+      sort: isNetwork ? "at" : "router", columns: columnsOf("channels", {
+        without: isNetwork ? [] : ["at"], own: { state: ({ name, label }) => ({ name, label, value: (item) => item.state }) } }),
     });
     this.element = h("div", { class: "stack" },
       h("div", { class: "head" }, h("h1", {}, "This router")),
@@ -86,11 +88,11 @@ export class RouterView {
 
   async _load() {
     try {
-      const [neighbours, channels] = await Promise.all([get(["neighbours"], { limit: 500 }), get(["channels"], { limit: 500 })]);
+      const [neighbours, channels] = await Promise.all(["neighbours", "channels"].map((table) => get([table], { limit: 500, ...this._page.scope.query })));
       if (this._timer !== null) {
         this._neighbours.update(neighbours.items);
         this._channels.update(channels.items);
-        fill(this._problem);
+        fill(this._problem, notAsked(neighbours.missing ?? []));
       }
     } catch (error) {
       if (this._timer !== null) {
@@ -102,9 +104,7 @@ export class RouterView {
 
 function factsOf(overview) {
   const { counts } = overview;
-  const state = overview.draining
-    ? badge("warn", "draining")
-    : overview.ready ? badge("good", "ready: takes clients") : badge("bad", `not ready: waits for ${overview.waiting_for.join(", ")}`);
+  const state = stateBadge(stateOf(overview), overview.ready ? "" : `: waits for ${overview.waiting_for.join(", ")}`);
   return [
     ["Router", overview.router],
     ["State", [state, overview.draining ? [" ends in ", age(since(overview, -overview.draining.left_s), { counts: "down" })] : null]],

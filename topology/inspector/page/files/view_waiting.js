@@ -3,8 +3,12 @@
 import { get } from "./api.js";
 import { age, now } from "./ages.js";
 import { badge, fill, h, setText } from "./dom.js";
-import { bytes, counted, number } from "./format.js";
-import { deliveryLink, endColumn, meaningOf, nameCell, routerLink, stateBadge, topicLink } from "./columns.js";
+import { bytes, counted } from "./format.js";
+import {
+  attachmentLink, clientOf, deliveryLink, endColumn, meaningOf, routerLink, stateBadge, topicLink, windowMeter,
+} from "./columns.js";
+import { REASONS } from "./schema.js";
+import { holdersOf } from "./waits.js";
 import { RECEIVED, since } from "./store.js";
 import { Table, choice, panel } from "./table.js";
 import { notAsked, problem } from "./actions.js";
@@ -13,20 +17,11 @@ const REFRESH_MS = 2000;
 const LATE_S = 1;
 const STUCK_S = 10;
 
-const REASONS = {
-  subscriptions: "The oldest delivery waits for these subscriptions:",
-  "publisher-repeats": "The publisher attached again, announced this delivery, and has not sent it again yet.",
-  "publisher-settles": "The publisher has all outcomes and has not settled yet.",
-  "publisher-proves": "The publisher's link is up again, but its client has not proved yet that it is alive.",
-  "publisher-away": "All outcomes are known; the publisher is disconnected and cannot get them.",
-};
-
 export class WaitingView {
   static title = "Waiting";
 
   constructor(page, place) {
     this._page = page;
-    this._network = place.query.get("scope") !== "router";
     this._late = place.query.get("all") === null;
     this._waits = null;
     this._holders = new Table({
@@ -35,7 +30,8 @@ export class WaitingView {
       sort: "longest",
       descending: true,
       columns: [
-        { name: "name", label: "Subscription", value: (each) => each.name, cell: (each) => nameCell(each.name), className: "wide" },
+        { name: "name", label: "Subscription", value: (each) => each.name, cell: (each) => attachmentLink("subscriptions", each.name, each.key), className: "wide" },
+        { name: "topic", label: "Topic", value: (each) => each.topic, cell: topicLink, className: "topic" },
         { name: "state", label: "Why", value: (each) => each.state, cell: (each) => [stateBadge(each.state), " ", h("span", { class: "small quiet" }, meaningOf(each.state))] },
         { name: "router", label: "Router", value: (each) => each.router, cell: (each) => routerLink(each.router) },
         { name: "publishers", label: "Publishers it holds", value: (each) => each.publishers, numeric: true },
@@ -54,8 +50,10 @@ export class WaitingView {
     this._holdersPanel.element.hidden = true;
     this.element = h("div", { class: "stack" },
       h("div", { class: "head" }, h("h1", {}, "Who holds what"), this._note, h("span", { class: "push" }),
-        choice("Which waits", [["over 1 s", true], ["all", false]], this._late, (late) => this._set({ late })),
-        choice("Which routers", [["all routers", true], ["this router", false]], this._network, (network) => this._set({ network }))),
+        choice("Which waits", [["over 1 s", true], ["all", false]], this._late, (late) => {
+          this._late = late;
+          this._load();
+        })),
       h("p", { class: "quiet" }, "A publisher gets ",
         h("i", {}, "accepted"), " only when every subscription has processed the message. These subscriptions have not."),
       this._problem, this._empty, this._holdersPanel.element, this._list);
@@ -79,22 +77,16 @@ export class WaitingView {
     }
   }
 
-  _set(change) {
-    this._late = change.late ?? this._late;
-    this._network = change.network ?? this._network;
-    this._load();
-  }
-
   async _load() {
-    const asked = `${this._late} ${this._network}`;
+    const asked = this._late;
     this._asked = asked;
     try {
-      const answer = await get(["waits"], { limit: 200, min_s: this._late ? LATE_S : null, network: this._network ? "true" : null });
+      const answer = await get(["waits"], { limit: 200, min_s: this._late ? LATE_S : null, ...this._page.scope.query });
       if (this._timer !== null && this._asked === asked) {
         answer.items.forEach((item) => { item[RECEIVED] = now(); });
         this._show(answer);
-        if (this._late && this._network) {
-          this._page.waits.count(answer.items);
+        if (this._late) {
+          this._page.waits.take(answer.items);
         }
       }
     } catch (error) {
@@ -136,7 +128,7 @@ export function showWaits(page, list, waits) {
 }
 
 function markOf(page, wait) {
-  const parts = [wait.oldest_is_older, wait.phase, wait.unsettled, wait.bytes, wait.credit, wait.oldest_tag, wait.reason, lateness(wait), page.may("operator"),
+  const parts = [wait.oldest_is_older, wait.phase, wait.unsettled, wait.bytes, wait.granted, wait.peer, wait.user, wait.oldest_tag, wait.reason, lateness(wait), page.may("operator"),
     wait.waiting_for_count, wait.waiting_for.map((each) => [each.subscription, each.router, each.state])];
   return JSON.stringify(parts);
 }
@@ -147,39 +139,19 @@ function lateness(wait) {
 
 /** One publisher that waits, with the subscriptions it waits for. */
 function waitCard(page, wait) {
-  const used = wait.unsettled + (wait.credit ?? 0);
-  const bar = h("span");
-  bar.style.width = `${used ? Math.min(100, (100 * wait.unsettled) / used) : 0}%`;
   const left = wait.waiting_for_count - wait.waiting_for.length;
-  const words = { stuck: ["bad", "stuck"], late: ["warn", "waits"] }[lateness(wait)];
+  const words = { stuck: ["bad", "stuck"], late: ["warn", "late"] }[lateness(wait)];
   return h("article", { class: `panel wait ${lateness(wait)}`, data: { key: wait.key, mark: markOf(page, wait) }, "aria-label": `Publisher ${wait.publisher}` },
-    h("header", {}, h("h3", {}, wait.publisher), h("span", { class: "for" }, words ? [badge(...words), " "] : null, wait.oldest_is_older ? "over " : null, age(since(wait, wait.oldest_s)))),
-    h("p", { class: "quiet" }, "to ", topicLink(wait), " at ", routerLink(wait.router), wait.phase === "active" ? null : [" ", stateBadge(wait.phase)]),
-    h("div", {},
-      h("div", { class: "meter", "aria-hidden": "true" }, bar),
-      h("p", { class: "small quiet" }, `Window: ${number(wait.unsettled)} unsettled, ${bytes(wait.bytes)}; credit for ${number(wait.credit)} more. `,
-        wait.oldest_tag ? ["Oldest: ", deliveryLink(wait.oldest_tag, wait.publisher)] : null)),
+    h("header", {}, h("h3", {}, attachmentLink("publishers", wait.publisher, wait.key.split(".").at(-1))), h("span", { class: "for" }, words ? [badge(...words), " "] : null, wait.oldest_is_older ? "over " : null, age(since(wait, wait.oldest_s)))),
+    h("p", { class: "quiet" }, "to ", topicLink(wait), " at ", routerLink(wait.router), ", client ", clientOf(wait), wait.phase === "active" ? null : [" ", stateBadge(wait.phase)]),
+    h("div", { class: "used" }, h("span", { class: "small quiet" }, "Window"), windowMeter(wait),
+      h("span", { class: "small quiet" }, `${bytes(wait.bytes)}`)),
+    wait.oldest_tag ? h("p", { class: "small quiet" }, "Oldest delivery: ", deliveryLink(wait.oldest_tag, wait.publisher)) : null,
     h("div", {},
       h("p", { class: "small" }, REASONS[wait.reason] ?? wait.reason),
       h("ul", { class: "holders" },
-        wait.waiting_for.map((each) => h("li", {}, nameCell(each.subscription), stateBadge(each.state),
+        wait.waiting_for.map((each) => h("li", {}, attachmentLink("subscriptions", each.subscription, each.key), stateBadge(each.state),
           h("span", { class: "small quiet" }, "at ", routerLink(each.router)),
           each.since_s == null ? null : age(since(wait, each.since_s)))),
         left > 0 ? h("li", { class: "quiet" }, `and ${counted(left, "more subscription")}`) : null)));
-}
-
-/** The other way round: each subscription with the number of publishers it holds, and since when. */
-function holdersOf(waits) {
-  const found = new Map();
-  for (const wait of waits) {
-    for (const each of wait.waiting_for) {
-      const began = since(wait, each.since_s ?? wait.oldest_s);
-      const holder = found.get(each.key)
-        ?? { key: each.key, name: each.subscription, topic: wait.topic, vhost: wait.vhost, router: each.router, state: each.state, publishers: 0, began };
-      holder.publishers += 1;
-      holder.began = Math.min(holder.began, began);
-      found.set(each.key, holder);
-    }
-  }
-  return [...found.values()];
 }

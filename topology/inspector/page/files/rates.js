@@ -1,0 +1,93 @@
+// Rates of the last five minutes: asked for while a view shows them, and drawn as small pictures.
+
+import { get } from "./api.js";
+import { h, svg } from "./dom.js";
+import { rate } from "./format.js";
+
+const REFRESH_MS = 5000;
+/** As often as routers take a point. */
+const WIDTH = 59;
+const HEIGHT = 20;
+
+export class Rates {
+  /** `pace` says how often all routers are asked; `onNews` is called after each answer. */
+  constructor(scope, pace, onNews) {
+    this._scope = scope;
+    this._onNews = onNews;
+    this._wanted = [];
+    this._tables = new Map();
+    this.version = 0;
+    pace.every(REFRESH_MS, () => this._load());
+  }
+
+  /** What the view shows: {table: query, ...}. */
+  want(tables) {
+    const mark = JSON.stringify([tables, this._scope.isNetwork]);
+    if (mark !== this._mark) {
+      this._mark = mark;
+      this._wanted = Object.entries(tables);
+      this._tables.clear();
+      this._load();
+    }
+  }
+
+  /** The points of a row by attribute, the newest last; null while nothing moved, or it is not known. */
+  points(table, key, name) {
+    return this._tables.get(table)?.get(key)?.[name] ?? null;
+  }
+
+  /** What moves now; null where that is not known. */
+  now(table, item, name) {
+    const points = this.points(table, item.key, name);
+    if (points) {
+      return points.at(-1);
+    }
+    return item[name] ?? (this._scope.isNetwork && this._tables.has(table) ? 0 : null);
+  }
+
+  /** The points of all rows of a table, added up. */
+  sum(table, name) {
+    const rows = [...(this._tables.get(table)?.values() ?? [])].map((row) => row[name]).filter(Boolean);
+    return rows.length ? rows[0].map((_, index) => rows.reduce((sum, row) => sum + (row[index] ?? 0), 0)) : null;
+  }
+
+  /** The slowest of a row's times of acceptance: {p50, p99}, or null. */
+  acceptance(table, item) {
+    const row = this._tables.get(table)?.get(item.key) ?? item;
+    return row.accepted_p99_s == null ? null : { p50: row.accepted_p50_s, p99: row.accepted_p99_s };
+  }
+
+  async _load() {
+    const mark = this._mark;
+    await Promise.all(this._wanted.map(async ([table, query]) => {
+      try {
+        const answer = await get(["rates", table], { ...query, ...this._scope.query });
+        if (mark === this._mark) {
+          this._tables.set(table, new Map(answer.items.map((item) => [item.key, item])));
+        }
+      } catch {
+        // The feed says when the router does not answer; until then the last points stand.
+      }
+    }));
+    if (mark === this._mark && this._wanted.length) {
+      this.version += 1;
+      this._onNews();
+    }
+  }
+}
+
+/** A small picture of these points. The number beside it says the newest; this is for the eye. */
+export function spark(points, className = "") {
+  const most = Math.max(...points);
+  const at = (value) => (HEIGHT - 1.5 - (most ? value / most : 0) * (HEIGHT - 3)).toFixed(1);
+  const line = points.map((value, index) => `${index ? "L" : "M"}${((index * WIDTH) / (points.length - 1)).toFixed(1)} ${at(value)}`).join("");
+  return svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: `spark ${className}`.trim(), "aria-hidden": "true" },
+    svg("path", { d: `${line}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`, class: "area" }),
+    svg("path", { d: line, class: "line" }));
+}
+
+/** A rate with its last five minutes. */
+export function rateWithSpark(value, points, unit) {
+  const most = points?.length > 1 ? Math.max(...points) : 0;
+  return h("span", { class: "rate", title: most ? `at most ${rate(most, unit)} in five minutes` : null }, h("span", {}, rate(value, unit)), most ? spark(points) : null);
+}
