@@ -63,7 +63,7 @@ PER_LINK = 50_000
 """A publisher's window has at most 65,536 deliveries."""
 MAP = 20_000
 """Entries of a map that is presented: they fit a frame of the router, 1 MiB."""
-PATIENCE_S = 120.0
+PATIENCE_S = 1200.0
 METRIC = "oncewire_loop_lag_worst_seconds "
 SETTLE_S = 0.6
 """The router looks at its loop twice a second or so."""
@@ -74,7 +74,7 @@ class Router:
 
     def __init__(self, window: int) -> None:
         command = [sys.executable, "-P", "-m", "router", "--announce", "--standalone", "--listen-port=0"]
-        command += ["--http-port=0", "--log-level=error", f"--limits-window={window}"]
+        command += ["--http-port=0", "--log-level=error", f"--limits-window={window}", "--listen-idle-timeout-s=3600"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         announced = json.loads(self.process.stdout.readline())

@@ -1,11 +1,12 @@
 """How a router grows: idle connections, subscriptions, and the clients of a router that was killed.
 
 - connections: memory and CPU time of each idle connection (open, one session, no link, no TLS).
-- subscriptions: time, memory of the router they attach to and of another, and writes to etcd, for each subscription.
+- subscriptions: time, memory and CPU time of the router they attach to and of another, and writes, keys, bytes and CPU
+  time of etcd, for each subscription. With more --routers, all the others watch.
 - storm: a router with so many subscriptions is killed, and all attach at once to another one: the time until each was
   answered, and until a message has reached them all.
 
-    python benchmarks/bench_scale.py [connections] [subscriptions] [storm] [--count 1000 10000] [--json]
+    python benchmarks/bench_scale.py [connections] [subscriptions] [storm] [--count 1000 10000] [--routers 2] [--json]
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -33,7 +34,7 @@ from topology.etcd_server import EtcdFailed, EtcdNotFound
 FAILED = 1
 UNLIMITED = {
     "limits.max_connections": "100000", "limits.attach_rate": "1000000", "limits.max_opening": "100000",
-    "listen.idle_timeout_s": "600",
+    "listen.idle_timeout_s": "3600", "limits.open_timeout_s": "300",
 }  # fmt: skip
 """What a stranger may not have, and a benchmark needs."""
 LINKS = 200
@@ -48,10 +49,14 @@ SETTINGS_BY_KEY = {each.key: each for each in SETTINGS.values()}
 Row = dict[str, Any]
 
 
-async def of_connections(count: int) -> Row:
+def flags() -> list[str]:
+    """UNLIMITED, for a command line."""
+    return [f"{SETTINGS_BY_KEY[key].flag}={value}" for key, value in UNLIMITED.items()]
+
+
+async def of_connections(count: int, routers: int) -> Row:
     """Memory and CPU time of idle connections; each client sends a heartbeat a second."""
-    flags = (f"{SETTINGS_BY_KEY[key].flag}={value}" for key, value in UNLIMITED.items())
-    with standalone_router(*flags) as router:
+    with standalone_router(*flags()) as router:
         connected(router.address, WARM_UP, "warm")
         before = router.resident_bytes()
         began = time.monotonic()
@@ -74,37 +79,48 @@ async def of_connections(count: int) -> Row:
         return row
 
 
-async def of_subscriptions(count: int) -> Row:
-    """Attach, detach nothing, and look at what the two routers and etcd hold."""
-    async with LocalNetwork(2, settings=UNLIMITED, log_level="error") as network:
+async def of_subscriptions(count: int, routers: int) -> Row:
+    """Attach, detach nothing, and look at what the first two routers and etcd hold."""
+    async with LocalNetwork(routers, settings=UNLIMITED, log_level="error") as network:
         here, there = (router_of(network.routers[name]) for name in ("r1", "r2"))
-        before = here.resident_bytes(), there.resident_bytes(), await etcd_revision(network)
-        spent = cpu_seconds(here), cpu_seconds(there)
+        assert network.etcd is not None
+        etcd = Router(network.etcd.pid, "", "")
+        watched = (here, there, etcd)
+        before, stored = [each.resident_bytes() for each in watched], await etcd_numbers(network)
+        spent = [cpu_seconds(each) for each in watched]
         began = time.monotonic()
         clients = await asyncio.to_thread(attach_all, here.address, count)
         took = time.monotonic() - began
+        grown = [each.resident_bytes() - size for each, size in zip(watched, before, strict=True)]
+        cpu = [cpu_seconds(each) - seconds for each, seconds in zip(watched, spent, strict=True)]
+        found = await etcd_numbers(network)
         row = {
-            "subscriptions": count, "attached per s": round(count / took),
-            "writes to etcd each": round((await etcd_revision(network) - before[2]) / count, 2),
-            "kB each, at its router": round((here.resident_bytes() - before[0]) / count / 1000, 2),
-            "kB each, at another": round((there.resident_bytes() - before[1]) / count / 1000, 2),
-            "CPU us each, at its router": round((cpu_seconds(here) - spent[0]) * 1e6 / count),
-            "CPU us each, at another": round((cpu_seconds(there) - spent[1]) * 1e6 / count),
+            "subscriptions": count, "routers": routers, "attached per s": round(count / took),
+            "writes to etcd each": round((found["revision"] - stored["revision"]) / count, 2),
+            "keys in etcd each": round((found["keys"] - stored["keys"]) / count, 2),
+            "etcd kB each, on disk": round((found["bytes"] - stored["bytes"]) / count / 1000, 2),
         }  # fmt: skip
+        for place, name in enumerate(("at its router", "at another", "etcd")):
+            row[f"kB each, {name}"] = round(grown[place] / count / 1000, 2)
+            row[f"CPU us each, {name}"] = round(cpu[place] * 1e6 / count)
         close(clients)
         return row
 
 
-async def of_storm(count: int) -> Row:
+async def of_storm(count: int, routers: int) -> Row:
     """Kill the router of all subscriptions; they come to another one at once, and get a message there."""
-    async with LocalNetwork(2, settings=UNLIMITED, log_level="error") as network:
+    async with LocalNetwork(routers, settings=UNLIMITED, log_level="error") as network:
         close(await asyncio.to_thread(attach_all, network.routers["r1"].url, count))
-        before = await etcd_revision(network)
+        before = (await etcd_numbers(network))["revision"]
+        assert network.etcd is not None
+        watched = router_of(network.routers["r2"]), Router(network.etcd.pid, "", "")
+        spent = [cpu_seconds(each) for each in watched]
         await network.kill("r1")
         began = time.monotonic()
         clients = await asyncio.to_thread(attach_all, network.routers["r2"].url, count)
         answered = time.monotonic() - began
-        writes = await etcd_revision(network) - before
+        writes = (await etcd_numbers(network))["revision"] - before
+        cpu = [round(cpu_seconds(each) - seconds, 1) for each, seconds in zip(watched, spent, strict=True)]
         async with connect(network.routers["r2"].url) as client:
             for number in range(min(TOPICS, count)):
                 _ = await (await client.publisher(f"scale/{number}")).submit(b"here?")
@@ -116,17 +132,23 @@ async def of_storm(count: int) -> Row:
         return {
             "subscriptions": count, "all answered after s": round(answered, 1),
             "all reached after s": round(reached, 1), "writes to etcd": writes,
+            "router CPU s": cpu[0], "etcd CPU s": cpu[1],
         }  # fmt: skip
 
 
-def attach_all(url: str, count: int) -> list[RawClient]:
-    """Attach so many subscriptions over TOPICS topics, LINKS on each connection; all are answered when this returns."""
+def one_of_topics(number: int) -> str:
+    """The topic of a subscription."""
+    return f"scale/{number % TOPICS}"
+
+
+def attach_all(url: str, count: int, topic_of: Callable[[int], str] = one_of_topics) -> list[RawClient]:
+    """Attach so many subscriptions, LINKS on each connection; all are answered when this returns."""
     clients = connected(url, -(-count // LINKS), "scale")
     wanted = sizes(clients, count)
     for number, each in enumerate(clients):
         first = number * LINKS
         for handle in range(wanted[each]):
-            each.send(subscriber(handle, f"s{first + handle}", f"scale/{(first + handle) % TOPICS}"))
+            each.send(subscriber(handle, f"s{first + handle}", topic_of(first + handle)))
     wait_for(clients, lambda each: each.counts.get(ATTACH, 0) >= wanted[each])
     return clients
 
@@ -152,26 +174,32 @@ def megabytes(router: Router) -> float:
     return round(router.resident_bytes() / 1e6, 1)
 
 
-async def etcd_revision(network: LocalNetwork) -> int:
-    """How much was written to etcd so far: each transaction that changes something is one revision."""
+async def etcd_numbers(network: LocalNetwork) -> dict[str, int]:
+    """What etcd holds: its revision (one for each transaction that changes something), keys, bytes of its database."""
 
-    def ask() -> int:
-        request = Request(f"{network.etcd_urls[0]}/v3/maintenance/status", data=b"{}", method="POST")
-        with urlopen(request, timeout=10) as reply:
-            return int(json.load(reply)["header"]["revision"])
+    def ask(path: str, **question: object) -> dict[str, Any]:
+        request = Request(f"{network.etcd_urls[0]}/v3/{path}", data=json.dumps(question).encode(), method="POST")
+        with urlopen(request, timeout=60) as reply:
+            found: dict[str, Any] = json.load(reply)
+            return found
 
-    return await asyncio.to_thread(ask)
+    status = await asyncio.to_thread(ask, "maintenance/status")
+    # "AA==" is a zero byte: from there to there means all keys.
+    keys = await asyncio.to_thread(ask, "kv/range", key="AA==", range_end="AA==", count_only=True)
+    return {
+        "revision": int(status["header"]["revision"]), "keys": int(keys["count"]), "bytes": int(status["dbSize"]),
+    }  # fmt: skip
 
 
 PARTS = {"connections": of_connections, "subscriptions": of_subscriptions, "storm": of_storm}
 COUNTS = (1_000, 10_000)
 
 
-async def run(part: str, counts: Sequence[int], *, as_json: bool) -> None:
+async def run(part: str, counts: Sequence[int], routers: int, *, as_json: bool) -> None:
     """Measure one part and print."""
     found = []
     for count in counts:
-        row = await PARTS[part](count)
+        row = await PARTS[part](count, routers)
         found.append(row)
         if not as_json:
             if len(found) == 1:
@@ -186,13 +214,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Connections, subscriptions and storms of attaches, by number.")
     parser.add_argument("parts", choices=[*PARTS, []], nargs="*", help="without any: all")
     parser.add_argument("--count", type=int, nargs="+", default=COUNTS, help="10,000 sockets need `ulimit -n 20100`")
+    parser.add_argument("--routers", type=int, default=2, help="of the network; connections need only one, alone")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if any(count < 1 for count in options.count):
         parser.error("--count is at least 1")
+    if options.routers < 2:
+        parser.error("--routers is at least 2")
     try:
         for part in options.parts or PARTS:
-            asyncio.run(run(part, options.count, as_json=options.json))
+            asyncio.run(run(part, options.count, options.routers, as_json=options.json))
     except (BenchmarkError, ClientError, EtcdFailed, EtcdNotFound, LocalNetworkError, OSError) as error:
         print(f"bench_scale: {error}", file=sys.stderr)
         return FAILED

@@ -20,7 +20,8 @@ EMPTY_FRAME = bytes((0, 0, 0, 8, 2, 0, 0, 0))
 AT_ONCE = 500
 """Clients that open before the answers of all are awaited: fewer than the router lets wait for their open."""
 READ_BYTES = 1 << 18
-DEADLINE_S = 600.0
+DEADLINE_S = 1800.0
+"""A hundred thousand attaches need some minutes, and more on a busy machine."""
 
 
 class RawClient:

@@ -1,0 +1,110 @@
+"""Memory and CPU time of a router by the number of deliveries that one subscriber leaves unsettled.
+
+A client publishes to itself and answers nothing until so many deliveries are unsettled in each direction, 50,000 for
+each publisher's link at most; then it accepts all with one disposition, and settles all. Bodies have four bytes.
+
+    python benchmarks/bench_windows.py [--windows 1000 10000 100000] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import harness
+from bench_frames import PER_LINK, Client, Router, fill, receiver_of
+from harness import BenchmarkError, machine
+
+from oncewire.wire import ACCEPTED, Disposition, DispositionReceived, Event, SenderLink
+from oncewire.wire.frames import encode_frame
+from oncewire.wire.performative_codec import encode_performative
+
+FAILED = 1
+WARM_UP = 100
+"""Deliveries of another client before: the first ones pay for what all share."""
+ALL = (0, 0x7FFFFFFF)
+
+Row = dict[str, Any]
+
+
+def resident_bytes(router: Router) -> int:
+    """Physical memory of the process."""
+    return harness.Router(router.process.pid, "", "").resident_bytes()
+
+
+def filled(router: Router, window: int) -> Client:
+    """A client that has received as many deliveries as it published, and has answered none."""
+    client = fill(router, window, window)
+    subscriber = receiver_of(client)
+    if subscriber.credit:
+        client.until(lambda _: not subscriber.credit)
+    return client
+
+
+def settle_all(client: Client, window: int) -> None:
+    """Accept everything with one disposition, and settle what was accepted, until both directions have settled."""
+    settled = 0
+
+    def is_last(event: Event) -> bool:
+        nonlocal settled
+        if isinstance(event, DispositionReceived):
+            if isinstance(event.link, SenderLink):
+                event.link.settle(event.ids)
+            elif event.settled:
+                settled += len(event.ids)
+        return settled >= window
+
+    client.socket.sendall(encode_frame(0, encode_performative(Disposition(True, *ALL, False, ACCEPTED))))
+    client.until(is_last)
+
+
+def measure(window: int) -> Row:
+    """One router: fill, settle, and look at it before, between and after."""
+    router = Router(min(window, PER_LINK))
+    try:
+        warm = filled(router, WARM_UP)
+        settle_all(warm, WARM_UP)
+        warm.socket.close()
+        before, cpu = resident_bytes(router), router.cpu_s()
+        client = filled(router, window)
+        held, delivered = resident_bytes(router), router.cpu_s()
+        settle_all(client, window)
+        settled = router.cpu_s()
+        left = resident_bytes(router)
+        client.socket.close()
+    finally:
+        router.stop()
+    return {
+        "unsettled": window, "bytes each": round((held - before) / window),
+        "router MB": round(held / 1e6, 1), "router MB, all settled": round(left / 1e6, 1),
+        "CPU us each, to deliver": round((delivered - cpu) * 1e6 / window, 1),
+        "CPU us each, to accept and settle": round((settled - delivered) * 1e6 / window, 1),
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Memory and CPU time by unsettled deliveries.")
+    parser.add_argument("--windows", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if min(*options.windows, 1) < 1:
+        parser.error("--windows are at least 1")
+    try:
+        rows = [measure(window) for window in options.windows]
+    except (BenchmarkError, OSError) as error:
+        print(f"bench_windows: {error}", file=sys.stderr)
+        return FAILED
+    if options.json:
+        print(json.dumps({"benchmark": "windows", "machine": machine(), "rows": rows}))
+        return 0
+    print(f"{machine()}\n\n| {' | '.join(rows[0])} |\n|{'--:|' * len(rows[0])}")
+    for row in rows:
+        print(f"| {' | '.join(f'{value:,}' for value in row.values())} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
