@@ -71,7 +71,9 @@ class Failed(Exception):
 def serve(loads: Sequence[Load], messages: Sequence[int]) -> None:
     """Carry out each load with each number of messages, in a process of its own; print one line of JSON for it."""
     from chaos.fuzz.memory_loop import run_in_memory
+    from delivery_records import records
 
+    print(json.dumps({"build": "pure" if str(records.__file__).endswith(".py") else "compiled"}), flush=True)
     logging.disable(logging.CRITICAL)
     for load in loads:
         run_in_memory(lambda loop, load=load: _carry_out(loop, load, messages))
@@ -116,22 +118,24 @@ def count_instructions(names: Sequence[str] = (), *, sources: bool = False) -> d
     """Instructions per message of each load, or of those named; of the sources also where they are compiled.
 
     Raises:
-        Failed: valgrind or a load failed.
+        Failed: valgrind or a load failed, or another build would have been counted than the one that is installed.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
         command += [f"--log-file={folder}/%p.log", sys.executable, __file__, "--serve", *names]
         command += ["--sources"] if sources else []
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "", "PYTHONDONTWRITEBYTECODE": ""}
-        environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), str(PROJECT / "benchmarks")])
+        environment.pop("PYTHONPATH", None)  # what is installed is counted; the checkout has no compiled modules
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env=environment
         )
         if done.returncode:
             raise Failed(f"the loads failed with code {done.returncode}: {done.stderr[-2000:]}")
         counted: dict[str, dict[int, int]] = {}
-        for line in done.stdout.splitlines():
-            found = json.loads(line)
+        first, *lines = done.stdout.splitlines()
+        if (counts := json.loads(first)["build"]) != build(sources=sources):
+            raise Failed(f"the {counts} build would be counted, not the {build(sources=sources)} one")
+        for found in map(json.loads, lines):
             log = Path(folder, f"{found['pid']}.log").read_text()
             refs = re.search(r"I\s+refs:\s+([\d,]+)", log)
             if refs is None:
