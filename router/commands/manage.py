@@ -221,7 +221,7 @@ async def _carry_out(
     url: str, login: Authorization | None, entity: EntityType, operation: Operation, name: str,
     given: Mapping[str, object], *, yes: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Show what harm would be done to, ask, and do it. What is done belongs to what was shown: its epoch goes with it."""
+    """Show what harm would be done, ask, and do it. What is done belongs to what was shown: its epoch goes with it."""
     has_epoch = any(each.name == "epoch" for each in operation.arguments)
     async with Api.at(url, login) as api:
         key = name
