@@ -290,6 +290,17 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedPut:
+    """What a member's put writes in the same transaction: its shared subscription (SH-1)."""
+
+    key: str
+    """`subs/<h>`."""
+    created: int
+    """Create revision it must have; 0: it must not exist."""
+    record: SubscriptionRecord
+
+
+@dataclass(frozen=True, slots=True)
 class Propose:
     """Compare-and-put (record) or compare-and-delete (None); report failures only (K-2)."""
 
@@ -298,6 +309,8 @@ class Propose:
     expect: int
     """Mod revision the key must have; 0: it must not exist."""
     record: SubscriptionRecord | PublisherRecord | None
+    shared: SharedPut | None = None
+    """Put before it, in the same transaction, whose revision both get; nothing is put where one compare fails."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from delivery_records.attachments.proof import ProofOfLife
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import held_terms, terms_after_proof, timeout_of
 from delivery_records.attachments.view import Subscription, SubscriptionMode, subscription_path
-from delivery_records.channels.messages import Run, Sync
+from delivery_records.channels.messages import Nack, Run, Sync, ToIngress
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
 from delivery_records.entries import (
@@ -53,8 +53,8 @@ class Egress(Endpoint):
     """One subscription at its egress."""
 
     __slots__ = (
-        "_parts", "_turn", "created", "exactly_once", "existed", "is_expelled", "link", "mode", "outgoing", "progress",
-        "proof", "reduction", "request", "sessions", "sync_of_publisher", "syncs",
+        "_parts", "_synced", "_turn", "created", "exactly_once", "existed", "is_expelled", "is_member", "link", "mode",
+        "outgoing", "progress", "proof", "reduction", "request", "sessions", "sync_of_publisher", "syncs",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
@@ -62,9 +62,13 @@ class Egress(Endpoint):
         super().__init__(subscription.key, subscription.epoch, subscription.name)
         self._turn = turn
         self._parts = parts
-        self.created = subscription.created
-        self.existed = subscription.epoch != subscription.created
+        # The life of the subscription, which is not that of a member (SH-1).
+        owed = turn.view.subscriptions.get(subscription.record.member_of, subscription)
+        self.created = owed.created
+        self.existed = owed.epoch != owed.created
         """It was there before this attach: what it had, goes on."""
+        self.is_member = bool(subscription.record.member_of)
+        self._synced = parts.synced_members if self.is_member else parts.synced
         self.link = request.link
         self.request = request
         self.mode = subscription.record.mode
@@ -76,7 +80,11 @@ class Egress(Endpoint):
         self.progress = None if request.patience is None else Progress(turn, self.key, request.patience)
         """Whether it answers, where a policy wants to know (K-5b)."""
         terms = terms_after_proof(request, subscription.record, turn.limits)
-        self.proof = ProofOfLife(turn, parts.proposals, self, self.link, subscription, self.exactly_once, terms)
+        shared = owed if self.is_member else None
+        self.proof = ProofOfLife(
+            turn, parts.proposals, self, self.link, subscription, self.exactly_once, terms, shared,
+            None if shared is None else terms_after_proof(request, shared.record, turn.limits),
+        )  # fmt: skip
         self.sessions = presented_map(turn, request.unsettled or {}, subscription.record.topic)
         """Entries by the session part of their tag (bytes 1 to 10), then by tag."""
         self.syncs: dict[int, SyncState] = {}
@@ -130,7 +138,7 @@ class Egress(Endpoint):
             self._forget_sync(old.epoch)
         state = SyncState(self, sync.publisher_epoch, ingress_rid, session, prefix, entries, self._parts.dirty_syncs)
         self.syncs[state.epoch] = state
-        self._parts.synced.setdefault(state.epoch, {})[self.key] = self
+        self._synced.setdefault(state.epoch, {})[self.key] = self
         self.sync_of_publisher[publisher_key] = state
         tags = [network_tag(self._turn.nonce, session, tag) for tag in sync.tags]
         unsettled = set(tags)
@@ -141,7 +149,8 @@ class Egress(Endpoint):
             self.outgoing.trace(entry, Rule.NOT_IN_U)
             self.outgoing.settle(entry)
             del entries[entry.tag]
-        is_part = self.reduction is not None
+        # SH-4: what precedes a delivery of a member may be another member's.
+        is_part = self.reduction is not None or self.is_member
         last = -1 if is_part else max((at for at, tag in enumerate(tags) if tag in entries), default=-1)
         for at, (number, tag) in enumerate(zip(sync.numbers, tags, strict=True)):
             found = entries.get(tag)
@@ -251,6 +260,11 @@ class Egress(Endpoint):
                         self.outgoing.trace(entry, Rule.SETTLED_AT_SUBSCRIBER)
                     self.outgoing.settle(entry)
         self.outgoing.pump()
+        if self.is_member:
+            self.after_settling()
+
+    def after_settling(self) -> None:
+        """For members; see there."""
 
     def on_session_gone(self, session: int) -> None:
         """E-6: nobody can send or settle deliveries of that session any more, so they are settled."""
@@ -266,11 +280,11 @@ class Egress(Endpoint):
 
     def _forget_sync(self, epoch: int) -> None:
         self.syncs.pop(epoch, None)
-        egresses = self._parts.synced.get(epoch)
+        egresses = self._synced.get(epoch)
         if egresses is not None:
             egresses.pop(self.key, None)
             if not egresses:
-                del self._parts.synced[epoch]
+                del self._synced[epoch]
 
     def on_reput(self, subscription: Subscription) -> None:
         """A-10: same link, new epoch. Streams of the old one end here, and the ingress repeats them (I-5).
@@ -351,7 +365,8 @@ class Egress(Endpoint):
         if self.reduction is not None:
             self.reduction.on_gone()
         if entry.sync is not None:
-            self._parts.ask_again(entry.sync, entry.number, outcome is DeliveryOutcome.MODIFIED_FAILED)
+            failed = outcome is DeliveryOutcome.MODIFIED_FAILED
+            self._parts.answer(entry.sync, Nack(entry.sync.epoch, self.epoch, entry.number, failed))
 
     # ------------------------------------------------------------------ state
 
@@ -417,10 +432,12 @@ class EgressParts:
     proposals: Proposals
     failures: PastFailures
     synced: dict[int, dict[str, Egress]]
+    synced_members: dict[int, dict[str, Egress]]
+    """Members of shared subscriptions apart: they get only what names them (SH-2)."""
     dirty: list[Outgoing]
     """Those with settlements to send at the end of this turn."""
     dirty_syncs: list[SyncState]
     """Streams with acknowledgements to send at the end of this turn."""
-    ask_again: Callable[[SyncState, int, bool], None]
-    """E-4a: ask the ingress for another attempt of a number; True counts as a failed one."""
+    answer: Callable[[SyncState, ToIngress], None]
+    """Tell the ingress of this stream."""
     suspend: Callable[[Endpoint, LossCause], None]

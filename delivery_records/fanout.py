@@ -15,6 +15,7 @@ from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
+from delivery_records.sharing import Share
 from delivery_records.starts import Start, Starts
 from delivery_records.turn import Turn
 from delivery_records.window import AWAITED, Cursor, Slot, Window
@@ -24,8 +25,9 @@ class Fanout:
     """The subscriptions of one publisher, with a cursor each, and where to send."""
 
     __slots__ = (
-        "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_plan_version", "_remote",
-        "_to_egresses", "_turn", "_window", "cursors", "is_active", "listeners",
+        "_channels", "_endpoint", "_last_start", "_left_at", "_left_told", "_local", "_members_local",
+        "_members_remote", "_plan_version", "_remote", "_to_egresses", "_turn", "_window", "cursors", "is_active",
+        "listeners", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +50,8 @@ class Fanout:
         self.cursors: dict[str, Cursor] = {}
         self.listeners: dict[str, None] = {}
         """At-most-once subscriptions: they get what comes and owe nothing (c.3)."""
+        self.shares: dict[str, Share] = {}
+        """Of the cursors, those of shared subscriptions: which member has what (SH-2)."""
         self.is_active = False
         self._last_start = 0
         self._left_at = 0
@@ -57,6 +61,9 @@ class Fanout:
         self._plan_version = -1
         self._local: list[Egress] = []
         self._remote: list[Channel] = []
+        self._members_local: list[Egress] = []
+        self._members_remote: list[Channel] = []
+        """Where members are, and routers that have nothing else: SETTLE goes there, too."""
 
     # ------------------------------------------------------------------ membership
 
@@ -66,6 +73,8 @@ class Fanout:
         known = Starts(starts)
         for subscription in subscriptions:
             self._admit(subscription, known.of(subscription.created))
+        for key, share in self.shares.items():
+            share.begin(self._turn.view.members_of.get(key, {}).values())
 
     def join(self, subscription: Subscription) -> None:
         """I-6: a new subscription owes only what is received from now on."""
@@ -77,7 +86,9 @@ class Fanout:
         if subscription.record.mode is SubscriptionMode.AT_MOST_ONCE:
             self.listeners[subscription.key] = None
         else:
-            self.cursors[subscription.key] = Cursor(start)
+            cursor = self.cursors[subscription.key] = Cursor(start)
+            if subscription.record.shared:
+                self.shares[subscription.key] = Share(self._turn, subscription.key, cursor, self._window, self)
 
     def has_other_mode(self, subscription: Subscription) -> bool:
         """True when it came back at-most-once and owed before, or the other way round."""
@@ -92,6 +103,7 @@ class Fanout:
     def leave(self, key: str) -> Slot | None:
         """Take a subscription out; what it owed is owed no longer. Returns the oldest delivery that it owed."""
         self.listeners.pop(key, None)
+        self.shares.pop(key, None)
         cursor = self.cursors.pop(key, None)
         if cursor is None:
             return None
@@ -101,7 +113,7 @@ class Fanout:
             if slot.verdict is None and cursor.owes(slot.number):
                 slot.pending -= 1
                 assert slot.pending >= 0
-                self._trace(slot, Rule.OWED_NO_LONGER, slot.pending)
+                self.trace(slot, Rule.OWED_NO_LONGER, slot.pending)
                 oldest = oldest or slot
         return oldest
 
@@ -136,8 +148,14 @@ class Fanout:
 
     def forward(self, slot: Slot) -> None:
         """I-1: one MSG to each egress with a subscription that owes the delivery."""
+        if self.shares:
+            for key, share in self.shares.items():
+                if self.cursors[key].owes(slot.number):
+                    share.offer(slot)
         if slot.number < self._last_start or slot.repeated or slot.message_format:
-            named = [key for key, cursor in self.cursors.items() if cursor.owes(slot.number)]
+            named = [
+                key for key, cursor in self.cursors.items() if cursor.owes(slot.number) and key not in self.shares
+            ]
             if not slot.repeated:  # else they may have had it: at most once (c.3)
                 named += self.listeners
             self._send_to(slot, named)
@@ -167,6 +185,15 @@ class Fanout:
                 self._endpoint.epoch, 0, tag, message, settled=True, after=self._left_at, message_format=message_format
             )
             self._channels.broadcast(self._remote, presettled)
+        for share in self.shares.values():
+            member = share.next_member()
+            if member is not None:
+                epochs = (self._turn.view.subscriptions[member].epoch,)
+                rid = self._turn.view.subscriptions[member].record.rid
+                once = Msg(
+                    self._endpoint.epoch, 0, tag, message, epochs, settled=True, message_format=message_format
+                )
+                self._send(rid, once)
 
     def send_again(self, key: str, number: int, attempt: int) -> None:
         """E-4a: one more attempt for one subscription."""
@@ -174,19 +201,28 @@ class Fanout:
         cursor = self.cursors.get(key)
         # One that the publisher has not repeated yet has no body; it is forwarded when it comes (I-1).
         if slot is not None and slot.state is not AWAITED and cursor is not None and cursor.owes(number):
-            self._trace(slot, Rule.SENT_AGAIN_RETRY, self._turn.view.subscriptions[key].name, attempt)
+            if key in self.shares:
+                self.shares[key].retry(number, attempt)
+                return
+            self.trace(slot, Rule.SENT_AGAIN_RETRY, self._turn.view.subscriptions[key].name, attempt)
             self._send_to(slot, [key], attempt)
+
+    def forget(self, number: int) -> None:
+        """The delivery has left the window."""
+        for share in self.shares.values():
+            share.forget(number)
 
     def settle(self, runs: tuple[Run, ...]) -> None:
         """I-4: the SETTLE to every egress with a subscription of the topic."""
         if not self.is_active:
             return
         self._refresh_plan()
-        for egress in self._local:
+        for egress in [*self._local, *self._members_local] if self._members_local else self._local:
             self._to_egresses.settle(egress, self._endpoint.epoch, runs)
-        if self._remote:
+        if self._remote or self._members_remote:
             self._make_settles_wait()
-            self._channels.broadcast(self._remote, Settle(self._endpoint.epoch, runs))
+            remote = [*self._remote, *self._members_remote] if self._members_remote else self._remote
+            self._channels.broadcast(remote, Settle(self._endpoint.epoch, runs))
 
     def _make_settles_wait(self) -> None:
         """T-3: what is settled now may be held for a subscription that is deleted: its stream must end before that.
@@ -199,16 +235,37 @@ class Fanout:
             self._channels.broadcast(self._remote, Msg(epoch, 0, b"", b"", (epoch,), after=self._left_at))
 
     def sync_all(self) -> None:
-        """I-5 at activation: SYNC to every subscription."""
+        """I-5 at activation: SYNC to every subscription, and to every member of those that are shared."""
         self.sync([self._turn.view.subscriptions[key] for key in self._joined()])
+        for key in self.shares:
+            self.sync_members(list(self._turn.view.members_of.get(key, {}).values()))
 
     def _joined(self) -> list[str]:
-        return [*self.cursors, *self.listeners]
+        if not self.shares:
+            return [*self.cursors, *self.listeners]
+        return [key for key in (*self.cursors, *self.listeners) if key not in self.shares]
+
+    def sync_members(self, members: Iterable[Subscription]) -> None:
+        """SH-4: declare U; what is repeated depends on the answer."""
+        for member in members:
+            share = self.shares.get(member.record.member_of)
+            if share is None:
+                continue
+            share.on_synced(member)
+            numbers, tags = self._unsettled()
+            self._send(member.record.rid, Sync(self._endpoint.epoch, (member.epoch,), numbers, tags))
+
+    def _unsettled(self) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
+        """U, and the numbers of its tags."""
+        unsettled = [slot for slot in self._window.slots() if slot.verdict is None]
+        return tuple(slot.number for slot in unsettled), tuple(slot.tag for slot in unsettled)
 
     def sync(self, subscriptions: Iterable[Subscription]) -> None:
         """I-5: declare U, then repeat in order what is received and not acknowledged."""
         by_router: dict[int, list[Subscription]] = {}
         for subscription in subscriptions:
+            if subscription.key in self.shares:
+                continue  # it has no link; `sync_members` reaches those that have
             if subscription.key in self.cursors or subscription.key in self.listeners:
                 by_router.setdefault(subscription.record.rid, []).append(subscription)
         if not by_router:
@@ -229,13 +286,16 @@ class Fanout:
         if self.is_active:
             found = (self._turn.view.subscriptions[key] for key in self._joined())
             self.sync([subscription for subscription in found if subscription.record.rid == rid])
+            for key in self.shares:
+                members = self._turn.view.members_of.get(key, {}).values()
+                self.sync_members([member for member in members if member.record.rid == rid])
 
     def _repeat(self, slot: Slot, rid: int, group: list[Subscription]) -> None:
         owing = tuple(s.epoch for s in group if s.key in self.cursors and self.cursors[s.key].owes(slot.number))
         if owing:
             router = self._turn.view.routers.get(rid)
             if router is not None:  # else nothing is sent: it is gone, and its subscriptions must attach elsewhere
-                self._trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
+                self.trace(slot, Rule.SENT_AGAIN_SYNC, router.record.node_id, len(owing))
             message = Msg(
                 self._endpoint.epoch, slot.number, slot.tag, slot.message, owing,
                 redelivered=True, message_format=slot.message_format,
@@ -254,6 +314,15 @@ class Fanout:
             )  # fmt: skip
             self._send(rid, message)
 
+    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int) -> None:
+        """See Way."""
+        found = self._turn.view.subscriptions[member]
+        message = Msg(
+            self._endpoint.epoch, slot.number, slot.tag, slot.message, (found.epoch,),
+            redelivered=redelivered, attempt=attempt, message_format=slot.message_format,
+        )  # fmt: skip
+        self._send(found.record.rid, message)
+
     def _send(self, rid: int, message: Msg | Sync) -> None:
         """To the egresses at one router, which may be this one."""
         if rid == self._turn.rid:
@@ -261,7 +330,8 @@ class Fanout:
         else:
             self._channels.send_stream(rid, message)
 
-    def _trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+        """A step of a delivery, while an operator wants to see them."""
         if self._turn.tracing is not None:
             self._turn.tracing.of_epoch(self._endpoint.epoch, slot.tag, rule, *fields)
 
@@ -282,3 +352,15 @@ class Fanout:
             elif rid not in remote and rid in turn.view.routers:
                 remote[rid] = self._channels.channel(rid)
         self._remote = list(remote.values())
+        self._members_local = []
+        other: dict[int, Channel] = {}
+        for key in self.shares:
+            for member in turn.view.members_of.get(key, {}).values():
+                rid = member.record.rid
+                if rid == turn.rid:
+                    egress = self._to_egresses.egresses.get(member.key)
+                    if egress is not None:
+                        self._members_local.append(egress)
+                elif rid not in remote and rid not in other and rid in turn.view.routers:
+                    other[rid] = self._channels.channel(rid)
+        self._members_remote = list(other.values())

@@ -19,6 +19,7 @@ from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import publisher_terms
 from delivery_records.attachments.view import SESSION_IS_THIS_PUT, Publisher, Subscription, publisher_path
 from delivery_records.channels.channel import Channels
+from delivery_records.channels.messages import Claim, Return, Room
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.endpoint import Endpoint
@@ -296,13 +297,20 @@ class Ingress(Endpoint):
 
     def on_acknowledged(self, subscription: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
         """I-2: the subscription is done with these numbers; true whichever egress says so."""
+        if subscription.record.member_of:
+            self._on_member_done(subscription, first, count, outcome)
+            return
         cursor = self.fanout.cursors.get(subscription.key)
         if cursor is None:
             return
         window = self.window
+        done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
+        self._count_done(done, subscription, outcome)
+
+    def _count_done(self, done: list[Slot], subscription: Subscription, outcome: DeliveryOutcome) -> None:
         is_accepted = outcome is DeliveryOutcome.ACCEPTED
         tracing = self._turn.tracing
-        for slot in window.found(cursor.acknowledge(first, min(first + count, window.end), window.base)):
+        for slot in done:
             if slot.verdict is None:
                 slot.pending -= 1
                 slot.processed = True
@@ -314,6 +322,12 @@ class Ingress(Endpoint):
 
     def on_again(self, subscription: Subscription, number: int, failed: bool) -> None:
         """E-4a: the subscription wants another attempt, until it has had too many."""
+        if subscription.record.member_of:
+            share = self.fanout.shares.get(subscription.record.member_of)
+            owed = self._turn.view.subscriptions.get(subscription.record.member_of)
+            if share is None or owed is None or not share.on_refused(subscription.key, number):
+                return
+            subscription = owed  # SH-5: another member may do it
         if self.retries.on_again(subscription, number, failed):
             self.on_acknowledged(subscription, number, 1, DeliveryOutcome.REJECTED)
 
@@ -338,6 +352,8 @@ class Ingress(Endpoint):
         self.window.remove(slot)
         if not self.retries.is_empty:
             self.retries.forget(slot.number)
+        if self.fanout.shares:
+            self.fanout.forget(slot.number)
         add_run(self.settled_runs, slot.number)
         if not self.is_dirty:
             self.mark_dirty()
@@ -404,6 +420,52 @@ class Ingress(Endpoint):
         if not self.is_dirty:
             self.is_dirty = True
             self._parts.dirty.append(self)
+
+    # ------------------------------------------------------------------ members of shared subscriptions
+
+    def on_member(self, member: Subscription) -> None:
+        """SH-4: it came, moved, or was put again."""
+        if self.fanout.is_active:
+            self.fanout.sync_members([member])
+
+    def on_member_deleted(self, member: Subscription) -> None:
+        """SH-3: what it had goes to others."""
+        share = self.fanout.shares.get(member.record.member_of)
+        if share is not None:
+            share.on_deleted(member.key)
+
+    def on_member_says(self, member: Subscription, message: Claim | Return | Room) -> None:
+        """SH-2, SH-4: an answer of its egress."""
+        share = self.fanout.shares.get(member.record.member_of)
+        if share is None or not self.fanout.is_active:
+            return
+        epoch = message.subscription_epoch
+        if isinstance(message, Claim):
+            share.on_claim(member.key, epoch, message.room, message.runs)
+        elif isinstance(message, Return):
+            share.on_returned(member.key, epoch, message.number)
+        else:
+            share.on_room(member.key, epoch, message.room)
+
+    def _on_member_done(self, member: Subscription, first: int, count: int, outcome: DeliveryOutcome) -> None:
+        """SH-5: what a member is done with the shared subscription is done with."""
+        key = member.record.member_of
+        share, owed = self.fanout.shares.get(key), self._turn.view.subscriptions.get(key)
+        if share is None or owed is None:
+            return
+        window, cursor = self.window, self.fanout.cursors[key]
+        if outcome is DeliveryOutcome.UNDELIVERABLE:
+            for slot in window.found(range(first, min(first + count, window.end))):
+                number = slot.number
+                if cursor.owes(number) and share.on_refused_for_good(member.key, number):
+                    self._count_done(window.found(cursor.acknowledge(number, number + 1, window.base)), owed, outcome)
+                    share.forget(number)
+        else:
+            done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))
+            for slot in done:
+                share.forget(slot.number)
+            self._count_done(done, owed, outcome)
+        share.assign()
 
     # ------------------------------------------------------------------ subscriptions come, move and go
 

@@ -69,6 +69,15 @@ NOBODY = Owner()
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """Which shared subscription a link joins (SH-1): whose members compete for its deliveries."""
+
+    name: str
+    is_global: bool = False
+    """Members may have any container-id; else all have the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherAttach:
     """A publisher's attach was read from a client connection (A-2)."""
 
@@ -118,6 +127,8 @@ class SubscriberAttach:
     patience: Patience | None = None
     """What a policy allows it without progress (K-5b); None: its publishers wait."""
     owner: Owner = NOBODY
+    share: Share | None = None
+    """It is to be a member of a shared subscription (SH-1)."""
 
 
 class PublisherTransfer:

@@ -87,6 +87,10 @@ class Decision(Enum):
     OUTCOME_DONE = "outcome_done"
     OUTCOME_AGAIN = "outcome_again"
     SETTLED_AT_SUBSCRIBER = "settled_at_subscriber"
+    # members of shared subscriptions
+    RETURNED_BY_MEMBER = "returned_by_member"
+    REFUSED_BY_MEMBER = "refused_by_member"
+    ASSIGNED_AGAIN = "assigned_again"
     # attach procedure and etcd
     ATTACH_REFUSED = "attach_refused"
     ATTACH_RETRIED = "attach_retried"

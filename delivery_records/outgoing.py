@@ -101,6 +101,21 @@ class Outgoing:
             self.pump()  # it goes ahead of other publishers' (C-4)
 
     @property
+    def free_credit(self) -> int:
+        """Deliveries that may be sent at once; none before the reply, in a full map, or while older ones wait."""
+        if not self.is_replied or self.is_closing or self._turn.is_draining or self.is_waiting or self._is_full:
+            return 0
+        return max(0, self.limit - self.sent)
+
+    def takes_at_once(self, sync: SyncState) -> bool:
+        """SH-2: whether a new delivery of this publisher would be sent now."""
+        if self.free_credit:
+            return True
+        locked_out = self._is_full and not sync.places  # C-4
+        is_open = self.is_replied and not self.is_closing and not self._turn.is_draining and not self.is_waiting
+        return is_open and locked_out and self.sent < self.limit
+
+    @property
     def takes_presettled(self) -> bool:
         """I-1c: without credit or room there is no place for what goes out at most once."""
         return self.sent < self.limit and len(self._held) < HELD_PRESETTLED

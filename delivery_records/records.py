@@ -24,7 +24,7 @@ from delivery_records.attachments.steals import StealGuard
 from delivery_records.attachments.view import publisher_path, subscription_path
 from delivery_records.attachments.watch_handlers import WatchHandlers
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Ack, Hello, Nack
+from delivery_records.channels.messages import Ack, Hello, ToIngress
 from delivery_records.channels.routing import FrameRouting
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.channels.to_ingresses import ToIngresses
@@ -70,7 +70,7 @@ class Records:
         self.rid, self.nonce, self.limits, self.view, self.timers = rid, nonce, turn.limits, turn.view, turn.timers
         self.budget, self.counts, self.durations, self.trace = turn.budget, turn.counts, turn.durations, turn.trace
         proposals, failures, steals = Proposals(turn), PastFailures(), StealGuard()
-        self._to_egresses = ToEgresses(turn, self._on_fault)
+        self._to_egresses = ToEgresses(turn, self._on_fault, self._tell_ingress)
         self._to_ingresses = ToIngresses(turn, self._on_fault)
         self.channels = Channels(turn, self._sync_router, self._drop_parked)
         self._routing = FrameRouting(turn, self.channels, self._to_egresses, self._to_ingresses)
@@ -87,7 +87,8 @@ class Records:
             annotate, proposals, failures, self._to_egresses, self.channels, [], self.endpoints.suspend
         )
         self._egress_parts = EgressParts(
-            proposals, failures, self._to_egresses.synced, [], [], self._ask_again, self.endpoints.suspend
+            proposals, failures, self._to_egresses.synced, self._to_egresses.synced_members, [], [], self._answer,
+            self.endpoints.suspend,
         )
         self._proposals = proposals
         self._orders = OrderedEnds(turn, proposals, self.egresses)
@@ -210,13 +211,15 @@ class Records:
     def _on_fault(self, endpoint: Endpoint, error: Exception) -> None:
         self._faults.of_endpoint(endpoint, error)
 
-    def _ask_again(self, sync: SyncState, number: int, failed: bool) -> None:
-        """E-4a: ask the ingress for another attempt."""
-        nack = Nack(sync.epoch, sync.endpoint.epoch, number, failed)
-        if sync.ingress_rid == self.rid:
-            self._to_ingresses.deliver(nack)
+    def _answer(self, sync: SyncState, message: ToIngress) -> None:
+        """E-4a, SH-2, SH-4: tell the ingress of a stream, here or at another router."""
+        self._tell_ingress(sync.ingress_rid, message)
+
+    def _tell_ingress(self, rid: int, message: ToIngress) -> None:
+        if rid == self.rid:
+            self._to_ingresses.deliver(message)
         else:
-            self.channels.send_control(sync.ingress_rid, nack)
+            self.channels.send_control(rid, message)
 
     def _sync_router(self, rid: int) -> None:
         """T-4: a channel came up; repeat I-5 for all publishers here."""

@@ -43,7 +43,7 @@ class RequiringFanout(Fanout):
         if slot.repeated or not (self.has_released or len(self.cursors) < self._required):
             super().forward(slot)
             return
-        self._trace(slot, Rule.TOO_FEW, len(self.cursors), self._required)
+        self.trace(slot, Rule.TOO_FEW, len(self.cursors), self._required)
         slot.pending = 0
         slot.verdict = DeliveryOutcome.RELEASED
         self._released.append(slot)

@@ -69,6 +69,14 @@ def link_key(container_id: str, link_name: str, vhost: str = "", user: str = "")
     return hashlib.sha256(parts).digest()[:20].hex()
 
 
+def shared_key(container_id: str, name: str, vhost: str = "", user: str = "") -> str:
+    """The key of a shared subscription (SH-1): that of a link with a name that is no name of an AMQP link's.
+
+    An empty container-id stands for all: its members may have any.
+    """
+    return link_key(container_id, f"\x1fshared\x1f{name}", vhost, user)
+
+
 def _sized(text: str) -> bytes:
     encoded = text.encode()
     return len(encoded).to_bytes(4, "big") + encoded

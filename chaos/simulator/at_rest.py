@@ -48,7 +48,7 @@ def _check_subscribers(world: WorldState, judge: Judge) -> None:
         if left := subscriber.leftover():
             raise Violation(f"LEAK: s{index} {left}")
         if not subscriber.is_wanted:
-            if judge.created(index):
+            if judge.has_key(index):
                 raise Violation(f"LEAK: the subscription of s{index} is back after it was closed")
             continue
         if world.comes_later(subscriber):
@@ -67,6 +67,8 @@ def _check_router(world: WorldState, router: Router) -> None:
     for ingress in router.records.ingresses.values():
         if len(ingress.window):
             raise Violation(f"LEAK: router {router.index} keeps records of {ingress.name}")
+        if any(any(share.assignments().values()) for share in ingress.fanout.shares.values()):
+            raise Violation(f"LEAK: router {router.index} keeps assignments of {ingress.name}")
     for egress in router.records.egresses.values():
         # Another cluster's entries, named by its nonce, stay until the application decides (c.3).
         if any(entries for session, entries in egress.sessions.items() if session[:4] == world.nonce):

@@ -283,7 +283,7 @@ class Subscriber:
                 SubscriptionMode.EXACTLY_ONCE, "never" if self.world.traits.never else self.world.policy,
                 float(self.world.traits.timeout_s), self.world.traits.map_bound,
                 peer=f"s{self.index}", place=self.connection.place, owner=self.world.owner(self.index),
-                patience=self.world.patience,
+                patience=self.world.patience, share=self.world.share_of(self.index),
             )
         )  # fmt: skip
         if self.world.traits.pipelines:

@@ -36,13 +36,16 @@ KEPT_SESSION = "a client was detached and kept its AMQP session"
 SAME_SESSION = "a client attached again in the AMQP session it had kept"
 ENDED_REPORTED = "an acceptance was told behind the report of a subscription that had ended without the message"
 TOO_FEW = "a message was released because there were fewer subscriptions than its publisher requires"
+MEMBER_ENDED = "a member of a shared subscription ended"
+SHARED_ENDED = "a shared subscription ended"
+SHARED_TWICE = "a message was processed by two members, because one had ended with it"
 ORDER_TOO_LATE = "a subscription was attached again before an operator could end it"
 
 SOMETIMES = (
     THIRD_ROUTER, DEAD_PUT, UNKNOWN_PUT, VETTED, FENCED, LEASE_FIRST, SURVIVED_CUT, ALL_DOWN, OVERLAP, RELOADED, TORN,
     BODY_AGAIN, GIVEN_UP, EXPIRY_RACE, IN_DOUBT, OUTRUN, LATE_READ, DYING_READ,
     LEFT_AT_REST, DRAIN_LIMIT, ENDED_BY_OPERATOR, ORDER_TOO_LATE, KEPT_SESSION,
-    SAME_SESSION, ENDED_REPORTED, TOO_FEW,
+    SAME_SESSION, ENDED_REPORTED, TOO_FEW, MEMBER_ENDED, SHARED_ENDED, SHARED_TWICE,
 )  # fmt: skip
 
 NEVER: Mapping[Decision, str] = {

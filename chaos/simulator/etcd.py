@@ -14,6 +14,7 @@ from delivery_records.attachments.view import (
     SubscriptionRecord,
     router_key,
 )
+from delivery_records.effects import SharedPut
 from delivery_records.inputs import ReadDone
 
 
@@ -45,6 +46,8 @@ class SimEtcd:
         """Hears of every put."""
         self.routers: dict[int, None] = {}
         """Incarnations that have a key."""
+        self.joined: set[int] = set()
+        """Revisions whose next one is of the same transaction: whoever sees one sees both (K-7)."""
         self.is_up = True
         self.compacted = 0
         """A watch cannot begin behind this revision: K-4."""
@@ -78,12 +81,23 @@ class SimEtcd:
         self.log.append(Change(kind, key, None, held.create_revision, self.revision + 1))
         self.on_deleted(key, held)
 
-    def compare_and_swap(self, path: str, expect: int, record: Record | None) -> bool:
-        """Put or delete if the key's mod revision is `expect` (0: absent)."""
+    def compare_and_swap(
+        self, path: str, expect: int, record: Record | None, shared: SharedPut | None = None
+    ) -> bool:
+        """Put or delete if the key's mod revision is `expect` (0: absent).
+
+        With `shared`, put that before it, if its create revision is as it says: two revisions here that count as one.
+        """
         kind, key = split_path(path)
         held = self.keys.get((kind, key))
         if (0 if held is None else held.mod_revision) != expect:
             return False
+        if shared is not None:
+            of_shared = split_path(shared.key)
+            there = self.keys.get(of_shared)
+            if (0 if there is None else there.create_revision) != shared.created:
+                return False
+            self.joined.add(self.put(*of_shared, shared.record))
         if record is not None:
             self.put(kind, key, record)
         elif held is not None:
@@ -106,6 +120,11 @@ class SimEtcd:
         ]
         return self.revision, entries
 
+    def changes(self, seen: int, count: int) -> list[Change]:
+        """What a watch that has delivered `seen` revisions delivers next: `count` of them, and what belongs to those."""
+        stop = min(seen + count, self.revision)
+        return self.log[seen : stop + (stop in self.joined)]
+
     def renew(self, rid: int, now: float) -> bool:
         """A keep-alive; False when the lease is gone."""
         if rid not in self.leases:
@@ -121,7 +140,8 @@ class SimEtcd:
 
     def restore(self, revision: int) -> None:
         """Go back to an older state, as from a backup: later revisions will be given a second time."""
-        del self.log[revision:]
+        del self.log[revision + (revision in self.joined) :]
+        self.joined = {joined for joined in self.joined if joined < len(self.log)}
         self.keys = {}
         for change in self.log:
             if change.record is None:

@@ -14,6 +14,7 @@ from chaos.simulator.promises import PromiseJudge
 from chaos.simulator.require_judge import RequireJudge
 from chaos.simulator.roles import ClientRole
 from chaos.simulator.session_judge import SessionJudge
+from chaos.simulator.shared_judge import SharedJudge
 from chaos.simulator.state import WorldState
 from chaos.simulator.violation import Violation
 from delivery_records.attachments.view import Kind
@@ -47,6 +48,7 @@ class Judge:
         """What each subscriber wanted again and whose router is gone: in nobody's map but the publisher's (E-4a)."""
         self._new_again: Counter[Message] = Counter()
         """How often a publisher sent a message again as a new one (c.5, A-5)."""
+        self.shared = SharedJudge(world, self._new_again)
         self._repeats: Counter[tuple[int, Message]] = Counter()
         self._forgotten: dict[int, set[Message]] = {}
         self._settled: dict[int, set[Message]] = {}
@@ -65,8 +67,12 @@ class Judge:
 
     def created(self, subscriber: int) -> int:
         """The life of a subscription as etcd knows it; 0 when there is none."""
-        held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, self._world.subscription_key(subscriber)))
+        held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, self._world.life_key(subscriber)))
         return 0 if held is None else held.create_revision
+
+    def has_key(self, subscriber: int) -> bool:
+        """Whether etcd has the key of a subscriber's link; that of a member is not the subscription's (SH-1)."""
+        return (Kind.SUBSCRIPTION, self._world.subscription_key(subscriber)) in self._world.etcd.keys
 
     def on_left(self, client: ClientRole) -> None:
         """A client's link is gone, or what its expiry policy waits for: its time begins, or began before (A-9, K-5)."""
@@ -87,7 +93,9 @@ class Judge:
     def on_incarnation(self, subscriber: int, incarnation: int) -> None:
         """G4: a subscriber is told which life of its subscription it is in; a number it never had would hide a gap."""
         world = self._world
-        known = world.etcd.created.get((Kind.SUBSCRIPTION, world.subscription_key(subscriber)), set())
+        if world.is_member(subscriber):
+            self.shared.on_attached(subscriber)
+        known = world.etcd.created.get((Kind.SUBSCRIPTION, world.life_key(subscriber)), set())
         if incarnation not in known and not world.restores:
             raise Violation(f"INCARNATION: s{subscriber} is told {incarnation}, which is none of {sorted(known)}")
 
@@ -114,6 +122,9 @@ class Judge:
         if self._world.is_at_most_once(subscriber):
             return
         self._confirmed[subscriber] = incarnation
+        if self._world.is_member(subscriber):
+            self.shared.on_confirmed(incarnation)
+            return
         self._histories.on_confirmed(subscriber, incarnation)
 
     def on_reply_to_stock(self, subscriber: int, incarnation: int) -> None:
@@ -135,13 +146,17 @@ class Judge:
             (subscriber, created)
             for subscriber, created in self._confirmed.items()
             if self.created(subscriber) == created and self._world.is_subscribed(subscriber, publisher)
-        ]
+            and not self._world.is_member(subscriber)
+        ]  # fmt: skip
+        if self._world.traits.sharers:
+            self.shared.on_first_send((publisher, number))
 
     def on_accepted(self, publisher: int, number: int) -> None:
         """G1: every owed subscription that still exists has processed the message."""
         self.accepted += 1
         self._histories.on_accepted(publisher, number)
         self._check_released(publisher, number)
+        self.shared.check_accepted((publisher, number))
         for subscriber in self._still_owed(publisher, number):
             raise Violation(f"LOST: p{publisher}/{number} accepted but not processed by s{subscriber}")
         gone = [owing for owing in self._unprocessed((publisher, number)) if self.created(owing[0]) != owing[1]]
@@ -163,7 +178,7 @@ class Judge:
             return
         if outcome is DeliveryOutcome.RELEASED and not self._world.is_stock_publisher(publisher) and traits.require:
             return  # I-3c: judged when its application gets the outcome
-        owed = self._still_owed(publisher, number)
+        owed = self._still_owed(publisher, number) or self.shared.is_owed((publisher, number))
         if outcome is DeliveryOutcome.RELEASED and self._world.is_stock_publisher(publisher) and not owed:
             return
         raise Violation(f"REFUSED: p{publisher}/{number} is {outcome.value}, and nobody had a reason")
@@ -204,6 +219,7 @@ class Judge:
         self._owed = {message: [] for message in self._owed}
         self._confirmed.clear()
         self._starts.clear()
+        self.shared.on_restore()
         for subscriber in range(len(self._world.subscribers)):
             self._forget(subscriber)
 
@@ -213,6 +229,8 @@ class Judge:
 
     def on_amnesia(self, subscriber: int, messages: Iterable[Message]) -> None:
         """G7: what the subscriber forgot may come again, once."""
+        if self._world.is_member(subscriber):
+            self.shared.on_forgot(subscriber)
         done = self.processed.get(subscriber, set())
         for message in messages:
             if message in done:
@@ -240,6 +258,9 @@ class Judge:
         self._check_start(subscriber, (publisher, number), incarnation)
         self.ended.on_received(subscriber, publisher, number, incarnation)
         self.require.on_received(subscriber, (publisher, number))
+        if self._world.is_member(subscriber):
+            self.shared.on_received(subscriber, (publisher, number))
+            return
         self._histories.on_received(subscriber, publisher, number, incarnation)
 
     def _check_start(self, subscriber: int, message: Message, incarnation: int) -> None:
@@ -253,9 +274,13 @@ class Judge:
     ) -> None:
         """G2, G3, G4; for clients of a weaker class only what it promises (c.5)."""
         self.deliveries += 1
-        self._histories.on_processed(subscriber, publisher, number)
         done = self.processed.setdefault(subscriber, set())
         message = (publisher, number)
+        if self._world.is_member(subscriber):
+            done.add(message)
+            self.shared.on_processed(subscriber, message, redelivered)
+            return
+        self._histories.on_processed(subscriber, publisher, number)
         if message in done:
             self._check_repeat(subscriber, message, redelivered)
             return
@@ -326,7 +351,7 @@ class Judge:
     def _is_ordered(self, subscriber: int, publisher: int) -> bool:
         """G3 and G4: not without a map (c.5), nor for answers of Again (E-4a); the shipped client never gives those."""
         world = self._world
-        if world.is_stock_publisher(publisher) or world.is_stock_subscriber(subscriber):
+        if world.is_stock_publisher(publisher) or world.is_stock_subscriber(subscriber) or world.is_member(subscriber):
             return False
         return world.traits.shipped or not world.traits.refuses
 
@@ -365,6 +390,7 @@ class Judge:
             subscriber.index
             for subscriber in world.subscribers
             if subscriber.is_wanted
+            and not world.is_member(subscriber.index)
             and not self._is_amnesiac(subscriber.index)
             and subscriber.index not in self._excused
             and not world.is_stock_subscriber(subscriber.index)

@@ -11,7 +11,7 @@ from chaos.simulator.operators import Operators
 from chaos.simulator.state import WorldState
 from chaos.simulator.strangers import STRANGER
 from chaos.simulator.violation import Violation
-from delivery_records.attachments.view import SubscriptionRecord
+from delivery_records.attachments.view import Kind, SubscriptionRecord
 
 FASTEST_CLOCK = 1.34
 """By a router's clock, which may run a third fast (N-3), a time-out is over this much earlier."""
@@ -35,6 +35,9 @@ class PromiseJudge:
 
     def on_stated(self, subscriber: int, incarnation: int, timeout_s: float) -> None:
         """A reply or a confirmation says how long it is kept. All attaches ask for the same."""
+        if self._world.is_member(subscriber):  # what is stated holds for what it is assigned (SH-3)
+            held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, self._world.subscription_key(subscriber)))
+            incarnation = 0 if held is None else held.create_revision
         life, longest = self._stated.get(subscriber, (0, 0.0))
         self._stated[subscriber] = (incarnation, max(timeout_s, longest) if life == incarnation else timeout_s)
 
@@ -70,7 +73,9 @@ class PromiseJudge:
         if subscriber in self._condemned:
             self._condemned.discard(subscriber)
             return
-        if (key, held.mod_revision) in self._expelled:
+        if (key, held.mod_revision) in self._expelled or (
+            world.is_member(subscriber) and world.is_stock_subscriber(subscriber)
+        ):  # SH-3: without a map it cannot come back to what it was assigned
             return
         life, timeout_s = self._stated.get(subscriber, (0, 0.0))
         client = world.subscribers[subscriber]

@@ -25,6 +25,7 @@ from chaos.simulator.swarm import (
     draw_require,
     draw_sessions,
     draw_setting,
+    draw_sharing,
     draw_topics,
     draw_traits,
     draw_weaker,
@@ -104,6 +105,7 @@ def run_seed(seed: int, cores: Cores = SHIPPED, aim: tuple[str, ...] = ()) -> Re
         setting = replace(
             setting, traits=replace(traits, same_names=same_names, longest_s=longest_s, require=require)
         )
+        setting = draw_sharing(random.Random(f"sharing {seed}"), setting)
     result.setting = setting
     world = setting.build(cores)
     try:

@@ -194,7 +194,7 @@ class ShippedSubscriber:
                 "never" if traits.never else self.world.policy, float(traits.timeout_s), bound,
                 incomplete=presented.incomplete, peer=f"s{self.index}", place=connection.place,
                 owner=self.world.owner(self.index),
-                patience=self.world.patience,
+                patience=self.world.patience, share=self.world.share_of(self.index),
             )
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from delivery_records import inputs
 from delivery_records.attachments.view import Kind, SubscriptionRecord
 from delivery_records.limits import ROUTER_BYTES, WINDOW_BYTES, Limits
 from delivery_records.patience import Patience, SlowAction
-from delivery_records.tags import link_key
+from delivery_records.tags import link_key, shared_key
 from delivery_records.topics import matches
 
 NONCE = b"test"
@@ -28,6 +28,8 @@ TIMEOUT_S = 90.0
 """T_sub and T_pub that simulated clients ask for: long against a failover, short against a healing run."""
 SESSION_END = "session-end"
 """The expiry policy that counts from the end of an AMQP session (A-9)."""
+SHARE = inputs.Share("together", is_global=True)
+"""The subscription that sharers share."""
 PADDING = bytes(100_000)
 """Four parts of a body (I-1a), and a few dozen such messages use the credit between two routers up (T-5)."""
 
@@ -141,6 +143,18 @@ class WorldState:
     def subscription_key(self, index: int) -> str:
         """The etcd key of a subscriber's attachment."""
         return self._key("s", index)
+
+    def is_member(self, index: int) -> bool:
+        """True for a subscriber that shares its subscription with others (SH-1)."""
+        return index >= len(self.subscribers) - self.traits.sharers
+
+    def share_of(self, index: int) -> inputs.Share | None:
+        """What the attach of a subscriber says of that."""
+        return SHARE if self.is_member(index) else None
+
+    def life_key(self, index: int) -> str:
+        """The etcd key of what a subscriber is owed by: the shared subscription of a member."""
+        return shared_key("", SHARE.name) if self.is_member(index) else self.subscription_key(index)
 
     def publisher_key(self, index: int) -> str:
         """The etcd key of a publisher's attachment."""

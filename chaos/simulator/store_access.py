@@ -47,7 +47,7 @@ class StoreAccess:
     def _carry_out(self, router: Router, effect: effects.Read | effects.Propose) -> None:
         if isinstance(effect, effects.Read):
             router.replies.append(self._etcd.read(effect.nonce, effect.key))
-        elif not self._etcd.compare_and_swap(effect.key, effect.expect, effect.record):
+        elif not self._etcd.compare_and_swap(effect.key, effect.expect, effect.record, effect.shared):
             router.replies.append(inputs.StoreFailed(effect.nonce, inputs.StoreFailure.CONFLICT))
 
     def choices(self) -> list[Choice]:
@@ -77,7 +77,7 @@ class StoreAccess:
             return
         propose = request.effect
         if isinstance(propose, effects.Propose):  # a dead router's put may still arrive
-            done = self._etcd.compare_and_swap(propose.key, propose.expect, propose.record)
+            done = self._etcd.compare_and_swap(propose.key, propose.expect, propose.record, propose.shared)
             self._world.coverage[coverage.UNKNOWN_PUT if is_there else coverage.DEAD_PUT] += done
         if is_there:
             self._fail(router, request.effect)

@@ -200,6 +200,20 @@ def draw_require(rng: random.Random, traits: Traits) -> int:
     return rng.choice([1, 1, 2, 3]) if traits.shipped and rng.random() < 0.15 else 0
 
 
+def draw_sharing(rng: random.Random, setting: Setting) -> Setting:
+    """In some worlds subscribers share one subscription (SH-1); none of them takes its deliveries at most once.
+
+    Args:
+        rng: of its own.
+        setting: what was drawn before.
+    """
+    if setting.traits.settled_subscriber or setting.traits.narrows or rng.random() >= 0.2:
+        return setting
+    sharers = rng.choice([2, 2, 3, 4])
+    traits = replace(setting.traits, sharers=sharers, same_names=False)  # else each has a user of its own
+    return replace(setting, subscribers=sharers + rng.choice([0, 0, 1]), traits=traits)
+
+
 def aimed_setting(rng: random.Random, setting: Setting, aim: tuple[str, ...]) -> Setting:
     """A small world, and what the aim says of it: `publishers=2`, `never=1`, any field of a setting or a trait.
 
@@ -319,13 +333,15 @@ def _away(world: World, rng: random.Random, verb: str) -> Choice | None:
 def _narrowed(world: World, rng: random.Random, verb: str) -> Choice | None:
     """From the pattern to a topic and never back: what was settled because it did not match is forgotten (E-6)."""
     wide = [s.index for s in world.subscribers if s.connection is not None and s.topic == world.pattern()]
-    wide = wide if world.traits.topics > 1 else []
+    wide = [index for index in wide if world.traits.topics > 1 and not world.is_member(index)]
     return (verb, rng.choice(wide), rng.choice(world.publishers).index) if wide else None
 
 
 def _stolen(world: World, rng: random.Random, verb: str) -> Choice | None:
     clients = world.publishers if verb.endswith("-p") else world.subscribers
     known = [client.index for client in clients if type(client) in _WITH_MAPS]
+    if verb.endswith("-s"):  # a thief has no map, so what it takes over goes to other members: S-1 is broken
+        known = [index for index in known if not world.is_member(index)]
     usable = world.usable_routers()
     return (verb, rng.choice(known), rng.choice(usable).index) if known and usable else None
 

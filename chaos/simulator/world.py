@@ -466,7 +466,7 @@ class World(WorldState):
         elif router.must_reload or router.seen < self.etcd.compacted:
             self._reload(router)
         else:
-            changes = self.etcd.log[router.seen : router.seen + (BATCH if self.traits.batches else 1)]
+            changes = self.etcd.changes(router.seen, BATCH if self.traits.batches else 1)
             router.seen += len(changes)
             if any(c.kind is Kind.ROUTER and c.record is None and c.key == key_of(router) for c in changes):
                 self.stop_router(index)  # K-3: its own key is gone
@@ -514,6 +514,8 @@ class World(WorldState):
 
     def _on_deleted(self, key: str, held: Held) -> None:
         record = held.record
+        if isinstance(record, SubscriptionRecord) and (record.shared or record.member_of):
+            self.judge.shared.on_deleted(key, held)
         if isinstance(record, SubscriptionRecord):
             for subscriber in self.subscribers:
                 if key == self.subscription_key(subscriber.index):

@@ -14,11 +14,13 @@ from delivery_records import effects
 from delivery_records.attachments.failures import PastFailures
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.steals import StealGuard
-from delivery_records.attachments.terms import held_terms, publisher_terms, subscription_terms
+from delivery_records.attachments.terms import held_terms, member_terms, publisher_terms, subscription_terms
 from delivery_records.attachments.view import (
     SESSION_IS_THIS_PUT,
     SESSION_NONE,
+    SHARING,
     PublisherRecord,
+    SubscriptionMode,
     SubscriptionRecord,
     publisher_path,
     session_of_record,
@@ -36,7 +38,7 @@ from delivery_records.limits import (
     UNKNOWN_PUT_S,
 )
 from delivery_records.outcomes import Decision
-from delivery_records.tags import MAX_TAG_BYTES, link_key
+from delivery_records.tags import MAX_TAG_BYTES, link_key, shared_key
 from delivery_records.timers import Timer
 from delivery_records.topics import TopicError, check_pattern, check_topic
 from delivery_records.turn import Turn
@@ -50,6 +52,7 @@ class AttachStep(Enum):
 
     QUEUED = "queued"
     READING = "reading"
+    READING_SHARED = "reading-shared"
     PUTTING = "putting"
     DELETING = "deleting"
     PAUSING = "pausing"
@@ -58,7 +61,9 @@ class AttachStep(Enum):
 class Attempt:
     """One attach on its way to being in the view."""
 
-    __slots__ = ("expect", "is_lost", "link", "nonce", "path", "presented", "request", "since", "step", "tries")
+    __slots__ = (
+        "expect", "found", "is_lost", "link", "nonce", "path", "presented", "request", "since", "step", "tries",
+    )  # fmt: skip
 
     def __init__(self, request: PublisherAttach | SubscriberAttach, path: str) -> None:
         """The request of link `request.link` for the key at `path`."""
@@ -71,6 +76,8 @@ class Attempt:
         self.nonce = ""
         self.expect = 0
         """Mod revision its put compares with."""
+        self.found: ReadDone | None = None
+        """What its key holds, while the shared subscription's is read (SH-1)."""
         self.tries = 0
         self.is_lost = False
         """The client has gone meanwhile; if the put is seen it counts as attached and lost (K-2a)."""
@@ -150,6 +157,10 @@ class Attaching:
             return "amqp:resource-limit-exceeded", _NO_ROOM  # C-6
         if isinstance(request, PublisherAttach) and request.incomplete:
             return "amqp:resource-limit-exceeded", "the unsettled map must fit one frame: raise max-frame-size"
+        if isinstance(request, SubscriberAttach) and request.share is not None:
+            refusal = self._refusal_of_member(request)
+            if refusal is not None:
+                return refusal
         _, key = split_path(path)
         if isinstance(request, SubscriberAttach) and request.incomplete and self._failures.refuses_reduction(key):
             return "amqp:resource-limit-exceeded", "the unsettled map cannot be reduced: raise max-frame-size"
@@ -157,6 +168,18 @@ class Attaching:
         if stolen is not None:
             self._turn.note(Decision.STEAL_REFUSED, key=path, why=stolen)
             return "amqp:resource-locked", stolen
+        return None
+
+    def _refusal_of_member(self, request: SubscriberAttach) -> _Refusal | None:
+        if request.incomplete:
+            return "amqp:resource-limit-exceeded", (
+                "the unsettled map of a member of a shared subscription must fit one frame: raise max-frame-size"
+            )  # SH-4
+        old = [router.record for router in self._turn.view.routers.values() if router.record.protocol_max < SHARING]
+        if old:
+            return "amqp:not-implemented", (
+                f"router {old[0].node_id} has a release that knows no shared subscriptions: upgrade it first"
+            )
         return None
 
     def _refuse(self, request: PublisherAttach | SubscriberAttach, condition: str, description: str) -> None:
@@ -183,14 +206,20 @@ class Attaching:
     def on_read(self, done: ReadDone) -> None:
         """The key's value is known: put the new one over it."""
         attempt = self._by_nonce.pop(done.nonce, None)
-        if attempt is None or attempt.step is not AttachStep.READING:
+        if attempt is None or attempt.step not in (AttachStep.READING, AttachStep.READING_SHARED):
             return
         if attempt.is_lost:
             self._finish(attempt)
         elif isinstance(attempt.request, PublisherAttach):
             self._put_publisher(attempt, attempt.request, done)
-        else:
+        elif attempt.request.share is None:
             self._put_subscription(attempt, attempt.request, done)
+        elif attempt.step is AttachStep.READING:
+            attempt.step, attempt.found = AttachStep.READING_SHARED, done
+            self._name(attempt)
+            self._turn.out.append(effects.Read(attempt.nonce, subscription_path(shared_key_of(attempt.request))))
+        else:
+            self._put_member(attempt, attempt.request, done)
 
     def _put_publisher(self, attempt: Attempt, request: PublisherAttach, done: ReadDone) -> None:
         record = done.record
@@ -242,12 +271,8 @@ class Attaching:
                 self._give_up(attempt, "amqp:not-found", "there is no subscription of that name to look up")
                 return
             topic = record.topic
-        if record is not None and record.topic != topic:
-            # Amendments 2.2: another topic is another subscription; end the old one first.
-            attempt.step = AttachStep.DELETING
-            attempt.expect = done.mod_revision
-            self._name(attempt)
-            self._turn.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
+        if record is not None and (record.topic != topic or record.member_of):
+            self._delete_first(attempt, done)  # A-2: another topic is another subscription; SH-1: so is one of its own
             return
         terms = subscription_terms(request, self._turn.limits)
         provisional = record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10
@@ -263,11 +288,66 @@ class Attaching:
             ),
         )  # fmt: skip
 
-    def _put(self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
+    def _delete_first(self, attempt: Attempt, done: ReadDone) -> None:
+        """End what is there; the attach goes on when the watch shows that."""
+        attempt.step = AttachStep.DELETING
+        attempt.expect = done.mod_revision
+        self._name(attempt)
+        self._turn.out.append(effects.Propose(attempt.nonce, attempt.path, done.mod_revision, None))
+
+    def _put_member(self, attempt: Attempt, request: SubscriberAttach, done: ReadDone) -> None:
+        """SH-1: the member and its shared subscription, in one transaction."""
+        own, shared = attempt.found, done.record
+        assert own is not None
+        assert request.share is not None
+        assert own.record is None or isinstance(own.record, SubscriptionRecord)
+        assert shared is None or isinstance(shared, SubscriptionRecord)
+        key = shared_key_of(request)
+        topic = shared.topic if request.topic is None and shared is not None else request.topic
+        refusal = None if own.record is None else _others(own.record, request)
+        if shared is not None and (shared.user not in {request.owner.user, ""} or not shared.shared):
+            refusal = "amqp:unauthorized-access", "this shared subscription is another user's: take another name"
+        elif shared is not None and shared.topic != topic:
+            refusal = "amqp:precondition-failed", (
+                f"the shared subscription has the topic {shared.topic}: attach with that, or end it first"
+            )
+        elif topic is None:
+            refusal = "amqp:not-found", "there is no shared subscription of that name to look up"
+        if refusal is not None:
+            self._give_up(attempt, *refusal)
+            return
+        assert topic is not None
+        if own.record is not None and own.record.member_of != key:
+            self._delete_first(attempt, own)
+            return
+        terms = subscription_terms(request, self._turn.limits)
+        if shared is None:
+            owner = request.owner
+            shared = SubscriptionRecord(
+                "" if request.share.is_global else request.container_id, request.share.name, topic, 0, "",
+                terms.timeout_s, terms.expiry_policy, SubscriptionMode.EXACTLY_ONCE,
+                provisional=terms.timeout_s > PROVISIONAL_TIMEOUT_S, vhost=owner.vhost, user=owner.user, shared=True,
+            )  # fmt: skip
+        terms = member_terms(request, self._turn.limits)
+        provisional = own.record is None and terms.timeout_s > PROVISIONAL_TIMEOUT_S  # A-10
+        if own.record is not None:
+            terms, provisional = held_terms(own.record), own.record.provisional
+        member = SubscriptionRecord(
+            request.container_id, request.link_name, topic, self._turn.rid, "", terms.timeout_s, terms.expiry_policy,
+            request.mode, request.map_bound, provisional, bool(request.unsettled), request.peer,
+            request.owner.vhost, request.owner.user, member_of=key,
+        )  # fmt: skip
+        put = effects.SharedPut(subscription_path(key), done.create_revision, shared)
+        self._put(attempt, own.mod_revision, member, put)
+
+    def _put(
+        self, attempt: Attempt, expect: int, record: PublisherRecord | SubscriptionRecord,
+        shared: effects.SharedPut | None = None,
+    ) -> None:  # fmt: skip
         attempt.step = AttachStep.PUTTING
         attempt.expect = expect
         self._name(attempt)
-        self._proposals.put(attempt.nonce, attempt.path, expect, record)
+        self._proposals.put(attempt.nonce, attempt.path, expect, record, shared)
 
     # ------------------------------------------------------------------ answers
 
@@ -307,7 +387,7 @@ class Attaching:
             return False
         if failure is StoreFailure.CONFLICT:
             self._retry(attempt)
-        elif failure is StoreFailure.UNKNOWN and attempt.step is not AttachStep.READING:
+        elif failure is StoreFailure.UNKNOWN and attempt.step not in (AttachStep.READING, AttachStep.READING_SHARED):
             self._turn.note(Decision.ATTACH_UNKNOWN, key=attempt.path)
             self._turn.timers.set(Timer.UNKNOWN_PUT, nonce, self._turn.now + UNKNOWN_PUT_S)
         else:
@@ -385,6 +465,14 @@ class Attaching:
         attempt.presented = 0
         if attempt.is_lost:
             attempt.request = replace(attempt.request, unsettled=None)
+
+
+def shared_key_of(request: SubscriberAttach) -> str:
+    """Of the shared subscription whose member the link is to be (SH-1)."""
+    assert request.share is not None
+    owner = request.owner
+    container_id = "" if request.share.is_global else request.container_id
+    return shared_key(container_id, request.share.name, owner.vhost, "" if owner.adopts else owner.user)
 
 
 def _others(

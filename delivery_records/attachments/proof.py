@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from delivery_records import effects
 from delivery_records.attachments.proposals import Proposals
 from delivery_records.attachments.terms import Terms, held_terms, timeout_of
@@ -18,23 +20,28 @@ class ProofOfLife:
     """Of one subscriber: asked for, waited for, written; then it is confirmed."""
 
     __slots__ = (
-        "_created", "_endpoint", "_exactly_once", "_link", "_proposals", "_terms", "_turn", "awaits_proof", "confirmed",
-        "is_known", "is_proven", "is_writing",
+        "_created", "_endpoint", "_exactly_once", "_link", "_proposals", "_shared_key", "_shared_terms", "_terms",
+        "_turn", "awaits_proof", "confirmed", "is_known", "is_proven", "is_writing",
     )  # fmt: skip
 
     def __init__(
         self, turn: Turn, proposals: Proposals, endpoint: Endpoint, link: int, subscription: Subscription,
-        exactly_once: bool, terms: Terms,
+        exactly_once: bool, terms: Terms, shared: Subscription | None = None, shared_terms: Terms | None = None,
     ) -> None:  # fmt: skip
-        """The attach of `subscription` is in the view; `terms` are what its client gets when it has shown life."""
+        """The attach of `subscription` is in the view; `terms` are what its client gets when it has shown life.
+
+        Of a member, `shared` is its shared subscription, which gets `shared_terms` then (SH-1).
+        """
         self._turn = turn
         self._proposals = proposals
         self._endpoint = endpoint
         self._link = link
-        self._created = subscription.created
+        self._created = subscription.created if shared is None else shared.created
         self._exactly_once = exactly_once
         self._terms = terms
-        self.is_proven = held_terms(subscription.record) == terms and not subscription.record.provisional
+        self._shared_key = "" if shared is None else shared.key
+        self._shared_terms = shared_terms
+        self.is_proven = _has(subscription, terms) and (shared is None or _has(shared, shared_terms))
         """Its key says what it was granted, or is going to (A-10)."""
         self.awaits_proof = exactly_once and not self.is_proven
         """Before it is confirmed (A-10)."""
@@ -90,11 +97,21 @@ class ProofOfLife:
         if subscription is not None and subscription.epoch == endpoint.epoch:
             terms = self._terms
             self._proposals.put_again(
-                subscription_path(endpoint.key), endpoint, subscription.record, provisional=False,
+                subscription_path(endpoint.key), endpoint, subscription.record, self._shared_put(), provisional=False,
                 timeout_s=terms.timeout_s, expiry_policy=terms.expiry_policy,
             )  # fmt: skip
             self.is_writing = True
             turn.note(Decision.SUBSCRIBER_PROVEN, subscription=endpoint.name)
+
+    def _shared_put(self) -> effects.SharedPut | None:
+        """SH-1: the shared subscription has shown life with its member."""
+        shared, terms = self._turn.view.subscriptions.get(self._shared_key), self._shared_terms
+        if shared is None or terms is None:
+            return None
+        record = replace(
+            shared.record, provisional=False, timeout_s=terms.timeout_s, expiry_policy=terms.expiry_policy
+        )
+        return effects.SharedPut(subscription_path(shared.key), shared.created, record)
 
     def on_put_failed(self, failure: StoreFailure) -> None:
         """It is tried again, at the next sign of life or soon; after a lost compare the link is another's."""
@@ -102,3 +119,7 @@ class ProofOfLife:
         if failure is not StoreFailure.CONFLICT:
             self.is_proven = False
             self._turn.timers.set(Timer.PROVISIONAL, self._endpoint.key, self._turn.now + PROOF_RETRY_S)
+
+
+def _has(subscription: Subscription, terms: Terms | None) -> bool:
+    return held_terms(subscription.record) == terms and not subscription.record.provisional

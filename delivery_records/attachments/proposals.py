@@ -33,17 +33,21 @@ class Proposals:
         self._nonces += 1
         return f"{self._turn.rid:x}.{self._nonces}"
 
-    def put(self, nonce: str, path: str, expect: int, record: PublisherRecord | SubscriptionRecord) -> None:
-        """Propose a compare-and-put of `record`, marked with the nonce."""
-        self._turn.out.append(effects.Propose(nonce, path, expect, replace(record, nonce=nonce)))
+    def put(
+        self, nonce: str, path: str, expect: int, record: PublisherRecord | SubscriptionRecord,
+        shared: effects.SharedPut | None = None,
+    ) -> None:  # fmt: skip
+        """Propose a compare-and-put of `record`, marked with the nonce, and of its shared subscription (SH-1)."""
+        self._turn.out.append(effects.Propose(nonce, path, expect, replace(record, nonce=nonce), shared))
 
     def put_again(
-        self, path: str, endpoint: Endpoint, record: PublisherRecord | SubscriptionRecord, **changed: object
-    ) -> str:
+        self, path: str, endpoint: Endpoint, record: PublisherRecord | SubscriptionRecord,
+        shared: effects.SharedPut | None = None, **changed: object,
+    ) -> str:  # fmt: skip
         """Put the attachment of a link here with some fields changed; returns the nonce."""
         nonce = self.new_nonce()
         changes: dict[str, Any] = dict(changed)
-        self.put(nonce, path, endpoint.epoch, replace(record, **changes))
+        self.put(nonce, path, endpoint.epoch, replace(record, **changes), shared)
         self.reputs[nonce] = endpoint
         keep_newest(self.reputs)
         return nonce

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delivery_records.attachments.view import Publisher, Subscription, SubscriptionRecord
+from delivery_records.attachments.view import Publisher, Subscription, SubscriptionMode, SubscriptionRecord
 from delivery_records.inputs import PublisherAttach, SubscriberAttach
 from delivery_records.limits import PROVISIONAL_TIMEOUT_S, Limits
 from delivery_records.patience import SlowAction
@@ -37,6 +37,13 @@ def subscription_terms(request: SubscriberAttach, limits: Limits) -> Terms:
     return Terms(max(0.0, min(asked, cap_s)), request.expiry_policy)
 
 
+def member_terms(request: SubscriberAttach, limits: Limits) -> Terms:
+    """SH-3: how long what a member was assigned waits for it. A member without a map cannot come back to it."""
+    if request.mode is not SubscriptionMode.EXACTLY_ONCE:
+        return Terms(0.0, CAPPED_NEVER)
+    return subscription_terms(request, limits)
+
+
 def publisher_terms(request: PublisherAttach, limits: Limits) -> Terms:
     """T_pub and policy granted; a stock publisher's session is worth nothing once its link is gone (c.5)."""
     cap_s = _cap_s(request, limits.publisher_timeout_cap_s)
@@ -63,7 +70,9 @@ def held_terms(record: SubscriptionRecord) -> Terms:
 
 def terms_after_proof(request: SubscriberAttach, record: SubscriptionRecord, limits: Limits) -> Terms:
     """What the subscription has when its client has shown life; a look-up changes nothing (A-10)."""
-    return held_terms(record) if request.topic is None else subscription_terms(request, limits)
+    if request.topic is None:
+        return held_terms(record)
+    return member_terms(request, limits) if record.member_of else subscription_terms(request, limits)
 
 
 def timeout_of(attachment: Subscription | Publisher) -> float:

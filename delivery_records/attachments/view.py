@@ -20,6 +20,10 @@ SESSION_IS_THIS_PUT = -1
 """The session is the revision of the very put that carries this value (A-4, c.5)."""
 
 
+SHARING = 2
+"""Protocol version of routers that know shared subscriptions; others would send each member everything (SH-1)."""
+
+
 class Kind(Enum):
     """Which kind of key a change is about."""
 
@@ -49,7 +53,7 @@ class RouterRecord:
     """URL clients use, for redirects and the inspector."""
     http: str = ""
     protocol_min: int = 1
-    protocol_max: int = 1
+    protocol_max: int = SHARING
     version: str = ""
     leaving: bool = False
     """Written before an orderly stop revokes the lease: no grace time is needed (K-8)."""
@@ -86,6 +90,10 @@ class SubscriptionRecord:
     vhost: str = ""
     user: str = ""
     """Whose link it is (A-2c); empty for the default virtual host, and without a login."""
+    shared: bool = False
+    """A shared subscription itself: it has no link, its members have (SH-1)."""
+    member_of: str = ""
+    """Key of the shared subscription that the link is a member of (SH-1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +147,8 @@ class Subscription:
 
     @property
     def name(self) -> str:
-        """`container-id/link-name`, as shown to people."""
-        return f"{self.record.container_id}/{self.record.link_name}"
+        """`container-id/link-name`, as shown to people; `*/name` for a shared one with any container-ids."""
+        return f"{self.record.container_id or '*'}/{self.record.link_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +186,7 @@ class View:
         "coming",
         "dead",
         "keys_of",
+        "members_of",
         "publisher_epochs",
         "publishers",
         "publishers_of",
@@ -204,6 +213,8 @@ class View:
         """How many publishers each topic has (C-4)."""
         self.keys_of: dict[tuple[str, str], int] = {}
         """How many subscriptions and publishers each (virtual host, user) has, for quotas."""
+        self.members_of: dict[str, dict[str, Subscription]] = {}
+        """The members of each shared subscription that has some, by key, in the order of their last puts (SH-1)."""
         self._matching: dict[str, list[Subscription]] = {}
         self._map_shares: dict[str, int] = {}
 
@@ -235,10 +246,11 @@ class View:
         }
 
     def matching(self, topic: str) -> list[Subscription]:
-        """Subscriptions whose topic or pattern matches `topic`; cached until a matching key changes."""
+        """Subscriptions whose topic or pattern matches `topic`, no members; cached until a matching key changes."""
         found = self._matching.get(topic)
         if found is None:
-            found = [s for s in self.subscriptions.values() if matches(s.record.topic, topic)]
+            owing = (s for s in self.subscriptions.values() if not s.record.member_of)
+            found = [s for s in owing if matches(s.record.topic, topic)]
             if len(self._matching) >= MATCH_CACHE_TOPICS:
                 self._matching.clear()
             self._matching[topic] = found
@@ -278,10 +290,13 @@ class View:
                 changes.append(Change(entry.kind, entry.key, None, held[0], held[1]))
             if held is None or held[1] != entry.mod_revision:
                 changes.append(entry)
-        # Routers first: an attachment at a router means something only once the router is known.
+        # Routers first: an attachment at a router means something only once the router is known. So does a member
+        # of a shared subscription, which is put again with each member, when that is known.
         return sorted(
             changes,
-            key=lambda change: (change.kind is not Kind.ROUTER, change.mod_revision, change.record is not None),
+            key=lambda change: (
+                change.kind is not Kind.ROUTER, not _is_shared(change), change.mod_revision, change.record is not None
+            ),
         )
 
     def _held(self) -> list[tuple[Kind, str, int, int]]:
@@ -315,17 +330,28 @@ class View:
         self._map_shares.clear()
         old = self.subscriptions.pop(change.key, None)
         if old is not None:
-            del self.subscription_epochs[old.epoch]
+            if not old.record.shared:
+                del self.subscription_epochs[old.epoch]
             self._count_key(old.record, -1)
             self._forget_matching(old.record.topic)
+            self._take_out_member(old)
         if change.record is not None:
             assert isinstance(change.record, SubscriptionRecord)
-            self.subscriptions[change.key] = Subscription(
-                change.key, change.record, change.mod_revision, change.create_revision
-            )
-            self.subscription_epochs[change.mod_revision] = change.key
+            new = Subscription(change.key, change.record, change.mod_revision, change.create_revision)
+            self.subscriptions[change.key] = new
+            if not new.record.shared:  # it is put together with a member, whose epoch that is
+                self.subscription_epochs[change.mod_revision] = change.key
+            if new.record.member_of:
+                self.members_of.setdefault(new.record.member_of, {})[new.key] = new
             self._count_key(change.record, 1)
             self._forget_matching(change.record.topic)
+
+    def _take_out_member(self, old: Subscription) -> None:
+        members = self.members_of.get(old.record.member_of)
+        if members is not None:
+            del members[old.key]
+            if not members:
+                del self.members_of[old.record.member_of]
 
     def _apply_publisher(self, change: Change) -> None:
         old = self.publishers.pop(change.key, None)
@@ -366,6 +392,10 @@ class View:
     def _forget_matching(self, pattern: str) -> None:
         for topic in [topic for topic in self._matching if matches(pattern, topic)]:
             del self._matching[topic]
+
+
+def _is_shared(change: Change) -> bool:
+    return isinstance(change.record, SubscriptionRecord) and change.record.shared
 
 
 DEAD_ROUTERS = 10_000

@@ -24,6 +24,7 @@ from delivery_records.channels.to_ingresses import ToIngresses
 from delivery_records.egress import Egress, EgressParts
 from delivery_records.ingress import Ingress, IngressParts, Phase
 from delivery_records.inputs import PublisherAttach, SubscriberAttach, ViewChanges, ViewSnapshot
+from delivery_records.member import MemberEgress
 from delivery_records.outcomes import Decision
 from delivery_records.timers import Timer
 from delivery_records.topics import matches
@@ -118,6 +119,10 @@ class WatchHandlers:
             for key, attachment in attachments.items():
                 owner = attachment.record.rid
                 path = path_of(key)
+                if isinstance(attachment, Subscription) and attachment.record.shared:
+                    if rid is None and key not in turn.view.members_of and not self._expiry.is_counting(path):
+                        self._expiry.on_orphan(path, attachment)  # SH-1
+                    continue
                 if rid is None and (owner == turn.rid or owner in turn.view.routers or self._expiry.is_counting(path)):
                     continue
                 if rid is None or owner == rid:
@@ -137,11 +142,20 @@ class WatchHandlers:
         self._orders.on_subscription(
             change.key, turn.view.subscriptions.get(change.key), change.mod_revision
         )  # K-5a
+        subscription = turn.view.subscriptions.get(change.key)
+        known = old if subscription is None else subscription
+        if known is not None and known.record.shared:
+            self._on_shared(change.key, old, subscription)
+            return
         if old is not None:
             self._to_ingresses.remember_epoch(old.epoch, old.key)
-        subscription = turn.view.subscriptions.get(change.key)
         if subscription is None:
             self._subscription_deleted(change.key, "" if old is None else old.name)
+            if old is not None and old.record.member_of:
+                self._member_left(old)
+            return
+        if subscription.record.member_of:
+            self._on_member(subscription, awaited)
             return
         self._subscription_attached(subscription, awaited)
         for ingress in list(self._endpoints.ingresses.values()):
@@ -171,9 +185,66 @@ class WatchHandlers:
         elif subscription.record.rid not in turn.view.routers:
             self._expiry.on_orphan(path, subscription)
 
+    # ------------------------------------------------------------------ shared subscriptions (SH-1)
+
+    def _on_shared(self, key: str, old: Subscription | None, shared: Subscription | None) -> None:
+        """It began, was put again with a member, or ended."""
+        turn = self._turn
+        path = subscription_path(key)
+        if shared is None:
+            for member in list(turn.view.members_of.get(key, {}).values()):
+                self._end_member(member)
+            for ingress in self._endpoints.ingresses.values():
+                ingress.on_subscription_deleted(key, "" if old is None else old.name)
+            return
+        if key not in turn.view.members_of:
+            self._expiry.on_orphan(path, shared)
+        if old is None:
+            for ingress in list(self._endpoints.ingresses.values()):
+                if matches(shared.record.topic, ingress.topic):
+                    ingress.on_subscription(shared, is_new=True)
+
+    def _on_member(self, member: Subscription, awaited: int) -> None:
+        """It attached, moved, or showed life."""
+        turn = self._turn
+        shared = turn.view.subscriptions.get(member.record.member_of)
+        if shared is None:
+            attempt = self._attaching.take(member.record.nonce)
+            if attempt is not None and not attempt.is_lost:
+                self._attaching.links.pop(attempt.link, None)
+                self._turn.out.append(effects.DetachLink(attempt.link, True, "amqp:resource-deleted", _SHARED_ENDED))
+            self._end_member(member)  # its put was on its way when the shared subscription ended
+            return
+        self._expiry.cancel(subscription_path(shared.key))
+        self._subscription_attached(member, awaited)
+        for ingress in list(self._endpoints.ingresses.values()):
+            if matches(shared.record.topic, ingress.topic):
+                ingress.on_member(member)
+
+    def _member_left(self, member: Subscription) -> None:
+        """SH-3; and SH-1: without members the time of the shared subscription begins."""
+        for ingress in list(self._endpoints.ingresses.values()):
+            ingress.on_member_deleted(member)
+        shared = self._turn.view.subscriptions.get(member.record.member_of)
+        if shared is not None and shared.key not in self._turn.view.members_of:
+            self._expiry.on_orphan(subscription_path(shared.key), shared)
+
+    def _end_member(self, member: Subscription) -> None:
+        """SH-1: a member ends with its shared subscription; whoever is its router takes the key out."""
+        egress = self._endpoints.egresses.get(member.key)
+        if egress is not None:
+            self._endpoints.forget_egress(egress)
+            info = {"x-opt-topic-resume": "expired"}
+            closed = egress.outgoing.is_closing
+            condition, text = ("", "") if closed else ("amqp:resource-deleted", _SHARED_ENDED)
+            self._turn.out.append(effects.DetachLink(egress.link, True, condition, text, {} if closed else info))
+        if member.record.rid == self._turn.rid or member.record.rid not in self._turn.view.routers:
+            self._proposals.delete(subscription_path(member.key), member.epoch)
+
     def _open_egress(self, subscription: Subscription, request: SubscriberAttach) -> None:
         turn = self._turn
-        egress = Egress(turn, subscription, request, self._egress_parts)
+        kind = MemberEgress if subscription.record.member_of else Egress
+        egress = kind(turn, subscription, request, self._egress_parts)
         self._endpoints.open_egress(egress)
         turn.note(
             Decision.SUBSCRIBER_RESUMED if request.unsettled else Decision.SUBSCRIBER_ATTACHED,
@@ -285,3 +356,6 @@ class WatchHandlers:
             info = {"x-opt-topic-resume": "expired"}
             text = "the publisher's session has expired or was deleted"
             turn.out.append(effects.DetachLink(ingress.link, True, "amqp:resource-deleted", text, info))
+
+
+_SHARED_ENDED = "the shared subscription has expired or was deleted"

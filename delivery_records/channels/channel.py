@@ -13,15 +13,14 @@ from enum import Enum
 
 from delivery_records import effects
 from delivery_records.channels.messages import (
-    Ack,
     Credit,
     Hello,
     Msg,
     MsgPart,
-    Nack,
     RouterMessage,
     Settle,
     Sync,
+    ToIngress,
 )
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.inputs import PathsChanged
@@ -392,7 +391,7 @@ class Channels:
         if targets:
             self._turn.out.append(effects.SendToRouters(tuple(targets), message))
 
-    def send_control(self, rid: int, message: Ack | Nack) -> None:
+    def send_control(self, rid: int, message: ToIngress) -> None:
         """Send to the ingress at a live router."""
         if rid in self._turn.view.routers:
             self.channel(rid).send_control(message)

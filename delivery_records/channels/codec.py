@@ -18,12 +18,15 @@ from delivery_records.channels.messages import (
     Ack,
     Applied,
     Barrier,
+    Claim,
     Credit,
     Datagram,
     Hello,
     Msg,
     MsgPart,
     Nack,
+    Return,
+    Room,
     RouterMessage,
     Run,
     Settle,
@@ -53,11 +56,14 @@ _KIND_SETTLE: Final = 4
 _KIND_ACK: Final = 5
 _KIND_NACK: Final = 6
 _KIND_CREDIT: Final = 7
+_KIND_CLAIM: Final = 8
+_KIND_RETURN: Final = 9
+_KIND_ROOM: Final = 10
 _KIND_HELLO: Final = 16
 _KIND_BARRIER: Final = 17
 _KIND_APPLIED: Final = 18
 _FIRST_SEQUENCED: Final = _KIND_SYNC
-_LAST_SEQUENCED: Final = _KIND_CREDIT
+_LAST_SEQUENCED: Final = _KIND_ROOM
 _FIRST_DATAGRAM: Final = _KIND_HELLO
 _LAST_DATAGRAM: Final = _KIND_APPLIED
 
@@ -78,6 +84,9 @@ _SYNC_TAG: Final = Struct(">QB")  # number, tag length
 _SETTLE: Final = Struct(">QH")
 _ACK: Final = Struct(">QQBH")
 _NACK: Final = Struct(">QQQB")
+_CLAIM: Final = Struct(">QQIH")
+_RETURN: Final = Struct(">QQQ")
+_ROOM: Final = Struct(">QQI")
 _RUN: Final = Struct(">QI")
 _HELLO: Final = Struct(">IBQQQ")
 _NUMBER: Final = Struct(">Q")
@@ -200,7 +209,19 @@ def encode_payload(message: RouterMessage) -> tuple[int, bytes, bytes]:
     if isinstance(message, Nack):
         epochs = (message.publisher_epoch, message.subscription_epoch)
         return _KIND_NACK, _NACK.pack(*epochs, message.number, message.failed), b""
-    return _KIND_CREDIT, _NUMBER.pack(message.granted_bytes), b""
+    if isinstance(message, Credit):
+        return _KIND_CREDIT, _NUMBER.pack(message.granted_bytes), b""
+    return _sharing_payload(message)
+
+
+def _sharing_payload(message: Claim | Return | Room) -> tuple[int, bytes, bytes]:
+    epochs = (message.publisher_epoch, message.subscription_epoch)
+    if isinstance(message, Claim):
+        head = _CLAIM.pack(*epochs, message.room, len(message.runs))
+        return _KIND_CLAIM, head + _runs(message.runs), b""
+    if isinstance(message, Return):
+        return _KIND_RETURN, _RETURN.pack(*epochs, message.number), b""
+    return _KIND_ROOM, _ROOM.pack(*epochs, message.room), b""
 
 
 def _msg_head(message: Msg) -> bytes:
@@ -341,6 +362,16 @@ def _decode_message(frame: bytes, header: Header) -> tuple[RouterMessage, int]:
         return Nack(publisher, subscription, number, bool(failed)), at + _NACK.size
     if kind == _KIND_CREDIT:
         return Credit(_NUMBER.unpack_from(frame, at)[0]), at + _NUMBER.size
+    if kind == _KIND_CLAIM:
+        publisher, subscription, room, count = _CLAIM.unpack_from(frame, at)
+        runs, at = _read_runs(frame, at + _CLAIM.size, count)
+        return Claim(publisher, subscription, room, runs), at
+    if kind == _KIND_RETURN:
+        publisher, subscription, number = _RETURN.unpack_from(frame, at)
+        return Return(publisher, subscription, number), at + _RETURN.size
+    if kind == _KIND_ROOM:
+        publisher, subscription, room = _ROOM.unpack_from(frame, at)
+        return Room(publisher, subscription, room), at + _ROOM.size
     raise ChannelCodecError(f"kind {kind} is a datagram, not a sequenced frame")
 
 

@@ -108,6 +108,35 @@ class Nack:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """CLAIM: the answer of a member's egress to a SYNC (SH-4): what of U its map has, and its room (SH-2)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    room: int
+    """Deliveries without outcome that it takes in all."""
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """RETURN: this delivery was not sent to the member, which has no room or no link (SH-2)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """ROOM: so many deliveries without outcome does the member take in all from now on; 0: its link is gone (SH-2)."""
+
+    publisher_epoch: int
+    subscription_epoch: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
 class Credit:
     """Byte credit for bodies, cumulative over the generation (T-5)."""
 
@@ -141,5 +170,7 @@ class Applied:
     revision: int
 
 
-RouterMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Credit
+RouterMessage: TypeAlias = Sync | Msg | MsgPart | Settle | Ack | Nack | Claim | Return | Room | Credit
+ToIngress: TypeAlias = Ack | Nack | Claim | Return | Room
+"""What a subscription's egress says to an ingress."""
 Datagram: TypeAlias = Hello | Barrier | Applied

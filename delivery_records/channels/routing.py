@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import deque
 
 from delivery_records.channels.channel import Channels
-from delivery_records.channels.messages import Ack, Msg, Nack, RouterMessage, Settle, Sync
+from delivery_records.channels.messages import (
+    Ack,
+    Claim,
+    Msg,
+    Nack,
+    Return,
+    Room,
+    RouterMessage,
+    Settle,
+    Sync,
+)
 from delivery_records.channels.to_egresses import ToEgresses
 from delivery_records.channels.to_ingresses import ToIngresses
 from delivery_records.diagnostics.trace import Rule
@@ -96,7 +106,7 @@ class FrameRouting:
         """Hand a message over."""
         if isinstance(message, (Msg, Settle, Sync)):
             self._to_egresses.deliver(origin, message)
-        elif isinstance(message, (Ack, Nack)):
+        elif isinstance(message, (Ack, Nack, Claim, Return, Room)):
             self._to_ingresses.deliver(message)
 
     def _trace(self, message: RouterMessage, rule: Rule, revision: int) -> None:
@@ -113,7 +123,7 @@ def _revision(message: RouterMessage) -> int:
         return named if message.to is None else max((named, *message.to))
     if isinstance(message, Sync):
         return max((message.publisher_epoch, *message.subscription_epochs))
-    if isinstance(message, (Ack, Nack)):
+    if isinstance(message, (Ack, Nack, Claim, Return, Room)):
         return message.subscription_epoch
     assert isinstance(message, Settle)
     return message.publisher_epoch
@@ -121,7 +131,7 @@ def _revision(message: RouterMessage) -> int:
 
 def _order_of(message: RouterMessage) -> int:
     """Frames with the same value keep their order: a publisher's stream, a subscription's answers (T-3, T-6)."""
-    if isinstance(message, (Ack, Nack)):
+    if isinstance(message, (Ack, Nack, Claim, Return, Room)):
         return -message.subscription_epoch
     assert isinstance(message, (Sync, Msg, Settle))
     return message.publisher_epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from delivery_records.channels.messages import Msg, Run, Settle, Sync
+from delivery_records.channels.messages import Msg, Return, Run, Settle, Sync
 from delivery_records.diagnostics.trace import Rule
 from delivery_records.egress import Egress
 from delivery_records.endpoint import Endpoint
@@ -15,23 +15,37 @@ from delivery_records.turn import Turn
 class ToEgresses:
     """The egresses of this router, and which of them are synced to which publisher."""
 
-    __slots__ = ("_turn", "egresses", "on_fault", "synced")
+    __slots__ = ("_give_back", "_turn", "egresses", "on_fault", "synced", "synced_members")
 
-    def __init__(self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None]) -> None:
-        """No subscription is attached here. `on_fault` confines what one of them raised (K-3b)."""
+    def __init__(
+        self, turn: Turn, on_fault: Callable[[Endpoint, Exception], None],
+        give_back: Callable[[int, Return], None],
+    ) -> None:  # fmt: skip
+        """No subscription is attached here.
+
+        Args:
+            turn: of this router.
+            on_fault: confines what one of them raised (K-3b).
+            give_back: tells the ingress at a router that a member has no link here (SH-2).
+        """
         self._turn = turn
+        self._give_back = give_back
         self.on_fault = on_fault
         self.egresses: dict[str, Egress] = {}
         self.synced: dict[int, dict[str, Egress]] = {}
         """Subscriptions here that are synced to a publisher epoch."""
+        self.synced_members: dict[int, dict[str, Egress]] = {}
+        """The same of members of shared subscriptions: only a MSG that names them is for them (SH-2)."""
 
     def deliver(self, origin: int, message: Sync | Msg | Settle) -> None:
         """Hand a message of the ingress at `origin` over."""
         if isinstance(message, Msg):
-            self._on_msg(message)
+            if message.to is None or not self._is_for_member(origin, message, message.to[0]):
+                self._on_msg(message)
         elif isinstance(message, Settle):
-            for egress in list(self.synced.get(message.publisher_epoch, {}).values()):
-                self.settle(egress, message.publisher_epoch, message.runs)
+            for synced in (self.synced, self.synced_members):
+                for egress in list(synced.get(message.publisher_epoch, {}).values()):
+                    self.settle(egress, message.publisher_epoch, message.runs)
         else:
             self._on_sync(origin, message)
 
@@ -68,18 +82,32 @@ class ToEgresses:
             keys = [turn.view.subscription_epochs.get(epoch, "") for epoch in message.to]
             egresses = [synced[key] for key in keys if key in synced]
         for egress in egresses:
-            try:
-                if message.settled:
-                    egress.on_presettled(
-                        message.publisher_epoch, message.tag, message.message, message.message_format
-                    )
-                else:
-                    egress.on_msg(
-                        message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
-                        message.attempt, message.message_format,
-                    )  # fmt: skip
-            except Exception as error:  # noqa: BLE001  (K-3b)
-                self.on_fault(egress, error)
+            self._hand_over(egress, message)
+
+    def _hand_over(self, egress: Egress, message: Msg) -> None:
+        try:
+            if message.settled:
+                egress.on_presettled(message.publisher_epoch, message.tag, message.message, message.message_format)
+            else:
+                egress.on_msg(
+                    message.publisher_epoch, message.number, message.tag, message.message, message.redelivered,
+                    message.attempt, message.message_format,
+                )  # fmt: skip
+        except Exception as error:  # noqa: BLE001  (K-3b)
+            self.on_fault(egress, error)
+
+    def _is_for_member(self, origin: int, message: Msg, epoch: int) -> bool:
+        """SH-2: a MSG for a member names it alone; given back where it has no link here."""
+        view = self._turn.view
+        member = view.subscriptions.get(view.subscription_epochs.get(epoch, ""))
+        if member is None or not member.record.member_of:
+            return False
+        egress = self.synced_members.get(message.publisher_epoch, {}).get(member.key)
+        if egress is not None:
+            self._hand_over(egress, message)
+        elif member.record.rid == self._turn.rid and not message.settled:
+            self._give_back(origin, Return(message.publisher_epoch, epoch, message.number))
+        return True
 
     def settle(self, egress: Egress, publisher_epoch: int, runs: Sequence[Run]) -> None:
         """E-5, for one egress here."""

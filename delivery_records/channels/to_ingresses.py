@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from delivery_records.attachments.view import Subscription
-from delivery_records.channels.messages import Ack, Nack
+from delivery_records.channels.messages import Ack, Claim, Nack, Return, Room, ToIngress
 from delivery_records.endpoint import Endpoint
 from delivery_records.ingress import Ingress
 from delivery_records.limits import PAST_EPOCHS
@@ -25,12 +25,27 @@ class ToIngresses:
         self.by_epoch: dict[int, Ingress] = {}
         self._past_epochs: dict[int, str] = {}
 
-    def deliver(self, message: Ack | Nack) -> None:
+    def deliver(self, message: ToIngress) -> None:
         """Hand a message of an egress over."""
         if isinstance(message, Ack):
             self._on_ack(message)
-        else:
+        elif isinstance(message, Nack):
             self.on_nack(message)
+        else:
+            self._on_member(message)
+
+    def _on_member(self, message: Claim | Return | Room) -> None:
+        """SH-2, SH-4: only of a member's latest epoch; the next CLAIM says what became of all else."""
+        view = self._turn.view
+        member = view.subscriptions.get(view.subscription_epochs.get(message.subscription_epoch, ""))
+        ingress = self.by_epoch.get(message.publisher_epoch)
+        if member is None or ingress is None:
+            self._turn.counts[Decision.ACK_STALE] += 1
+            return
+        try:
+            ingress.on_member_says(member, message)
+        except Exception as error:  # noqa: BLE001  (K-3b)
+            self._on_fault(ingress, error)
 
     def remember_epoch(self, epoch: int, key: str) -> None:
         """A subscription's former epoch: its late ACKs are still true (I-2)."""

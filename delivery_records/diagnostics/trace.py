@@ -71,6 +71,8 @@ class Rule(Enum):
     WANTED_AGAIN = ("E-4a", "subscription {0} says {1}: the ingress is asked for another attempt")
     SETTLED_AT_SUBSCRIBER = ("E-5", "settled at subscription {0}, and forgotten")
     SESSION_GONE = ("E-6", "its publisher's session is gone: settled at subscription {0}")
+    ASSIGNED = ("SH-2", "assigned to member {0} of its shared subscription")
+    TAKEN_BACK = ("SH-3", "assigned to nobody: member {0} does not have it, or has ended")
     LINK_LOST = ("A-9", "the link of subscription {0} is lost; it is owed, and sent where the subscriber attaches next")
 
     @property

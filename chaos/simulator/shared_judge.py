@@ -1,0 +1,137 @@
+"""What members of a shared subscription are promised (SH-1 to SH-5): together they process each message once.
+
+A message may be processed twice only where a member had it whose key was deleted before its publisher was told, or that
+keeps no map; and one of the two must have been flagged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeAlias
+
+from chaos.simulator import coverage
+from chaos.simulator.etcd import Held
+from chaos.simulator.promises import FASTEST_CLOCK
+from chaos.simulator.state import WorldState
+from chaos.simulator.violation import Violation
+from delivery_records.attachments.view import Kind, SubscriptionRecord
+from delivery_records.limits import PROVISIONAL_TIMEOUT_S
+
+Message: TypeAlias = tuple[int, int]
+
+
+class SharedJudge:
+    """Watches the members as one subscriber."""
+
+    def __init__(self, world: WorldState, new_again: Counter[Message]) -> None:
+        """Nothing has happened. `new_again`: how often publishers sent a message again as a new one."""
+        self._world = world
+        self._new_again = new_again
+        self._confirmed = 0
+        self._owed: dict[Message, int] = {}
+        """The life of the shared subscription that a message was owed to when it was sent."""
+        self._lives: dict[int, int] = {}
+        """Member -> create revision of its key, as of its last attach."""
+        self._receipts: dict[Message, list[tuple[int, int]]] = {}
+        """(member, its life) of everybody that a message has arrived at."""
+        self._done: dict[Message, int] = {}
+        self._flagged: set[Message] = set()
+        self._left_at = 0.0
+        """When the last member's key was deleted."""
+
+    def _created(self, key: str) -> int:
+        held = self._world.etcd.keys.get((Kind.SUBSCRIPTION, key))
+        return 0 if held is None else held.create_revision
+
+    @property
+    def _life(self) -> int:
+        return self._created(self._world.life_key(len(self._world.subscribers) - 1))
+
+    def on_attached(self, member: int) -> None:
+        """It has been answered."""
+        self._lives[member] = self._created(self._world.subscription_key(member))
+
+    def on_confirmed(self, incarnation: int) -> None:
+        """A member was told that the shared subscription counts."""
+        self._confirmed = incarnation
+
+    def on_first_send(self, message: Message) -> None:
+        """G1 is about what was confirmed before."""
+        if self._confirmed and self._confirmed == self._life:  # members never change their topic
+            self._owed[message] = self._confirmed
+
+    def is_owed(self, message: Message) -> bool:
+        """Nobody has processed it, and it was owed to the life that still is."""
+        return message in self._owed and message not in self._done and self._owed[message] == self._life
+
+    def check_accepted(self, message: Message) -> None:
+        """G1.
+
+        Raises:
+            Violation: no member has processed what the shared subscription is owed.
+        """
+        if self.is_owed(message):
+            raise Violation(f"LOST: p{message[0]}/{message[1]} accepted, and no member has processed it")
+
+    def on_received(self, member: int, message: Message) -> None:
+        """It has arrived at a member."""
+        self._receipts.setdefault(message, []).append((member, self._lives.get(member, 0)))
+
+    def on_forgot(self, member: int) -> None:
+        """G7: a member has lost its map: whatever it had may go to another."""
+        for receipts in self._receipts.values():
+            receipts[:] = [(index, 0 if index == member else life) for index, life in receipts]
+
+    def on_restore(self) -> None:
+        """K-9: nothing of before is owed, and whatever comes again is not judged."""
+        self._owed.clear()
+        self._confirmed = 0
+        for member in self._lives:
+            self.on_forgot(member)
+        self._flagged.update(self._receipts)
+
+    def on_processed(self, member: int, message: Message, redelivered: bool) -> None:
+        """SH-5.
+
+        Raises:
+            Violation: another one has, and nobody's end excuses that.
+        """
+        if redelivered:
+            self._flagged.add(message)
+        times = self._done[message] = self._done.get(message, 0) + 1
+        if times <= 1 + self._new_again[message]:
+            return
+        if not any(self._is_over(index, life) for index, life in self._receipts.get(message, ())):
+            raise Violation(f"DUP: p{message[0]}/{message[1]} is processed by s{member} and by another member")
+        if message not in self._flagged:
+            raise Violation(f"UNFLAGGED: p{message[0]}/{message[1]} is processed twice, and was not flagged")
+        self._world.coverage[coverage.SHARED_TWICE] += 1
+
+    def _is_over(self, member: int, life: int) -> bool:
+        return (
+            not life or self._world.is_stock_subscriber(member)
+            or self._created(self._world.subscription_key(member)) != life
+        )  # fmt: skip
+
+    def on_deleted(self, key: str, held: Held) -> None:
+        """A member's key, or that of the shared subscription, is deleted.
+
+        Raises:
+            Violation: it has members, or its time is not over.
+        """
+        world, record = self._world, held.record
+        assert isinstance(record, SubscriptionRecord)
+        if record.member_of:
+            self._left_at = world.now
+            world.coverage[coverage.MEMBER_ENDED] += 1
+            return
+        world.coverage[coverage.SHARED_ENDED] += 1
+        if world.restores:
+            return
+        for other in world.etcd.keys.values():
+            if isinstance(other.record, SubscriptionRecord) and other.record.member_of == key:
+                raise Violation(f"LOST: the shared subscription is deleted, {other.record.container_id} is a member")
+        timeout_s = min(record.timeout_s, PROVISIONAL_TIMEOUT_S) if record.provisional else record.timeout_s
+        if world.now - self._left_at < timeout_s / FASTEST_CLOCK - 1e-6:
+            waited = world.now - self._left_at
+            raise Violation(f"LOST: the shared subscription is deleted after {waited:.0f} of {timeout_s:.0f} s")

@@ -1,0 +1,110 @@
+"""A member of a shared subscription at its egress (rules SH-2, SH-4).
+
+It says what its subscriber has, and takes only what it can send at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delivery_records.attachments.view import Subscription, SubscriptionMode
+from delivery_records.channels.messages import Claim, Return, Room, Sync
+from delivery_records.egress import Egress, EgressParts
+from delivery_records.entries import SENT, State, SyncState
+from delivery_records.inputs import ClientFlow, SubscriberAttach
+from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.turn import Turn
+from delivery_records.window import add_run, frozen_runs
+
+MAX_ROOM: Final = 0xFFFFFFFF
+"""What a CLAIM or a ROOM can say; link-credit is no larger (AMQP 1.0 section 2.7.4)."""
+
+
+class MemberEgress(Egress):
+    """One member. Nothing new waits here for credit: another member may have some (SH-2)."""
+
+    __slots__ = ("_short", "_stated")
+
+    def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
+        """As `Egress`."""
+        super().__init__(turn, subscription, request, parts)
+        self._short: dict[int, SyncState] = {}
+        """Publishers whose ingress was told that there is no room."""
+        self._stated = 0
+        """Free credit that was last counted in a CLAIM or ROOM."""
+
+    def reply(self) -> None:
+        """See Egress."""
+        super().reply()
+        self._offer_room()
+
+    def on_sync(self, publisher_key: str, ingress_rid: int, session: int, sync: Sync) -> None:
+        """SH-4: behind E-2, answer which of U the map of this member has, done with or not."""
+        old = self.sync_of_publisher.get(publisher_key)
+        if old is not None:
+            self._short.pop(old.epoch, None)
+        super().on_sync(publisher_key, ingress_rid, session, sync)
+        state = self.syncs[sync.publisher_epoch]
+        runs: list[list[int]] = []
+        for number in sorted(state.numbers):
+            add_run(runs, number)
+        room = self._room()
+        if not room:
+            self._short[state.epoch] = state
+        self._parts.answer(state, Claim(state.epoch, self.epoch, room, frozen_runs(runs)))
+
+    def on_msg(
+        self, publisher_epoch: int, number: int, tag: bytes, message: bytes, redelivered: bool = False,
+        attempt: int = 0, message_format: int = 0,
+    ) -> None:  # fmt: skip
+        """SH-2: send it, or give it back at once."""
+        sync = self.syncs.get(publisher_epoch)
+        if sync is not None and number not in sync.numbers and not self.outgoing.takes_at_once(sync):
+            self._short[sync.epoch] = sync
+            self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
+            return
+        super().on_msg(publisher_epoch, number, tag, message, redelivered, attempt, message_format)
+        if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:
+            sync.acknowledge(number, DeliveryOutcome.ACCEPTED)  # c.3: it will not answer, and nobody else is to do it
+
+    def on_flow(self, flow: ClientFlow) -> None:
+        """C-3, and SH-2: who was told that there is no room hears of it."""
+        super().on_flow(flow)
+        self._offer_room()
+
+    def after_settling(self) -> None:
+        """C-4: there may be room in the map again."""
+        self._offer_room()
+
+    def forget(self) -> None:
+        """SH-2: the link is gone, or its streams start anew: nothing more for it till the next CLAIM."""
+        for sync in self.syncs.values():
+            self._parts.answer(sync, Room(sync.epoch, self.epoch, 0))
+        self._short.clear()
+        super().forget()
+
+    def _room(self) -> int:
+        outgoing = self.outgoing
+        self._stated = free = outgoing.free_credit
+        if not free:
+            return 0
+        return min(free + self._unanswered(), MAX_ROOM)
+
+    def _unanswered(self) -> int:
+        """What was sent and has no outcome: in the room that was stated, it counts."""
+        open_states = (SENT, State.KNOWN, State.KNOWN_HELD)
+        return sum(entry.state in open_states for entries in self.sessions.values() for entry in entries.values())
+
+    def _offer_room(self) -> None:
+        free = self.outgoing.free_credit
+        has_grown = free > self._stated
+        if not (has_grown or (free and self._short)):
+            return
+        room = self._room()
+        told = self.syncs if has_grown else self._short
+        self._short = {}
+        for sync in list(told.values()):
+            if self.outgoing.free_credit:
+                self._parts.answer(sync, Room(sync.epoch, self.epoch, room))
+            else:  # an ingress here has used it up meanwhile
+                self._short[sync.epoch] = sync

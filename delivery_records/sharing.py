@@ -1,0 +1,312 @@
+"""A shared subscription at the ingress of one publisher: which member has which delivery (rules SH-2 to SH-5).
+
+The publisher owes a delivery to the shared subscription, whose cursor says so. This says who is to do it: each delivery
+goes to one member, and to another only when it is certain that the first does not have it, or when its key is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from delivery_records.attachments.view import Subscription
+from delivery_records.channels.messages import Run
+from delivery_records.diagnostics.trace import Rule
+from delivery_records.outcomes import Decision
+from delivery_records.turn import Turn
+from delivery_records.window import AWAITED, Cursor, Slot, Window
+
+
+class _Member:
+    """One member, as this ingress knows it."""
+
+    __slots__ = ("answered", "claimed", "epoch", "has", "is_full", "key", "name", "rid", "room")
+
+    def __init__(self, member: Subscription) -> None:
+        self.key = member.key
+        self.name = member.name
+        self.epoch = member.epoch
+        self.rid = member.record.rid
+        self.answered = False
+        """Its CLAIM to the last SYNC has come: its map is known (SH-4)."""
+        self.room = 0
+        self.is_full = True
+        """It returned a delivery or has no link; a ROOM or a CLAIM ends that (SH-2)."""
+        self.has: dict[int, None] = {}
+        """What it was assigned, or claims, and is not done with."""
+        self.claimed: set[int] = set()
+        """Of these, what its map has: a RETURN does not take it away."""
+
+    def takes_more(self, turn: Turn) -> bool:
+        return self.answered and not self.is_full and len(self.has) < self.room and self.rid in turn.view.routers
+
+
+class Way(Protocol):
+    """How a share reaches a member."""
+
+    def to_member(self, slot: Slot, member: str, redelivered: bool, attempt: int) -> None:
+        """Send a MSG to this member alone."""
+
+    def trace(self, slot: Slot, rule: Rule, *fields: object) -> None:
+        """A step of a delivery, while an operator wants to see them."""
+
+
+class Share:
+    """Members and assignments of one shared subscription, for one publisher."""
+
+    __slots__ = (
+        "_again", "_at", "_attempts", "_blocking", "_cursor", "_is_assigning", "_members", "_order", "_refused",
+        "_turn", "_unclaimed", "_waiting", "_way", "_window", "key",
+    )  # fmt: skip
+
+    def __init__(self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way) -> None:
+        """No member is known, and nothing is assigned.
+
+        Args:
+            turn: of this router.
+            key: of the shared subscription.
+            cursor: what it has acknowledged of the window.
+            window: of the publisher.
+            way: to the members.
+        """
+        self._turn = turn
+        self.key = key
+        self._cursor = cursor
+        self._window = window
+        self._way = way
+        self._members: dict[str, _Member] = {}
+        self._at: dict[int, _Member] = {}
+        """Who has each delivery."""
+        self._waiting: set[int] = set()
+        """Nobody has it, and it may be assigned."""
+        self._order: list[int] = []
+        """A heap of these numbers, and of some that do not wait any more."""
+        self._is_assigning = False
+        self._unclaimed: dict[int, None] = {}
+        """Of the presented map: a member that has not answered yet may have it (SH-4)."""
+        self._blocking: set[str] = set()
+        """Members that were there at the activation and have neither answered nor ended (SH-4)."""
+        self._again: set[int] = set()
+        """What somebody may have processed: it is flagged (SH-5)."""
+        self._attempts: dict[int, int] = {}
+        self._refused: dict[int, set[str]] = {}
+        """Members that must not get it any more, or not at once (SH-5)."""
+
+    # ------------------------------------------------------------------ members
+
+    def begin(self, members: Iterable[Subscription]) -> None:
+        """SH-4: at activation, each member may have any delivery of the presented map."""
+        for member in members:
+            self._members[member.key] = _Member(member)
+            self._blocking.add(member.key)
+
+    def on_synced(self, member: Subscription) -> None:
+        """A SYNC goes to its egress: nothing is known of its map before it answers."""
+        known = self._members.get(member.key)
+        if known is None:
+            known = self._members[member.key] = _Member(member)
+        known.epoch, known.rid = member.epoch, member.record.rid
+        known.answered = False
+
+    def on_claim(self, key: str, epoch: int, room: int, runs: Iterable[Run]) -> None:
+        """SH-4: what the member has is assigned to it; what it was assigned and has not, is not."""
+        member = self._members.get(key)
+        if member is None or member.epoch != epoch:
+            return
+        member.answered = True
+        member.room, member.is_full = room, not room
+        claimed = {slot.number for first, count in runs for slot in self._window.found(range(first, first + count))}
+        for number in [number for number in member.has if number not in claimed]:
+            self._take_back(number)
+        member.claimed.clear()
+        for number in sorted(claimed):
+            self._on_claimed(member, number)
+        self._blocking.discard(key)
+        self._release_unclaimed()
+        self.assign()
+
+    def _on_claimed(self, member: _Member, number: int) -> None:
+        holder = self._at.get(number)
+        if not self._cursor.owes(number) or (holder is not None and holder is not member):
+            return  # done, or assigned anew since that member's key was deleted: it keeps its copy till P settles
+        self._unclaimed.pop(number, None)
+        self._waiting.discard(number)
+        self._at[number] = member
+        member.has[number] = None
+        member.claimed.add(number)
+        slot = self._window.at(number)
+        if slot is not None and slot.state is not AWAITED:
+            self._send(slot, member)  # it may need the body (E-3)
+
+    def on_room(self, key: str, epoch: int, room: int) -> None:
+        """SH-2: the member takes more, or its link is gone."""
+        member = self._members.get(key)
+        if member is not None and member.epoch == epoch:
+            member.room, member.is_full = room, not room
+            self.assign()
+
+    def on_returned(self, key: str, epoch: int, number: int) -> None:
+        """SH-2: the member was not sent it; nobody has it."""
+        member = self._members.get(key)
+        if member is None or member.epoch != epoch:
+            return
+        member.is_full = True
+        self._turn.counts[Decision.RETURNED_BY_MEMBER] += 1
+        if number in member.has and number not in member.claimed:
+            self._take_back(number, was_sent=False)
+            self.assign()
+
+    def on_deleted(self, key: str) -> None:
+        """SH-3: only now goes what it had to others."""
+        member = self._members.pop(key, None)
+        self._blocking.discard(key)
+        if member is not None:
+            for number in list(member.has):
+                self._take_back(number)
+        self._release_unclaimed()
+        self.assign()
+
+    def _take_back(self, number: int, *, was_sent: bool = True) -> None:
+        member = self._at.pop(number)
+        del member.has[number]
+        member.claimed.discard(number)
+        if was_sent:
+            self._again.add(number)
+            self._turn.counts[Decision.ASSIGNED_AGAIN] += 1
+        slot = self._window.at(number)
+        if slot is not None and self._turn.tracing is not None:
+            self._way.trace(slot, Rule.TAKEN_BACK, member.name)
+        self._let_wait(number)
+
+    def _let_wait(self, number: int) -> None:
+        self._waiting.add(number)
+        heappush(self._order, number)
+
+    def _release_unclaimed(self) -> None:
+        if not self._blocking:
+            for number in self._unclaimed:
+                self._let_wait(number)
+            self._unclaimed = {}
+
+    # ------------------------------------------------------------------ deliveries
+
+    def offer(self, slot: Slot) -> None:
+        """I-1: a delivery was received: to the member that has it, or to one that takes it."""
+        number = slot.number
+        holder = self._at.get(number)
+        if holder is not None:
+            self._send(slot, holder)
+            return
+        if slot.repeated:
+            self._again.add(number)
+            if self._blocking:
+                self._unclaimed[number] = None
+                return
+        self._let_wait(number)
+        self.assign()
+
+    def assign(self) -> None:
+        """SH-2: in order, each to the member with the fewest unanswered ones that takes more."""
+        if self._is_assigning:  # what is sent may come back at once
+            return
+        self._is_assigning = True
+        aside: list[int] = []
+        try:
+            while self._order and any(member.takes_more(self._turn) for member in self._members.values()):
+                number = heappop(self._order)
+                slot = self._window.at(number)
+                if number not in self._waiting or slot is None or slot.state is AWAITED:
+                    self._waiting.discard(number)  # what is not received yet is offered when it comes
+                    continue
+                member = self._choose(number)
+                if member is None:  # those that take more have refused it
+                    aside.append(number)
+                    continue
+                self._waiting.discard(number)
+                self._at[number] = member
+                member.has[number] = None
+                self._send(slot, member)
+        finally:
+            for number in aside:
+                heappush(self._order, number)
+            self._is_assigning = False
+
+    def _choose(self, number: int) -> _Member | None:
+        able = [member for member in self._members.values() if member.takes_more(self._turn)]
+        refused = self._refused.get(number)
+        if refused:
+            able = [member for member in able if member.key not in refused]
+        return min(able, key=lambda member: (len(member.has), member.key), default=None)
+
+    def _send(self, slot: Slot, member: _Member) -> None:
+        number = slot.number
+        if self._turn.tracing is not None:
+            self._way.trace(slot, Rule.ASSIGNED, member.name)
+        self._way.to_member(slot, member.key, number in self._again, self._attempts.get(number, 0))
+
+    def next_member(self) -> str | None:
+        """I-1c: who gets what is sent once and kept by nobody; None: nobody takes more."""
+        member = self._choose(-1)
+        return None if member is None else member.key
+
+    def forget(self, number: int) -> None:
+        """The shared subscription is done with it, or it has left the window."""
+        holder = self._at.pop(number, None)
+        if holder is not None:
+            del holder.has[number]
+            holder.claimed.discard(number)
+        self._waiting.discard(number)
+        self._unclaimed.pop(number, None)
+        self._again.discard(number)
+        self._attempts.pop(number, None)
+        self._refused.pop(number, None)
+
+    # ------------------------------------------------------------------ wanted again
+
+    def on_refused(self, key: str, number: int) -> bool:
+        """E-4a: the member does not do it now; True: it had it, and `retry` follows."""
+        member = self._members.get(key)
+        if member is None or self._at.get(number) is not member:
+            return False
+        self._give_up(member, number)
+        return True
+
+    def on_refused_for_good(self, key: str, number: int) -> bool:
+        """SH-5: undeliverable-here: never that member again; True when no other is left."""
+        refused = self._refused.setdefault(number, set())
+        refused.add(key)
+        self._turn.counts[Decision.REFUSED_BY_MEMBER] += 1
+        member = self._at.get(number)
+        if member is not None and member.key != key:
+            return False  # another one has it
+        if member is not None:
+            self._give_up(member, number)
+        if refused >= self._members.keys():
+            return True
+        self._let_wait(number)
+        return False
+
+    def _give_up(self, member: _Member, number: int) -> None:
+        del self._at[number]
+        del member.has[number]
+        member.claimed.discard(number)
+        self._again.add(number)
+
+    def retry(self, number: int, attempt: int) -> None:
+        """E-4a: the delay is over."""
+        self._attempts[number] = attempt
+        if number not in self._at and self._cursor.owes(number):
+            self._let_wait(number)
+            self.assign()
+
+    # ------------------------------------------------------------------ for people
+
+    def holder(self, number: int) -> str | None:
+        """Key of the member that has a delivery."""
+        member = self._at.get(number)
+        return None if member is None else member.key
+
+    def assignments(self) -> dict[str, int]:
+        """How many deliveries each member has."""
+        return {key: len(member.has) for key, member in self._members.items()}
