@@ -92,7 +92,7 @@ class Egress(Endpoint):
         self.outgoing = Outgoing(
             turn, self.name, self.link, self.mode, subscription.record.map_bound,
             sum(len(entries) for entries in self.sessions.values()), self.reduction, self.progress,
-            parts.dirty,
+            parts.dirty, is_member=self.is_member,
         )  # fmt: skip
 
     # ------------------------------------------------------------------ attach
@@ -265,6 +265,15 @@ class Egress(Endpoint):
 
     def after_settling(self) -> None:
         """For members; see there."""
+
+    def ask_for_life(self) -> None:
+        """A-10: its terms are not written, or only provisionally."""
+        if not self.proof.is_proven:
+            self.proof.ask()
+
+    def on_silence(self) -> None:
+        """No answer within T_life (A-10)."""
+        self.proof.on_silence()
 
     def on_session_gone(self, session: int) -> None:
         """E-6: nobody can send or settle deliveries of that session any more, so they are settled."""

@@ -223,6 +223,8 @@ class Fanout:
             self._make_settles_wait()
             remote = [*self._remote, *self._members_remote] if self._members_remote else self._remote
             self._channels.broadcast(remote, Settle(self._endpoint.epoch, runs))
+        for share in self.shares.values():
+            share.after_settling()
 
     def _make_settles_wait(self) -> None:
         """T-3: what is settled now may be held for a subscription that is deleted: its stream must end before that.

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from delivery_records import effects
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.messages import Claim, Return, Room, Sync
 from delivery_records.egress import Egress, EgressParts
 from delivery_records.entries import SENT, State, SyncState
-from delivery_records.inputs import ClientFlow, SubscriberAttach
+from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 from delivery_records.window import add_run, frozen_runs
 
@@ -23,11 +25,15 @@ MAX_ROOM: Final = 0xFFFFFFFF
 class MemberEgress(Egress):
     """One member. Nothing new waits here for credit: another member may have some (SH-2)."""
 
-    __slots__ = ("_short", "_stated")
+    __slots__ = ("_lives", "_over", "_short", "_stated")
 
     def __init__(self, turn: Turn, subscription: Subscription, request: SubscriberAttach, parts: EgressParts) -> None:
         """As `Egress`."""
         super().__init__(turn, subscription, request, parts)
+        self._lives = not request.exactly_once
+        """Its attach was not read from a connection that is dead (SH-4). Without a map there is nothing to believe."""
+        self._over: dict[int, int] = {}
+        """Publisher epoch -> what its reserved place in a full map was used for."""
         self._short: dict[int, SyncState] = {}
         """Publishers whose ingress was told that there is no room."""
         self._stated = 0
@@ -44,7 +50,26 @@ class MemberEgress(Egress):
         if old is not None:
             self._short.pop(old.epoch, None)
         super().on_sync(publisher_key, ingress_rid, session, sync)
-        state = self.syncs[sync.publisher_epoch]
+        self.outgoing.reserve = len(self.syncs)
+        if self._lives:
+            self._claim(self.syncs[sync.publisher_epoch])
+
+    def ask_for_life(self) -> None:
+        """SH-4: the map of a stale attach would give away what the member has."""
+        super().ask_for_life()
+        if not self._lives:
+            if self.proof.is_proven:  # else it was asked just now
+                self._turn.out.append(effects.AskEcho(self.link, self.epoch))
+            self._turn.timers.set(Timer.LIFE, self.key, self._turn.now + self._turn.limits.proof_timeout_s)
+
+    def on_silence(self) -> None:
+        """No answer within T_life: detached, and not closed, as a publisher (A-4)."""
+        if not self._lives:
+            text = "no answer to the flow with x-opt-topic-echo, which a member of a shared subscription must give"
+            self._turn.out.append(effects.DetachLink(self.link, False, "amqp:link:detach-forced", text))
+            self._parts.suspend(self, LossCause.DETACH)
+
+    def _claim(self, state: SyncState) -> None:
         runs: list[list[int]] = []
         for number in sorted(state.numbers):
             add_run(runs, number)
@@ -59,7 +84,7 @@ class MemberEgress(Egress):
     ) -> None:  # fmt: skip
         """SH-2: send it, or give it back at once."""
         sync = self.syncs.get(publisher_epoch)
-        if sync is not None and number not in sync.numbers and not self.outgoing.takes_at_once(sync):
+        if sync is not None and number not in sync.numbers and not self._takes(sync, number):
             self._short[sync.epoch] = sync
             self._parts.answer(sync, Return(sync.epoch, self.epoch, number))
             return
@@ -67,9 +92,29 @@ class MemberEgress(Egress):
         if sync is not None and self.mode is SubscriptionMode.AT_MOST_ONCE:
             sync.acknowledge(number, DeliveryOutcome.ACCEPTED)  # c.3: it will not answer, and nobody else is to do it
 
+    def _takes(self, sync: SyncState, number: int) -> bool:
+        """SH-2: whether a new delivery would be sent now.
+
+        A full map takes one of each publisher that is older than all it has of it: before that one is done, nothing of
+        it is settled (C-4).
+        """
+        if not self.outgoing.free_credit:
+            return False
+        if self.outgoing.has_room:
+            return True
+        if self._over.get(sync.epoch, number) in sync.numbers or number > min(sync.numbers, default=number):
+            return False
+        self._over[sync.epoch] = number
+        return True
+
     def on_flow(self, flow: ClientFlow) -> None:
         """C-3, and SH-2: who was told that there is no room hears of it."""
+        lived, self._lives = self._lives, self._lives or flow.echoed_epoch == self.epoch
         super().on_flow(flow)
+        if self._lives and not lived:
+            self._turn.timers.cancel(Timer.LIFE, self.key)
+            for state in list(self.syncs.values()):
+                self._claim(state)
         self._offer_room()
 
     def after_settling(self) -> None:
@@ -81,6 +126,7 @@ class MemberEgress(Egress):
         for sync in self.syncs.values():
             self._parts.answer(sync, Room(sync.epoch, self.epoch, 0))
         self._short.clear()
+        self._over.clear()
         super().forget()
 
     def _room(self) -> int:
@@ -96,7 +142,7 @@ class MemberEgress(Egress):
         return sum(entry.state in open_states for entries in self.sessions.values() for entry in entries.values())
 
     def _offer_room(self) -> None:
-        free = self.outgoing.free_credit
+        free = self.outgoing.free_credit if self._lives else 0
         has_grown = free > self._stated
         if not (has_grown or (free and self._short)):
             return

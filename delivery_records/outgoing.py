@@ -41,14 +41,14 @@ class Outgoing:
     """The link to one subscriber, from its attach on."""
 
     __slots__ = (
-        "_dirty", "_held", "_link", "_map_bound", "_mode", "_name", "_progress", "_reduction", "_resumes",
+        "_dirty", "_held", "_is_member", "_link", "_map_bound", "_mode", "_name", "_progress", "_reduction", "_resumes",
         "_settle_queue", "_turn",
-        "drain", "held_since", "is_closing", "is_replied", "limit", "mapped", "sent", "settling",
+        "drain", "held_since", "is_closing", "is_replied", "limit", "mapped", "reserve", "sent", "settling",
     )  # fmt: skip
 
     def __init__(
         self, turn: Turn, name: str, link: int, mode: SubscriptionMode, map_bound: int, mapped: int,
-        reduction: Reduction | None, progress: Progress | None, dirty: list[Outgoing],
+        reduction: Reduction | None, progress: Progress | None, dirty: list[Outgoing], *, is_member: bool = False,
     ) -> None:  # fmt: skip
         """Nothing is sent before the attach is answered.
 
@@ -62,7 +62,9 @@ class Outgoing:
             reduction: set while only a part of the map is presented (C-4).
             progress: set where a policy wants answers in time (K-5b).
             dirty: links with settlements to send at the end of this turn.
+            is_member: what comes was asked for by `takes_at_once` (SH-2).
         """
+        self._is_member = is_member
         self._turn = turn
         self._name = name
         self._link = link
@@ -74,6 +76,8 @@ class Outgoing:
         self._dirty = dirty
         self.mapped = mapped
         """Entries the subscriber's own map holds, or is to hold again (C-4)."""
+        self.reserve = 0
+        """Places of the map that a member keeps for one more delivery of each publisher (SH-2)."""
         self.limit = 0
         self.sent = 0
         self.drain = False
@@ -102,18 +106,15 @@ class Outgoing:
 
     @property
     def free_credit(self) -> int:
-        """Deliveries that may be sent at once; none before the reply, in a full map, or while older ones wait."""
-        if not self.is_replied or self.is_closing or self._turn.is_draining or self.is_waiting or self._is_full:
+        """Deliveries that may be sent at once; none before the reply, or while older ones wait."""
+        if not self.is_replied or self.is_closing or self._turn.is_draining or self.is_waiting:
             return 0
         return max(0, self.limit - self.sent)
 
-    def takes_at_once(self, sync: SyncState) -> bool:
-        """SH-2: whether a new delivery of this publisher would be sent now."""
-        if self.free_credit:
-            return True
-        locked_out = self._is_full and not sync.places  # C-4
-        is_open = self.is_replied and not self.is_closing and not self._turn.is_draining and not self.is_waiting
-        return is_open and locked_out and self.sent < self.limit
+    @property
+    def has_room(self) -> bool:
+        """C-4: a new delivery fits the subscriber's map."""
+        return not self._is_full
 
     @property
     def takes_presettled(self) -> bool:
@@ -221,14 +222,14 @@ class Outgoing:
             return False
         if self._reduction is not None:
             return entry.state in IN_REPLY
-        if not self._is_full or entry.presettled or entry.has_place:
+        if not self._is_full or entry.presettled or entry.has_place or self._is_member:
             return True
         return self._is_locked_out(entry)
 
     @property
     def _is_full(self) -> bool:
         """C-4: the subscriber's map holds as much as fits its frame."""
-        return self._map_bound > 0 and self.mapped >= self._map_bound
+        return self._map_bound > 0 and self.mapped + self.reserve >= self._map_bound
 
     def _is_locked_out(self, entry: Entry) -> bool:
         """C-4: a full map takes one entry of a publisher that has none in it.

@@ -312,7 +312,7 @@ class Records:
         elif timer is Timer.PROVISIONAL and egress is not None:
             egress.proof.on_sign_of_life()
         elif timer is Timer.LIFE and egress is not None:
-            egress.proof.on_silence()
+            egress.on_silence()
         elif timer is Timer.REDUCTION and egress is not None:
             egress.on_reduction_timer()
         elif timer is Timer.PATIENCE and egress is not None:

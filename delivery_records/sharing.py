@@ -57,7 +57,7 @@ class Share:
 
     __slots__ = (
         "_again", "_at", "_attempts", "_blocking", "_cursor", "_is_assigning", "_members", "_order", "_refused",
-        "_turn", "_unclaimed", "_waiting", "_way", "_window", "key",
+        "_tried", "_turn", "_unclaimed", "_waiting", "_way", "_window", "key",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, key: str, cursor: Cursor, window: Window, way: Way) -> None:
@@ -83,6 +83,8 @@ class Share:
         self._order: list[int] = []
         """A heap of these numbers, and of some that do not wait any more."""
         self._is_assigning = False
+        self._tried: set[str] = set()
+        """Members that were offered the head of the window though they had no room for others (C-4)."""
         self._unclaimed: dict[int, None] = {}
         """Of the presented map: a member that has not answered yet may have it (SH-4)."""
         self._blocking: set[str] = set()
@@ -123,6 +125,7 @@ class Share:
         for number in sorted(claimed):
             self._on_claimed(member, number)
         self._blocking.discard(key)
+        self._tried.clear()
         self._release_unclaimed()
         self.assign()
 
@@ -144,6 +147,7 @@ class Share:
         member = self._members.get(key)
         if member is not None and member.epoch == epoch:
             member.room, member.is_full = room, not room
+            self._tried.clear()
             self.assign()
 
     def on_returned(self, key: str, epoch: int, number: int) -> None:
@@ -213,16 +217,18 @@ class Share:
         self._is_assigning = True
         aside: list[int] = []
         try:
-            while self._order and any(member.takes_more(self._turn) for member in self._members.values()):
+            while self._order:
                 number = heappop(self._order)
                 slot = self._window.at(number)
                 if number not in self._waiting or slot is None or slot.state is AWAITED:
                     self._waiting.discard(number)  # what is not received yet is offered when it comes
                     continue
-                member = self._choose(number)
-                if member is None:  # those that take more have refused it
+                member = self._choose(number) or self._choose_for_head(number)
+                if member is None:
                     aside.append(number)
-                    continue
+                    if number not in self._refused:
+                        break
+                    continue  # those that take more have refused it
                 self._waiting.discard(number)
                 self._at[number] = member
                 member.has[number] = None
@@ -238,6 +244,22 @@ class Share:
         if refused:
             able = [member for member in able if member.key not in refused]
         return min(able, key=lambda member: (len(member.has), member.key), default=None)
+
+    def _choose_for_head(self, number: int) -> _Member | None:
+        """C-4: maps that are full of what comes after the oldest delivery wait for it: each is asked once."""
+        if number != self._window.next_accept:
+            return None
+        for member in self._members.values():
+            is_there = member.answered and member.rid in self._turn.view.routers
+            if is_there and member.key not in self._tried and member.key not in self._refused.get(number, ()):
+                self._tried.add(member.key)
+                return member
+        return None
+
+    def after_settling(self) -> None:
+        """C-4: something has left the members' maps."""
+        self._tried.clear()
+        self.assign()
 
     def _send(self, slot: Slot, member: _Member) -> None:
         number = slot.number
@@ -296,6 +318,7 @@ class Share:
     def retry(self, number: int, attempt: int) -> None:
         """E-4a: the delay is over."""
         self._attempts[number] = attempt
+        self._tried.clear()
         if number not in self._at and self._cursor.owes(number):
             self._let_wait(number)
             self.assign()

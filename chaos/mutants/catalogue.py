@@ -19,13 +19,14 @@ from chaos.mutants.ingress_edits import INGRESS_EDITS
 from chaos.mutants.operator_edits import OPERATOR_EDITS
 from chaos.mutants.patience_edits import PATIENCE_EDITS
 from chaos.mutants.require_edits import REQUIRE_EDITS
+from chaos.mutants.sharing_edits import SHARING_EDITS
 from chaos.mutants.store_edits import STORE_EDITS
 
 __all__ = ["ALL", "DIRECTED", "EDITS", "LATER", "WITHOUT", "Elsewhere", "by_name"]
 
 EDITS: tuple[Edit, ...] = (
     *STORE_EDITS, *INGRESS_EDITS, *EGRESS_EDITS, *CHANNEL_EDITS, *CLIENT_EDITS, *DRAIN_EDITS, *OPERATOR_EDITS,
-    *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS,
+    *PATIENCE_EDITS, *IDENTITY_EDITS, *REQUIRE_EDITS, *SHARING_EDITS,
 )  # fmt: skip
 """Shown by seeds."""
 ALL = (*EDITS, *DIRECTED)
@@ -112,7 +113,7 @@ WITHOUT: dict[str, Elsewhere] = {
 }
 """Rules that no edit takes out, or whose absence no guarantee shows."""
 
-LATER = frozenset({"SH-1", "SH-2", "SH-3", "SH-4", "SH-5", "D-3"})
+LATER = frozenset({"D-3"})
 """Rules that are not built."""
 
 

@@ -14,7 +14,7 @@ REQUIRE_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "counted-after-the-first-copy", "I-3c", "requirement",
-        "        self._trace(slot, Rule.TOO_FEW, len(self.cursors), self._required)\n",
+        "        self.trace(slot, Rule.TOO_FEW, len(self.cursors), self._required)\n",
         "        super().forward(slot)\n",
         "a released message reaches the subscriptions that were there",
         aim=(

@@ -121,7 +121,7 @@ class SimEtcd:
         return self.revision, entries
 
     def changes(self, seen: int, count: int) -> list[Change]:
-        """What a watch that has delivered `seen` revisions delivers next: `count` of them, and what belongs to those."""
+        """What a watch that has delivered `seen` revisions delivers next: `count`, and what belongs to those."""
         stop = min(seen + count, self.revision)
         return self.log[seen : stop + (stop in self.joined)]
 

@@ -210,7 +210,9 @@ def draw_sharing(rng: random.Random, setting: Setting) -> Setting:
     if setting.traits.settled_subscriber or setting.traits.narrows or rng.random() >= 0.2:
         return setting
     sharers = rng.choice([2, 2, 3, 4])
-    traits = replace(setting.traits, sharers=sharers, same_names=False)  # else each has a user of its own
+    # With names of their own each would have a user of its own; and what members leave behind is kept for a day with
+    # the policy *never*.
+    traits = replace(setting.traits, sharers=sharers, same_names=False, never=False)
     return replace(setting, subscribers=sharers + rng.choice([0, 0, 1]), traits=traits)
 
 

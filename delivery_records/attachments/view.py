@@ -263,13 +263,19 @@ class View:
         """
         share = self._map_shares.get(topic)
         if share is None:
-            bounded = [s.record for s in self.matching(topic) if s.record.map_bound]
+            bounded = [s.record for s in self._links_matching(topic) if s.record.map_bound]
             shares = [record.map_bound // max(1, self._publishers_matching(record.topic)) for record in bounded]
             share = max(1, min(shares)) if shares else 0
             if len(self._map_shares) >= MATCH_CACHE_TOPICS:
                 self._map_shares.clear()
             self._map_shares[topic] = share
         return share
+
+    def _links_matching(self, topic: str) -> Iterable[Subscription]:
+        """Where deliveries of a topic may go: any member of a shared subscription may have to take all of them."""
+        for subscription in self.matching(topic):
+            yield subscription
+            yield from self.members_of.get(subscription.key, {}).values()
 
     def _publishers_matching(self, pattern: str) -> int:
         return sum(count for topic, count in self.publishers_of.items() if matches(pattern, topic))

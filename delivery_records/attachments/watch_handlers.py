@@ -255,8 +255,7 @@ class WatchHandlers:
             egress.reply()
         else:
             turn.timers.set(Timer.STOCK_REPLY, egress.key, turn.now + turn.limits.stock_reply_wait_s)
-        if not egress.proof.is_proven:
-            egress.proof.ask()
+        egress.ask_for_life()
         self._barrier.wait(egress)
 
     def _steal_subscriber(self, egress: Egress, subscription: Subscription) -> None:
