@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from chaos.mutants.edits import Edit
 
-_PLAIN = ("stock_publisher=0", "presettled_publisher=0", "settled_subscriber=0", "stock_subscriber=0")
+_PLAIN = (
+    "stock_publisher=0", "presettled_publisher=0", "settled_subscriber=0", "stock_subscriber=0", "narrows=0", "never=0",
+)  # fmt: skip
 _TWO = ("sharers=2", "subscribers=2", *_PLAIN)
 
 SHARING_EDITS: tuple[Edit, ...] = (
@@ -103,11 +105,17 @@ SHARING_EDITS: tuple[Edit, ...] = (
         aim=("away-s", "expire-s", "late_loss=1", *_TWO),
     ),
     Edit(
-        "done-by-one-is-not-done", "SH-5", "ingress",
-        "            done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))\n"
-        "            for slot in done:\n                share.forget(slot.number)\n",
-        "            done = window.found(cursor.acknowledge(first, min(first + count, window.end), window.base))\n",
-        "what is done counts as assigned for ever, and its member gets nothing more",
-        aim=("prefetch=1", "messages=8", *_TWO),
+        "believes-a-stale-map", "SH-4", "member",
+        "        self._lives = not request.exactly_once\n",
+        "        self._lives = True\n",
+        "an attach of a dead connection is read late, and what its client has processed since is given to another",
+        aim=("trim-s", "drop-s", "half-s", "window=8", "messages=8", *_TWO),
+    ),
+    Edit(
+        "full-maps-wait-for-the-oldest", "C-4", "member",
+        "        if self._over.get(sync.epoch, number) in sync.numbers or number > min(sync.numbers, default=number):\n",
+        "        if self._over.get(sync.epoch, number) in sync.numbers or number >= 0:\n",
+        "all maps are full of what comes after a delivery that was wanted again, and nothing of it is settled before",
+        aim=("map_bound=4", "refuses=1", "window=8", "messages=20", "prefetch=5", "publishers=2", *_TWO),
     ),
 )  # fmt: skip
