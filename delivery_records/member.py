@@ -11,9 +11,10 @@ from delivery_records import effects
 from delivery_records.attachments.view import Subscription, SubscriptionMode
 from delivery_records.channels.messages import Claim, Return, Room, Sync
 from delivery_records.egress import Egress, EgressParts
-from delivery_records.entries import SENT, State, SyncState
+from delivery_records.entries import SENT, WANTED, Entry, State, SyncState
 from delivery_records.inputs import ClientFlow, LossCause, SubscriberAttach
 from delivery_records.outcomes import DeliveryOutcome
+from delivery_records.tags import OWN_TAG_AT, SESSION_AT
 from delivery_records.timers import Timer
 from delivery_records.turn import Turn
 from delivery_records.window import add_run, frozen_runs
@@ -32,6 +33,9 @@ class MemberEgress(Egress):
         super().__init__(turn, subscription, request, parts)
         self._lives = not request.exactly_once
         """Its attach was not read from a connection that is dead (SH-4). Without a map there is nothing to believe."""
+        for entries in self.sessions.values():
+            for entry in [entry for entry in entries.values() if entry.state in WANTED]:
+                self._hand_back(entries, entry)
         self._over: dict[int, int] = {}
         """Publisher epoch -> what its reserved place in a full map was used for."""
         self._short: dict[int, SyncState] = {}
@@ -106,6 +110,17 @@ class MemberEgress(Egress):
             return False
         self._over[sync.epoch] = number
         return True
+
+    def _want_again(self, entry: Entry, outcome: DeliveryOutcome, settled: bool) -> None:
+        """SH-5: what a member does not want is not its own any more, and no CLAIM may name it."""
+        super()._want_again(entry, outcome, settled)
+        self._hand_back(self.sessions[entry.tag[SESSION_AT:OWN_TAG_AT]], entry)
+
+    def _hand_back(self, entries: dict[bytes, Entry], entry: Entry) -> None:
+        self.outgoing.settle(entry)
+        del entries[entry.tag]
+        if entry.sync is not None:
+            entry.sync.numbers.pop(entry.number, None)
 
     def on_flow(self, flow: ClientFlow) -> None:
         """C-3, and SH-2: who was told that there is no room hears of it."""

@@ -105,6 +105,14 @@ SHARING_EDITS: tuple[Edit, ...] = (
         aim=("away-s", "expire-s", "late_loss=1", *_TWO),
     ),
     Edit(
+        "claims-what-it-handed-back", "SH-5", "member",
+        "        super()._want_again(entry, outcome, settled)\n"
+        "        self._hand_back(self.sessions[entry.tag[SESSION_AT:OWN_TAG_AT]], entry)\n",
+        "        super()._want_again(entry, outcome, settled)\n",
+        "a member claims what it wanted again, and another one has done since",
+        aim=("drop-p", "detach-p", "refuses=1", "session_end=1", "routers=2", *_TWO),
+    ),
+    Edit(
         "believes-a-stale-map", "SH-4", "member",
         "        self._lives = not request.exactly_once\n",
         "        self._lives = True\n",
