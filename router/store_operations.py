@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from delivery_records.attachments.view import Kind, PublisherRecord, SubscriptionRecord
-from delivery_records.effects import Propose, Read
+from delivery_records.effects import Propose, Read, SharedPut
 from delivery_records.inputs import Input, ReadDone, StoreFailed, StoreFailure
 from router.logs import EventLog, RouterEvent
 from router.records_driver import RecordsDriver
 from topology.attachments import MalformedValue, decode_record, encode_record, store_key
-from topology.store import ClusterStore, StoreError, StoreTimeout
+from topology.store import Beside, ClusterStore, StoreError, StoreTimeout
 
 PARALLEL = 64
 """Operations under way at once: enough to fill etcd's batches, few enough to keep its queue short in a storm."""
@@ -128,7 +128,7 @@ class StoreOperations:
                     result = await self._store.compare_and_delete(key, effect.expect)
                 else:
                     result = await self._store.compare_and_put(
-                        key, encode_record(effect.record), effect.expect
+                        key, encode_record(effect.record), effect.expect, beside=_beside(effect.shared)
                     )
         except StoreTimeout as error:
             self._failed(effect, StoreFailure.UNKNOWN, str(error))
@@ -141,3 +141,8 @@ class StoreOperations:
     def _failed(self, effect: Propose, failure: StoreFailure, why: str) -> None:
         self._log.event(RouterEvent.STORE_FAILED, doing=f"write {effect.key}", why=why, outcome=failure.value)
         self._driver.submit([StoreFailed(effect.nonce, failure)])
+
+
+def _beside(shared: SharedPut | None) -> Beside | None:
+    """SH-1: a member's put writes its shared subscription, too."""
+    return None if shared is None else Beside(store_key(shared.key), encode_record(shared.record), shared.created)

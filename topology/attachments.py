@@ -249,11 +249,12 @@ def _router(reader: _Reader) -> RouterRecord:
 
 
 def _subscription(reader: _Reader) -> SubscriptionRecord:
+    shared = reader.flag("shared")
     return SubscriptionRecord(
         container_id=reader.text("container_id"),
         link_name=reader.text("link_name"),
         topic=reader.text("topic"),
-        rid=reader.rid(),
+        rid=0 if shared else reader.rid(),
         nonce=reader.text("nonce"),
         timeout_s=reader.seconds("timeout_s"),
         expiry_policy=reader.text("expiry_policy", "session-end"),
@@ -264,6 +265,8 @@ def _subscription(reader: _Reader) -> SubscriptionRecord:
         peer=reader.text("peer", ""),
         vhost=reader.text("vhost", ""),
         user=reader.text("user", ""),
+        shared=shared,
+        member_of=reader.text("member_of", ""),
     )
 
 

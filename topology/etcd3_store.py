@@ -16,6 +16,7 @@ from topology.etcd3_rpc import Answers, Etcd3Client, Etcd3Options
 from topology.etcd_members import Silent, TokenRefused, Unanswered
 from topology.gateway_codec import is_about_token
 from topology.store import (
+    Beside,
     CompactedError,
     EventKind,
     LeaseLost,
@@ -95,7 +96,7 @@ class Etcd3Store:
         return await self._range(request, self._options.snapshot_timeout_s)
 
     async def compare_and_put(
-        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0
+        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0, beside: Beside | None = None
     ) -> PutResult:
         """See `Store`."""
         put = self._rpc.PutRequest(key=key.encode(), value=value, lease=lease_id)
@@ -103,7 +104,7 @@ class Etcd3Store:
             answer = await self._call("KVStub", "Put", put, write=True, lease_id=lease_id)
             self._client.note_revision(answer.header.revision)
             return PutResult(True, answer.header.revision)
-        return await self._compare(key, expect_mod_revision, self._rpc.RequestOp(request_put=put), lease_id)
+        return await self._compare(key, expect_mod_revision, self._rpc.RequestOp(request_put=put), lease_id, beside)
 
     async def compare_and_delete(self, key: str, expect_mod_revision: int) -> PutResult:
         """See `Store`."""
@@ -172,10 +173,18 @@ class Etcd3Store:
             for pair in answer.kvs
         ]
 
-    async def _compare(self, key: str, expect: int, then: Any, lease_id: int) -> PutResult:
+    async def _compare(
+        self, key: str, expect: int, then: Any, lease_id: int, beside: Beside | None = None
+    ) -> PutResult:
         compare = self._rpc.Compare
-        holds = compare(key=key.encode(), target=compare.MOD, result=compare.EQUAL, mod_revision=expect)
-        request = self._rpc.TxnRequest(compare=[holds], success=[then])
+        holds = [compare(key=key.encode(), target=compare.MOD, result=compare.EQUAL, mod_revision=expect)]
+        puts = [then]
+        if beside is not None:
+            name, created = beside.key.encode(), beside.expect_create_revision
+            holds.append(compare(key=name, target=compare.CREATE, result=compare.EQUAL, create_revision=created))
+            put = self._rpc.PutRequest(key=name, value=beside.value)
+            puts.insert(0, self._rpc.RequestOp(request_put=put))
+        request = self._rpc.TxnRequest(compare=holds, success=puts)
         answer = await self._call("KVStub", "Txn", request, write=True, lease_id=lease_id)
         self._client.note_revision(answer.header.revision)
         return PutResult(answer.succeeded, answer.header.revision)

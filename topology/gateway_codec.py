@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from topology.store import EventKind, Stored, WatchEvent
+from topology.store import Beside, EventKind, Stored, WatchEvent
 
 JsonObject: TypeAlias = Mapping[str, Any]
 
@@ -118,9 +118,19 @@ def put_body(key: str, value: bytes, lease_id: int) -> JsonObject:
     return {"key": _key(key), "value": _base64(value), "lease": str(lease_id)}
 
 
-def compare_and_put_body(key: str, value: bytes, expect_mod_revision: int, lease_id: int) -> JsonObject:
+def compare_and_put_body(
+    key: str, value: bytes, expect_mod_revision: int, lease_id: int, beside: Beside | None = None
+) -> JsonObject:
     """TxnRequest: put if the key's mod revision is the expected one; etcd takes 0 for an absent key."""
-    return _transaction(key, expect_mod_revision, {"request_put": put_body(key, value, lease_id)})
+    body = _transaction(key, expect_mod_revision, {"request_put": put_body(key, value, lease_id)})
+    if beside is not None:
+        created = {
+            "key": _key(beside.key), "target": "CREATE", "result": "EQUAL",
+            "create_revision": str(beside.expect_create_revision),
+        }  # fmt: skip
+        body["compare"].append(created)
+        body["success"].insert(0, {"request_put": put_body(beside.key, beside.value, 0)})
+    return body
 
 
 def compare_and_delete_body(key: str, expect_mod_revision: int) -> JsonObject:

@@ -16,6 +16,7 @@ from topology.gateway_codec import GatewayFormatError, JsonObject
 from topology.gateway_http import GatewayClient, GatewayOptions
 from topology.gateway_watch import watch
 from topology.store import (
+    Beside,
     LeaseLost,
     PutResult,
     Stored,
@@ -77,13 +78,13 @@ class GatewayStore:
         return await self._range(codec.prefix_body(prefix), self._options.snapshot_timeout_s)
 
     async def compare_and_put(
-        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0
+        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0, beside: Beside | None = None
     ) -> PutResult:
         """See `Store`."""
         if expect_mod_revision is None:
             path, body = "kv/put", codec.put_body(key, value, lease_id)
         else:
-            path, body = "kv/txn", codec.compare_and_put_body(key, value, expect_mod_revision, lease_id)
+            path, body = "kv/txn", codec.compare_and_put_body(key, value, expect_mod_revision, lease_id, beside)
         answer = await self._call(path, body, write=True, lease_id=lease_id)
         return self._write_result(answer, succeeded=expect_mod_revision is None or codec.succeeded(answer))
 

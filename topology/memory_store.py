@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from topology.store import (
+    Beside,
     CompactedError,
     EventKind,
     LeaseLost,
@@ -140,22 +141,35 @@ class MemoryEtcd:
             self._expire()
             return self._revision, [self._keys[key] for key in sorted(self._keys) if key.startswith(prefix)]
 
-    def compare_and_put(self, key: str, value: bytes, expect: int | None, lease_id: int) -> PutResult:
+    def compare_and_put(
+        self, key: str, value: bytes, expect: int | None, lease_id: int, beside: Beside | None = None
+    ) -> PutResult:
         """See `Store.compare_and_put`."""
         with self._lock:
             self._expire()
             old = self._keys.get(key)
             if expect is not None and expect != (0 if old is None else old.mod_revision):
                 return PutResult(False, self._revision)
+            events = []
+            if beside is not None:
+                there = self._keys.get(beside.key)
+                if beside.expect_create_revision != (0 if there is None else there.create_revision):
+                    return PutResult(False, self._revision)
+                events.append(self._put(beside.key, beside.value, 0))
             if lease_id:
                 self._lease(lease_id).keys.add(key)
             if old is not None and old.lease != lease_id and old.lease in self._leases:
                 self._leases[old.lease].keys.discard(key)
-            revision = self._revision + 1
-            created = revision if old is None else old.create_revision
-            self._keys[key] = Stored(key, value, created, revision, lease_id)
-            self._append((WatchEvent(EventKind.PUT, key, value, created, revision),))
-            return PutResult(True, revision)
+            events.append(self._put(key, value, lease_id))
+            self._append(tuple(events))
+            return PutResult(True, self._revision)
+
+    def _put(self, key: str, value: bytes, lease_id: int) -> WatchEvent:
+        """Write a key at the next revision; the caller appends the event."""
+        revision, old = self._revision + 1, self._keys.get(key)
+        created = revision if old is None else old.create_revision
+        self._keys[key] = Stored(key, value, created, revision, lease_id)
+        return WatchEvent(EventKind.PUT, key, value, created, revision)
 
     def compare_and_delete(self, key: str, expect: int) -> PutResult:
         """See `Store.compare_and_delete`."""
@@ -287,10 +301,10 @@ class MemoryStore:
         return self._etcd.snapshot(prefix)
 
     async def compare_and_put(
-        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0
+        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0, beside: Beside | None = None
     ) -> PutResult:
         """See `Store`."""
-        return self._write(lambda: self._etcd.compare_and_put(key, value, expect_mod_revision, lease_id))
+        return self._write(lambda: self._etcd.compare_and_put(key, value, expect_mod_revision, lease_id, beside))
 
     async def compare_and_delete(self, key: str, expect_mod_revision: int) -> PutResult:
         """See `Store`."""

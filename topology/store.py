@@ -85,6 +85,16 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """A second key that a compare-and-put writes in the same transaction, before the other one, at one revision."""
+
+    key: str
+    value: bytes
+    expect_create_revision: int
+    """`ABSENT`: no such key. Whoever wrote it again meanwhile does not matter."""
+
+
+@dataclass(frozen=True, slots=True)
 class PutResult:
     """Answer to a compare-and-put or compare-and-delete."""
 
@@ -156,9 +166,11 @@ class ClusterStore(Protocol):
         ...
 
     async def compare_and_put(
-        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0
+        self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0, beside: Beside | None = None
     ) -> PutResult:
         """Write the key if its mod revision is the expected one (`ABSENT`: no such key; `UNCONDITIONAL`: anyway).
+
+        With `beside` (and a mod revision to expect) that key is written, too: both are, or neither is.
 
         Raises:
             LeaseLost: `lease_id` does not exist; nothing was written.

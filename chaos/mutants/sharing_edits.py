@@ -121,8 +121,9 @@ SHARING_EDITS: tuple[Edit, ...] = (
     ),
     Edit(
         "full-maps-wait-for-the-oldest", "C-4", "member",
-        "        if self._over.get(sync.epoch, number) in sync.numbers or number > min(sync.numbers, default=number):\n",
-        "        if self._over.get(sync.epoch, number) in sync.numbers or number >= 0:\n",
+        "        if self._over.get(sync.epoch, number) in sync.numbers or number > min(sync.numbers,"
+        " default=number):\n",
+        "        if True:\n",
         "all maps are full of what comes after a delivery that was wanted again, and nothing of it is settled before",
         aim=("map_bound=4", "refuses=1", "window=8", "messages=20", "prefetch=5", "publishers=2", *_TWO),
     ),

@@ -40,7 +40,7 @@ class ToEgresses:
     def deliver(self, origin: int, message: Sync | Msg | Settle) -> None:
         """Hand a message of the ingress at `origin` over."""
         if isinstance(message, Msg):
-            if message.to is None or not self._is_for_member(origin, message, message.to[0]):
+            if not message.to or not self._is_for_member(origin, message, message.to[0]):
                 self._on_msg(message)
         elif isinstance(message, Settle):
             for synced in (self.synced, self.synced_members):

@@ -31,7 +31,7 @@ from oncewire.client.own_loop import require_loop
 from oncewire.client.publisher import SESSION_TIMEOUT_S, Publisher
 from oncewire.client.publisher_core import WINDOW, WINDOW_BYTES, PublisherCore
 from oncewire.client.settled_publisher import SettledPublisher
-from oncewire.client.subscriber import Subscriber
+from oncewire.client.subscriber import Subscriber, member_name
 from oncewire.client.subscriber_core import PREFETCH, SubscriberCore
 from oncewire.wire import DEFAULT_MAX_FRAME_SIZE, LINK_REDIRECT, AmqpError, AmqpSession
 
@@ -393,6 +393,7 @@ class Client:
         exactly_once: bool = True,
         settled: bool = False,
         timeout: int | None = SUBSCRIPTION_TIMEOUT_S,
+        share: str | None = None,
     ) -> Opening[Subscriber]:
         """Subscribe, with ``await`` or ``async with``.
 
@@ -410,11 +411,13 @@ class Client:
                 in `prefetch` or finds no connection is lost. `accept()` only makes room.
             timeout: seconds the network keeps it while the subscriber is disconnected, and publishers of the topic
                 may have to wait for it; None = the longest the network allows.
+            share: name of a shared subscription: each message goes to one of its subscribers, whichever client they
+                are of. What a subscriber had goes to others when `timeout` is over and it has not come back.
 
         Raises:
             LinkRefused, ClientError: it was refused, or no router granted it in time.
             JournalError: the journal cannot be used.
-            UsageError: the name is in use in this client.
+            UsageError: the name is in use in this client, or `share` is empty or contains "|".
         """
         if settled and journal is not None:
             raise UsageError(
@@ -425,6 +428,8 @@ class Client:
         link_name, kept_in = self._named("sub", name, journal)
         if settled:
             kept_in = None
+        if share is not None:
+            link_name = member_name(share, link_name)
 
         async def opening() -> Subscriber:
             async with self._reserved(link_name, Subscriber, kept_in) as writer:
@@ -435,7 +440,7 @@ class Client:
                 )
                 subscriber = Subscriber(
                     self, link_name, topic, writer, core, exactly_once=exactly_once and not settled, settled=settled,
-                    timeout_s=timeout, is_named=name is not None,
+                    timeout_s=timeout, is_named=name is not None, is_shared=share is not None,
                 )  # fmt: skip
                 self._add(subscriber, writer)
             await self._open(subscriber)

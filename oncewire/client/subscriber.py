@@ -75,9 +75,11 @@ class Subscriber(ClientLink):
         settled: bool,
         timeout_s: int | None,
         is_named: bool,
+        is_shared: bool = False,
     ) -> None:
         super().__init__(client, name, journal, is_named=is_named)
         self.topic = topic
+        self._is_shared = is_shared
         self._core = core
         self._exactly_once = exactly_once
         self._snd_settle_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
@@ -400,7 +402,9 @@ class Subscriber(ClientLink):
             timeout=self._timeout_s or 0,
             distribution_mode=vocabulary.COPY,
             outcomes=vocabulary.OUTCOMES,
-            capabilities=(vocabulary.TOPIC,),
+            capabilities=(vocabulary.TOPIC, vocabulary.SHARED, vocabulary.GLOBAL)
+            if self._is_shared
+            else (vocabulary.TOPIC,),
         )
 
     def _is_granted(self) -> bool:
@@ -582,3 +586,15 @@ class Subscriber(ClientLink):
             if not waiter.done():
                 waiter.set_exception(error)
         self._recording = []
+
+
+def member_name(share: str, name: str) -> str:
+    """The name of the link of a member of a shared subscription (SH-1).
+
+    Raises:
+        UsageError: the subscription's name cannot be told from what follows it.
+    """
+    if not share or "|" in share:
+        why = "it is the part of a link's name before '|'"
+        raise UsageError(f"share={share!r} cannot be used", why, "choose another name")
+    return f"{share}|{name}"

@@ -17,6 +17,12 @@ EXACTLY_ONCE = Symbol("topic-exactly-once")
 """Of a link. Desired: the client promises P-1, P-2 or S-1, C-3 and answers the echo. Offered: it is granted."""
 TOPIC = Symbol("topic")
 """Of a terminus: it is a topic."""
+SHARED = Symbol("shared")
+"""Of a subscriber's source: the link is a member of a shared subscription (SH-1)."""
+GLOBAL = Symbol("global")
+"""With it: members may have any container-id."""
+SHARED_SUBSCRIPTIONS = Symbol("SHARED-SUBS")
+"""Of a connection, offered: JMS clients ask for it."""
 INTER_ROUTER = Symbol("oncewire-inter-router")
 """Of a connection between routers."""
 

@@ -9,7 +9,6 @@ from delivery_records.topics import VHOST_SEPARATOR
 from oncewire.wire import Described, Link, ReceiverLink, Source, Target, TerminusExpiryPolicy
 
 QUEUE = "queue"
-SHARED = "shared"
 RESERVED_PREFIX = "$"
 EXPIRY_POLICIES = frozenset(
     {
@@ -95,14 +94,10 @@ def refuse_unless_topic(address: str | None, capabilities: Sequence[str]) -> Non
     """Refuse what is not a topic subscription or a topic.
 
     Raises:
-        LinkRefusal: a queue, a shared subscription or a reserved address was asked for.
+        LinkRefusal: a queue or a reserved address was asked for.
     """
     if QUEUE in capabilities:
         raise LinkRefusal("amqp:not-implemented", "queues are not offered here; every address is a topic")
-    if SHARED in capabilities:
-        raise LinkRefusal(
-            "amqp:not-implemented", "shared subscriptions are not offered; subscribe exclusively"
-        )
     if address is not None and address.startswith(RESERVED_PREFIX):
         raise LinkRefusal("amqp:not-found", f"there is no node {address!r}; addresses with $ are reserved")
     if address is not None and VHOST_SEPARATOR in address:  # it would be a topic of another virtual host (A-2c)

@@ -43,6 +43,7 @@ from router.clients.link_refusal import (
     refuse_unless_topic,
 )
 from router.clients.message_edits import EMPTY_DATA_SECTION, edit_for_attempt
+from router.clients.shared_subscriptions import granted, share_of
 from router.logs import RouterEvent
 
 
@@ -130,6 +131,7 @@ class SubscriberLink:
         asked = source if source is not None else Source()
         # The capability's own convention: 0 asks for the default, else AMQP's 0 means at once.
         default_timeout = exactly_once and not asked.timeout
+        share = share_of(self.link)
         return SubscriberAttach(
             link=self.number,
             container_id=connection.container_id,
@@ -146,6 +148,7 @@ class SubscriberLink:
             place=connection.place_of(self.link),
             patience=connection.policy.patience_for(topic if topic is not None else self._looked_up()),
             owner=connection.policy.owner,
+            share=share,
         )
 
     def _looked_up(self) -> str | None:
@@ -337,7 +340,10 @@ class SubscriberLink:
                 distribution_mode=vocabulary.COPY,
                 default_outcome=self._default_state,
                 outcomes=vocabulary.OUTCOMES,
-                capabilities=(vocabulary.EXACTLY_ONCE,) if effect.exactly_once else (),
+                capabilities=(
+                    *((vocabulary.EXACTLY_ONCE,) if effect.exactly_once else ()),
+                    *granted(remote.source, remote.desired_capabilities),
+                ),
             ),
             target=remote.target,
             # A publisher's pre-settled transfers come settled (I-1c), whatever the client would like (2.8.2).

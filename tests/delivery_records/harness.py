@@ -161,10 +161,10 @@ class Net:
             self._carry_out(node, node.core.handle([node.answers.popleft()], self.now))
             return True
         if node.seen < self.etcd.revision and not node.is_watch_held:
-            change = self.etcd.log[node.seen]
-            node.seen += 1
+            changes = self.etcd.changes(node.seen, 1)
+            node.seen += len(changes)
             self._carry_out(
-                node, node.core.handle([inputs.ViewChanges(change.mod_revision, [change])], self.now)
+                node, node.core.handle([inputs.ViewChanges(changes[-1].mod_revision, changes)], self.now)
             )
             return True
         return self._read_peer(node)
@@ -220,7 +220,7 @@ class Net:
                 return
         if isinstance(operation, effects.Read):
             node.answers.append(self.etcd.read(operation.nonce, operation.key))
-        elif not self.etcd.compare_and_swap(operation.key, operation.expect, operation.record):
+        elif not self.etcd.compare_and_swap(operation.key, operation.expect, operation.record, operation.shared):
             node.answers.append(inputs.StoreFailed(operation.nonce, StoreFailure.CONFLICT))
 
     # ------------------------------------------------------------------ clients
@@ -257,7 +257,7 @@ class Net:
         limit: int = 1000, mode: SubscriptionMode = SubscriptionMode.EXACTLY_ONCE, policy: str = "link-detach",
         timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False, answers: bool = True,
         place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
-        owner: inputs.Owner = inputs.NOBODY,
+        owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None,
     ) -> SubscriberLink:  # fmt: skip
         """A subscriber with the capability, attached, alive (A-10), confirmed and with credit."""
         link = SubscriberLink(self, node)
@@ -265,6 +265,7 @@ class Net:
             name, topic=topic, unsettled=unsettled if unsettled is not None else {}, mode=mode, policy=policy,
             timeout_s=timeout_s, map_bound=map_bound, incomplete=incomplete,
             exactly_once=mode is SubscriptionMode.EXACTLY_ONCE, place=place, patience=patience, owner=owner,
+            share=share,
         )  # fmt: skip
         if answers and link.all(effects.AskEcho):
             link.echo()
@@ -275,11 +276,11 @@ class Net:
 
     def stock_subscriber(
         self, node: Node, name: str = "s", *, topic: str = TOPIC, limit: int = 1000,
-        unsettled: inputs.UnsettledMap | None = None,
+        unsettled: inputs.UnsettledMap | None = None, share: inputs.Share | None = None,
     ) -> SubscriberLink:  # fmt: skip
         """A subscriber without the capability: at-least-once, usually without a map."""
         link = SubscriberLink(self, node)
-        link.attach(name, topic=topic, unsettled=unsettled, mode=SubscriptionMode.AT_LEAST_ONCE)
+        link.attach(name, topic=topic, unsettled=unsettled, mode=SubscriptionMode.AT_LEAST_ONCE, share=share)
         self.advance(0.05)
         if limit:
             link.flow(limit)
@@ -438,13 +439,13 @@ class SubscriberLink(Link):
         exactly_once: bool = False, mode: SubscriptionMode = SubscriptionMode.AT_LEAST_ONCE,
         policy: str = "link-detach", timeout_s: float | None = 60.0, map_bound: int = 0, incomplete: bool = False,
         peer: str = "", place: inputs.LinkPlace = inputs.NO_PLACE, patience: Patience | None = None,
-        owner: inputs.Owner = inputs.NOBODY,
+        owner: inputs.Owner = inputs.NOBODY, share: inputs.Share | None = None,
     ) -> None:  # fmt: skip
         """Send the attach."""
         self.feed(
             inputs.SubscriberAttach(
                 self.number, name, "link", topic, unsettled, exactly_once, mode, policy, timeout_s, map_bound,
-                incomplete, peer or f"{name}@{self.number}", place, patience, owner,
+                incomplete, peer or f"{name}@{self.number}", place, patience, owner, share,
             )
         )  # fmt: skip
 

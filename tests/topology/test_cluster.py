@@ -13,6 +13,7 @@ from topology.memory_store import MemoryEtcd, MemoryStore
 from topology.store import (
     ABSENT,
     UNCONDITIONAL,
+    Beside,
     PutResult,
     Stored,
     StoreReplaced,
@@ -83,10 +84,11 @@ async def test_somebody_elses_new_nonce_is_not_written_over() -> None:
         """Another operator is quicker."""
 
         async def compare_and_put(
-            self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0
-        ) -> PutResult:
+            self, key: str, value: bytes, expect_mod_revision: int | None, lease_id: int = 0,
+            beside: Beside | None = None,
+        ) -> PutResult:  # fmt: skip
             await etcd.client().compare_and_put(key, b'{"nonce": "01020304"}', UNCONDITIONAL)
-            return await super().compare_and_put(key, value, expect_mod_revision, lease_id)
+            return await super().compare_and_put(key, value, expect_mod_revision, lease_id, beside)
 
     with pytest.raises(ChangedMeanwhile):
         await begin_new_life(Rival(etcd))
